@@ -1,0 +1,1 @@
+"""Domain types and rules: no gRPC, no Kubernetes, no SQL."""
