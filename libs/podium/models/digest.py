@@ -55,6 +55,7 @@ def _remember(folder: Path, stamps: dict[str, list[int]], value: str) -> None:
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=_CACHE)
         with os.fdopen(handle, "w") as stream:
             json.dump({"digest": value, "files": stamps}, stream)
+            os.fchmod(stream.fileno(), 0o644)
         os.replace(temporary, folder / _CACHE)
 
 

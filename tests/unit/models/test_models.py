@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from podium.core.errors import InvalidArgumentError, NotFoundError
+from podium.models import digest, known, models_dir, resolve
+from podium.models.prepare import prepare
+
+SMOLLM2 = "smollm2-135m-instruct"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PODIUM_MODELS_DIR", str(tmp_path / "models"))
+    return tmp_path / "models"
+
+
+def a_model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+def test_models_dir_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_MODELS_DIR", "~/m")
+    assert models_dir() == Path.home() / "m"
+    monkeypatch.delenv("PODIUM_MODELS_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert models_dir() == Path("/c/podium/models")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert models_dir() == Path.home() / ".cache/podium/models"
+
+
+def test_a_name_resolves_into_the_cache(cache: Path) -> None:
+    folder = a_model(cache / "mine")
+    hub = a_model(cache / "org" / "other.v2")
+    assert resolve("mine") == folder
+    assert resolve("org/other.v2") == hub
+    assert known() == ["mine", "org/other.v2"]
+
+
+def test_a_folder_is_taken_as_it_is(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_model(tmp_path / "own" / "model")
+    assert resolve(str(folder)) == folder
+    monkeypatch.chdir(tmp_path)
+    assert resolve("own/model") == folder
+
+
+def test_an_unknown_name_lists_the_known_ones(cache: Path) -> None:
+    a_model(cache / "mine")
+    with pytest.raises(NotFoundError) as caught:
+        resolve("nobody")
+    assert caught.value.reason == "MODEL_NOT_FOUND"
+    assert caught.value.metadata == {"model": "nobody", "known": f"mine,{SMOLLM2}"}
+    assert SMOLLM2 in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["", "..", "../../etc", "a/../b", "a/b/c", "/nowhere", "a b", "."])
+def test_a_bad_name_is_refused(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgumentError) as caught:
+        resolve(name)
+    assert caught.value.violations[0].field == "base_model"
+
+
+def test_prepare_refuses_what_it_cannot_make(cache: Path) -> None:
+    with pytest.raises(NotFoundError, match=SMOLLM2):
+        prepare("smollm3")
+    assert list(cache.glob("*")) == []
+
+
+def test_digest_sees_content_and_not_place(tmp_path: Path) -> None:
+    one, two = a_model(tmp_path / "one"), a_model(tmp_path / "two")
+    assert digest(one) == digest(two)
+    assert digest(one).startswith("sha256:")
+    (two / "README.md").write_text("not part of what computes")
+    assert digest(one) == digest(two)
+    (two / "tokenizer.json").write_text('{"a": 1}')
+    assert digest(one) != digest(two)
+
+
+def test_digest_is_remembered_until_a_file_changes(tmp_path: Path) -> None:
+    folder = a_model(tmp_path / "one")
+    first = digest(folder)
+    cache = folder / ".podium-digest.json"
+    remembered = json.loads(cache.read_text())
+    cache.write_text(json.dumps({**remembered, "digest": "sha256:from-the-cache"}))
+    assert digest(folder) == "sha256:from-the-cache"
+    os.utime(folder / "model.safetensors", ns=(1, 1))
+    assert digest(folder) == first
+    cache.write_text("not json")
+    assert digest(folder) == first
+
+
+def test_digest_of_no_model(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no config"):
+        digest(tmp_path)
+
+
+def test_prepared_tokenizer_is_smollm2s() -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer.from_file(str(resolve(SMOLLM2) / "tokenizer.json"))
+    assert [tokenizer.id_to_token(i) for i in range(3)] == [
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+    ]
+    # Digits stand alone, and the blanks before them stay together: smollm's own splitter.
+    assert tokenizer.encode("In  2024").tokens == ["In", "ĠĠ", "2", "0", "2", "4"]
+    assert tokenizer.encode("a\n\n12 b").tokens == ["a", "ĊĊ", "1", "2", "Ġb"]
+    assert tokenizer.encode("hi<|im_end|>\n").ids[1:] == [2, 198]
+
+
+def test_prepared_model_ends_its_turn_with_im_end() -> None:
+    folder = resolve(SMOLLM2)
+    config = json.loads((folder / "config.json").read_text())
+    generation = json.loads((folder / "generation_config.json").read_text())
+    names = json.loads((folder / "tokenizer_config.json").read_text())
+    assert "quantization_config" not in config
+    assert config["dtype"] == "bfloat16"
+    assert (config["eos_token_id"], generation["eos_token_id"]) == (2, 2)
+    assert (names["eos_token"], names["pad_token"]) == ("<|im_end|>", "<|im_end|>")
+    assert "<|im_start|>" in (folder / "chat_template.jinja").read_text()
