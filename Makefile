@@ -1,0 +1,127 @@
+# Podium on one machine. `make help` lists the targets; each sets up what it needs by itself.
+# Every package and tool version is pinned in requirements/: laptop.txt runs, dev.txt tests.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+MODEL ?= smollm2-135m-instruct
+# PyPI's torch is a CUDA build; this index has the CPU one. Not used where pip is configured with
+# find-links of its own: there plain `pip install torch` is taken to be what is wanted.
+TORCH_INDEX_URL ?= https://download.pytorch.org/whl/cpu
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+UP_ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --progress-bar off --no-deps --only-binary=:all:
+PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+##
+
+.PHONY: setup
+setup: $(VENV)/.installed ## Make .venv with everything in it (about 3 GB); quick when nothing changed
+
+$(BIN)/python:
+	@sh tools/system.sh "$(PYTHON)"
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.torch: requirements/laptop.txt | $(BIN)/python
+	@torch=$$(grep '^torch==' requirements/laptop.txt); \
+	if [ -n "$$($(PIP) config list | sed -n /find-links/p)" ]; \
+	then echo "installing $$torch as pip is configured"; $(INSTALL) "$$torch"; \
+	else echo "installing $$torch from PyTorch's CPU index"; \
+	     $(INSTALL) --index-url "$(TORCH_INDEX_URL)" "$$torch"; fi
+	@touch $@
+
+$(VENV)/.laptop: requirements/laptop.txt $(VENV)/.torch
+	@echo "installing requirements/laptop.txt"
+	@$(INSTALL) -r requirements/laptop.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.laptop
+	@echo "installing requirements/dev.txt"
+	@$(INSTALL) -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.dev
+	@echo "installing podium, editable"
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: model
+model: setup ## Convert the base model into the model cache, once (MODEL=smollm2-135m-instruct)
+	@$(BIN)/python -m podium.models.prepare $(MODEL)
+
+##
+
+.PHONY: demo
+demo: setup model ## Train the email-search agent through all six services (DEMO_ARGS=)
+	@$(BIN)/python -m podium.cli.demo $(DEMO_ARGS)
+
+.PHONY: up
+up: setup model ## Run the six services in the foreground (UP_ARGS=)
+	@$(BIN)/podium up $(UP_ARGS)
+
+##
+
+.PHONY: test
+test: setup model ## Run every test (PYTEST_ARGS="-k name")
+	$(PYTEST)
+
+.PHONY: test-unit
+test-unit: setup model ## Run the tests that need no other process
+	$(PYTEST) tests/unit
+
+.PHONY: test-integration
+test-integration: setup model ## Run the tests over real processes and real gRPC
+	$(PYTEST) tests/integration
+
+##
+
+.PHONY: check
+check: lint type imports proto-check proto-breaking ## Everything that CI checks without running Podium
+
+.PHONY: lint
+lint: setup ## ruff, ruff format and buf lint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/buf lint
+
+.PHONY: format
+format: setup ## Let ruff and buf rewrite what they can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/buf format --write
+
+.PHONY: type
+type: setup ## mypy
+	MYPYPATH=tests $(BIN)/mypy libs services tests
+
+.PHONY: imports
+imports: setup ## Hold the import contracts of .importlinter
+	$(BIN)/lint-imports
+
+.PHONY: proto
+proto: setup ## Generate libs/podium/*/v1 from proto/
+	sh tools/proto.sh $(BIN) libs
+
+.PHONY: proto-check
+proto-check: setup ## Fail when the committed generated code is not what proto/ gives
+	sh tools/proto_check.sh $(BIN)
+
+.PHONY: proto-breaking
+proto-breaking: setup ## Fail when proto/ breaks clients of the last git tag
+	sh tools/proto_breaking.sh $(BIN)
+
+##
+
+.PHONY: clean
+clean: ## Remove .venv, build products and caches (the model cache stays)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info
+	find libs services tests -name __pycache__ -type d -prune -exec rm -rf {} +
