@@ -1,0 +1,108 @@
+"""Which services there are and which ports they take."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from podium.core.errors import InvalidArgumentError, Violation
+
+SERVICES = ("controller", "registry", "inference", "rollout", "judge", "trainer")
+"""In port order: the controller takes the base, the registry base + 1, …"""
+
+DEFAULT_PORT_BASE = 50051
+HEALTH_OFFSET = 10
+METRICS_OFFSET = 20
+HTTP_OFFSET = 30
+"""The OpenAI API takes the inference service's gRPC port + 30."""
+
+# Below the kernel's ephemeral range, so that a client's outgoing connection
+# cannot take the port of a service that is being restarted.
+_FREE_RANGE = range(20000, 32000)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports of one service; `http` is 0 but for inference."""
+
+    grpc: int
+    health: int
+    metrics: int
+    http: int = 0
+
+
+def service_names(only: Sequence[str]) -> tuple[str, ...]:
+    """Checks a choice of services; none means all.
+
+    Raises:
+        InvalidArgumentError: a name that is no service.
+    """
+    unknown = [name for name in only if name not in SERVICES]
+    if unknown:
+        raise InvalidArgumentError(
+            violations=[
+                Violation("only", f"got {name!r}; allowed are {', '.join(SERVICES)}")
+                for name in unknown
+            ]
+        )
+    return tuple(name for name in SERVICES if not only or name in only)
+
+
+def choose_ports(port_base: int) -> dict[str, Ports]:
+    """The ports of every service: fixed by `port_base`, or free ones for 0.
+
+    Raises:
+        InvalidArgumentError: the layout would leave the range of ports.
+    """
+    if port_base == 0:
+        free = iter(_free_ports(3 * len(SERVICES) + 1))
+        return {
+            name: Ports(next(free), next(free), next(free), next(free) if _has_http(name) else 0)
+            for name in SERVICES
+        }
+    last = port_base + HTTP_OFFSET + len(SERVICES)
+    if port_base < 1024 or last > 65535:
+        highest = 65535 - HTTP_OFFSET - len(SERVICES)
+        raise InvalidArgumentError(
+            violations=[
+                Violation("port_base", f"got {port_base}; allowed are 0 and 1024 to {highest}")
+            ]
+        )
+    return {
+        name: Ports(
+            port,
+            port + HEALTH_OFFSET,
+            port + METRICS_OFFSET,
+            port + HTTP_OFFSET if _has_http(name) else 0,
+        )
+        for port, name in enumerate(SERVICES, start=port_base)
+    }
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether nothing listens on the port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: a port in TIME_WAIT is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _has_http(name: str) -> bool:
+    return name == "inference"
+
+
+def _free_ports(count: int) -> list[int]:
+    candidates = random.SystemRandom().sample(_FREE_RANGE, len(_FREE_RANGE))
+    free: list[int] = []
+    for port in candidates:
+        if is_free(port):
+            free.append(port)
+            if len(free) == count:
+                return free
+    raise InvalidArgumentError(f"this machine has no {count} free ports left")

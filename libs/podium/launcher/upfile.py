@@ -1,0 +1,123 @@
+"""`up.json`: how a CLI finds the stack that runs in a data directory.
+
+A lock file beside it is held for as long as the launcher lives, so a file
+that a killed launcher left behind is known to be stale without asking the
+process table.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+from podium.core.errors import AlreadyExistsError
+
+DEFAULT_DATA_DIR = ".podium"
+
+
+@dataclass(frozen=True)
+class ServiceEntry:
+    """Where one service is. Addresses are `host:port`."""
+
+    address: str
+    health_address: str
+    metrics_address: str
+    pid: int
+    log: str
+
+
+@dataclass(frozen=True)
+class UpFile:
+    """What runs in a data directory."""
+
+    pid: int
+    version: str
+    model: str
+    services: dict[str, ServiceEntry] = field(default_factory=dict)
+    openai_base_url: str = ""
+
+    def write(self, data_dir: Path) -> None:
+        """Replaces the file in one move, so that no reader sees half of it."""
+        target = path(data_dir)
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        draft.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        draft.replace(target)
+
+
+class Claim:
+    """Holds a data directory against a second launcher, until `release`."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Claims it.
+
+        Raises:
+            AlreadyExistsError: another launcher runs there.
+        """
+        data_dir.mkdir(parents=True, exist_ok=True)
+        self._data_dir = data_dir
+        self._lock = _try_lock(data_dir)
+        if self._lock is None:
+            running = _parse(data_dir)
+            who = f" (process {running.pid})" if running else ""
+            raise AlreadyExistsError(
+                f"Podium already runs in {data_dir}{who}; stop it with "
+                f"'podium down --data-dir {data_dir}' or choose another --data-dir",
+                reason="ALREADY_UP",
+            )
+        path(data_dir).unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Removes `up.json` and gives the directory back. Idempotent."""
+        if self._lock is not None:
+            path(self._data_dir).unlink(missing_ok=True)
+            self._lock.close()
+            self._lock = None
+
+
+def path(data_dir: Path) -> Path:
+    """Where the file of a data directory is."""
+    return data_dir / "up.json"
+
+
+def read(data_dir: Path) -> UpFile | None:
+    """What runs in a data directory; None when nothing does."""
+    if not path(data_dir).exists():
+        return None
+    lock = _try_lock(data_dir)
+    if lock is not None:
+        lock.close()
+        return None
+    return _parse(data_dir)
+
+
+def find(start: Path | None = None) -> Path | None:
+    """The nearest `.podium` with a running stack, from `start` upwards."""
+    start = (start or Path.cwd()).resolve()
+    for folder in (start, *start.parents):
+        candidate = folder / DEFAULT_DATA_DIR
+        if read(candidate) is not None:
+            return candidate
+    return None
+
+
+def _try_lock(data_dir: Path) -> IO[bytes] | None:
+    lock = (data_dir / "up.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        return None
+    return lock
+
+
+def _parse(data_dir: Path) -> UpFile | None:
+    try:
+        raw = json.loads(path(data_dir).read_text())
+        services = {name: ServiceEntry(**entry) for name, entry in raw.pop("services").items()}
+        return UpFile(services=services, **raw)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

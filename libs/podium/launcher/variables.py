@@ -1,0 +1,79 @@
+"""The environment of each service on one machine: the only place that knows their settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from podium.launcher.config import LauncherConfig
+from podium.launcher.layout import Ports
+
+_PEERS = {
+    "controller": ("registry", "inference", "rollout", "judge", "trainer"),
+    "inference": ("registry",),
+    "rollout": ("inference",),
+    "trainer": ("registry",),
+}
+# Ctrl-C on a laptop should not wait for the longest RPC.
+_DRAIN_SECONDS = "5"
+
+
+def of_service(
+    name: str, config: LauncherConfig, ports: Mapping[str, Ports], data_dir: Path
+) -> dict[str, str]:
+    """Every variable of one service, on top of this process's own environment."""
+    own = {
+        "host": "127.0.0.1",
+        "port": str(ports[name].grpc),
+        "health_port": str(ports[name].health),
+        "metrics_port": str(ports[name].metrics),
+        "drain_seconds": _DRAIN_SECONDS,
+        "log_format": "json",
+    }
+    own |= {f"{peer}_address": address(ports[peer].grpc) for peer in _PEERS.get(name, ())}
+    own |= _specific(name, config, ports, data_dir)
+    variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
+    return {**os.environ, "PYTHONUNBUFFERED": "1", **variables, **config.environment}
+
+
+def address(port: int) -> str:
+    """`host:port` on this machine."""
+    return f"127.0.0.1:{port}"
+
+
+def openai_base_url(ports: Mapping[str, Ports]) -> str:
+    """Base URL of the inference service's OpenAI API."""
+    return f"http://{address(ports['inference'].http)}/v1"
+
+
+def _specific(
+    name: str, config: LauncherConfig, ports: Mapping[str, Ports], data_dir: Path
+) -> dict[str, str]:
+    folder = data_dir / name
+    match name:
+        case "controller":
+            return {"database_url": _sqlite(folder / "controller.db")}
+        case "registry":
+            return {
+                "database_url": _sqlite(folder / "registry.db"),
+                "store_url": (folder / "blobs").as_uri(),
+            }
+        case "inference":
+            chosen = {"dtype": config.dtype, "weight_mode": config.weight_mode}
+            return {
+                "model": config.model,
+                "http_port": str(ports[name].http),
+                "cache_dir": str(folder / "cache"),
+                **{key: value for key, value in chosen.items() if value},
+            }
+        case "judge":
+            return {"base_url": openai_base_url(ports), "model": config.model}
+        case "trainer":
+            return {"work_dir": str(folder)}
+        case _:
+            return {}
+
+
+def _sqlite(path: Path) -> str:
+    return f"sqlite+aiosqlite:///{path}"
