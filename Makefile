@@ -13,7 +13,7 @@ UP_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --progress-bar off --no-deps --only-binary=:all:
+INSTALL := $(PIP) install -qq --progress-bar off --no-deps --only-binary=:all:
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
@@ -51,7 +51,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.laptop
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.dev
 	@echo "installing podium, editable"
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .PHONY: model
