@@ -1,0 +1,37 @@
+"""`python -m podium_judge`: the judge service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+from podium.judge.v1 import judge_service_pb2_grpc
+from podium.rpc import Server, run_service
+
+from podium_judge.servicer import JudgeServicer
+from podium_judge.settings import Settings
+
+
+def main() -> None:
+    """Serves until SIGTERM or SIGINT."""
+    settings = Settings()
+
+    @asynccontextmanager
+    async def build(server: Server) -> AsyncIterator[None]:
+        limits = httpx.Limits(max_connections=settings.max_concurrent_calls + 4)
+        # A proxy from the environment is for judges elsewhere; our own pool may be on loopback.
+        direct = {"all://127.0.0.1": None, "all://localhost": None}
+        async with httpx.AsyncClient(timeout=None, limits=limits, mounts=direct) as client:
+            server.add(
+                judge_service_pb2_grpc.add_JudgeServiceServicer_to_server,
+                JudgeServicer(settings, client),
+                "podium.judge.v1.JudgeService",
+            )
+            yield
+
+    run_service("judge", settings, build)
+
+
+if __name__ == "__main__":
+    main()

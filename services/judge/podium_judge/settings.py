@@ -1,0 +1,43 @@
+"""Settings of the judge, from the environment (`PODIUM_JUDGE_…`)."""
+
+from __future__ import annotations
+
+from podium.rpc import ServerSettings
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+
+class Settings(ServerSettings):
+    """See the README of this service."""
+
+    model_config = SettingsConfigDict(env_prefix="PODIUM_JUDGE_")
+
+    port: int = 50055
+    health_port: int = 50065
+    metrics_port: int = 50075
+
+    base_url: str = "http://127.0.0.1:50083/v1"
+    """Default judge model's OpenAI-compatible API: Podium's own pool."""
+    model: str = ""
+    """Its model there; empty for the first that the API lists."""
+    key: SecretStr = SecretStr("")
+    """Its API key; empty for none."""
+    trusted_base_urls: tuple[str, ...] = ()
+    """Further addresses that keys may be sent to, as a JSON list."""
+
+    request_timeout_seconds: float = Field(default=120.0, gt=0)
+    """Of one request to a judge model."""
+    request_attempts: int = Field(default=4, ge=1, le=20)
+    """Requests a question may take when the API is busy or unreachable."""
+    backoff_seconds: float = Field(default=0.5, ge=0)
+    """Wait before the second request; it doubles from then on."""
+    max_backoff_seconds: float = Field(default=20.0, ge=0)
+    """Longest wait between two requests."""
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    """Sampling temperature of the judge model."""
+    max_completion_tokens: int = Field(default=4096, ge=16)
+    """Most tokens of an answer."""
+    max_prompt_chars: int = Field(default=200_000, ge=2000)
+    """Longest prompt; of longer attempts the middle is left out."""
+    max_concurrent_calls: int = Field(default=32, ge=1)
+    """Requests to judge models at once; more wait for their turn."""

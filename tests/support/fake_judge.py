@@ -1,0 +1,160 @@
+"""A scripted OpenAI-compatible API on a real port, for the judge's tests.
+
+A test double of the judge *model*, never of Podium: it plays models that answer
+well, badly or not at all. Each request takes the next behaviour of `script`; the
+last one stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+_ATTEMPT = re.compile(
+    r'<attempt-(?P<nonce>[0-9a-f]+) id="(?P<id>[^"]+)">\n(?P<text>.*?)\n</attempt-(?P=nonce)>',
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One HTTP answer."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+
+
+Behaviour = Callable[[dict[str, Any]], Answer]
+"""From a request's JSON body to the answer."""
+
+
+def shown(request: dict[str, Any]) -> dict[str, str]:
+    """The attempts of a judge prompt as a model sees them: id to text, in their order."""
+    prompt = next(m["content"] for m in request["messages"] if m["role"] == "user")
+    return {match["id"]: match["text"] for match in _ATTEMPT.finditer(prompt)}
+
+
+def completion(text: str, *, finish_reason: str = "stop") -> Answer:
+    """A chat completion that says `text`: 100 prompt tokens, 10 completion tokens."""
+    body = {
+        "id": "fake",
+        "object": "chat.completion",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish_reason,
+                "message": {"role": "assistant", "content": text},
+            }
+        ],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+    }
+    return Answer(body=json.dumps(body).encode())
+
+
+def says(text: str) -> Behaviour:
+    """Always the same words."""
+    return lambda _: completion(text)
+
+
+def fails(status: int, text: str = "{}", **headers: str) -> Behaviour:
+    """An HTTP error."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda _: Answer(status, text.encode(), named)
+
+
+def scores(score: Callable[[str], float], **edit: Any) -> Behaviour:
+    """An honest judge: `score` of each attempt's text, by id, in the order shown.
+
+    `edit(entries)` under the name `edit` may spoil the list of entries first.
+    """
+
+    def behave(request: dict[str, Any]) -> Answer:
+        entries: list[dict[str, Any]] = [
+            {"attempt_id": label, "explanation": f"saw {len(text)}", "score": score(text)}
+            for label, text in shown(request).items()
+        ]
+        if "edit" in edit:
+            entries = edit["edit"](entries)
+        return completion(json.dumps({"scores": entries}))
+
+    return behave
+
+
+class FakeJudge:
+    """The running server: `base_url`, what it was asked, and what it does next."""
+
+    def __init__(self, port: int) -> None:
+        self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.script: list[Behaviour] = []
+        self.requests: list[dict[str, Any]] = []
+        self.authorizations: list[str | None] = []
+        self._lock = threading.Lock()
+
+    def then(self, *behaviours: Behaviour) -> None:
+        """Plays `behaviours` one a request, and the last one from then on."""
+        with self._lock:
+            self.script = list(behaviours)
+            self.requests.clear()
+            self.authorizations.clear()
+
+    def answer(self, request: dict[str, Any], authorization: str | None) -> Answer:
+        """Takes the next behaviour."""
+        with self._lock:
+            self.requests.append(request)
+            self.authorizations.append(authorization)
+            behaviour = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        return behaviour(request)
+
+
+@contextmanager
+def fake_judge() -> Iterator[FakeJudge]:
+    """Serves on a free port of loopback until the block ends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _send(self, answer: Answer) -> None:
+            time.sleep(answer.delay)
+            try:
+                self.send_response(answer.status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(answer.body)))
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer.body)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+
+        def do_GET(self) -> None:
+            models = {"object": "list", "data": [{"id": "fake-judge", "object": "model"}]}
+            self._send(Answer(body=json.dumps(models).encode()))
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("content-length", "0"))
+            request = json.loads(self.rfile.read(length))
+            self._send(judge.answer(request, self.headers.get("authorization")))
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    judge = FakeJudge(server.server_address[1])
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield judge
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
