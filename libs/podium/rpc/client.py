@@ -1,0 +1,52 @@
+"""Channels to other services."""
+
+from __future__ import annotations
+
+import grpc
+
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.rpc.client_config import channel_options
+from podium.rpc.client_interceptors import client_interceptors
+from podium.rpc.settings import MEBIBYTE
+
+
+def connect(
+    address: str,
+    *,
+    default_timeout: float | None = 30.0,
+    token: str = "",
+    credentials: grpc.ChannelCredentials | None = None,
+    max_message_bytes: int = 64 * MEBIBYTE,
+) -> grpc.aio.Channel:
+    """A channel to `host:port`, balanced over every address that its name has.
+
+    Calls with one response get `default_timeout` seconds unless they name
+    their own `timeout`; calls with a stream of responses get none. Methods
+    whose contract says so are repeated when the peer is UNAVAILABLE. Make the
+    stubs' modules imported before the channel: retries are read from them.
+
+    Args:
+        token: bearer token to present with every call. Never sent unless
+            given: an address may be a user's own server.
+        credentials: TLS; None for plaintext.
+
+    Raises:
+        InvalidArgumentError: the address has no host or port.
+    """
+    target = _target(address)
+    options = channel_options(max_message_bytes)
+    interceptors = client_interceptors(address, default_timeout, token)
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options, interceptors=interceptors)
+    return grpc.aio.secure_channel(target, credentials, options, interceptors=interceptors)
+
+
+def _target(address: str) -> str:
+    if "://" in address or address.startswith("unix:"):
+        return address
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InvalidArgumentError(
+            violations=[Violation("address", f"got {address!r}; allowed is host:port")]
+        )
+    return f"dns:///{address}"

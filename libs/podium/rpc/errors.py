@@ -1,0 +1,63 @@
+"""Turns what a gRPC client raises back into Podium's exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from podium.core.errors import PodiumError, UnavailableError
+from podium.rpc.details import cut, decode
+from podium.rpc.status import exception_of
+
+_FINISHED = "RPC already finished."
+_TRANSPORT = re.compile(r"(?:connect|recvmsg|sendmsg|Connection|Socket)[^:;]*: ?([A-Z][a-z ]+)")
+_DETAILS_BYTES = 512
+
+
+@contextmanager
+def rpc_errors(peer: str) -> Iterator[None]:
+    """Wraps awaits on calls and streams of a peer, named as people know it.
+
+    Cancellation of the caller's own task passes through untouched.
+
+    Raises:
+        PodiumError: the exception of the status code, with the reason,
+            metadata and violations that the server sent.
+    """
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc(error, peer) from error
+    except asyncio.InvalidStateError as error:
+        # A write raises this and hides the status; a read would have shown it.
+        if str(error) != _FINISHED:
+            raise
+        raise UnavailableError(f"{peer} ended the stream", metadata={"peer": peer}) from error
+
+
+def from_rpc(error: grpc.aio.AioRpcError, peer: str) -> PodiumError:
+    """The exception of a finished call."""
+    known = decode(error)
+    if known is not None:
+        if isinstance(known, UnavailableError):
+            known.message = f"{peer} is unavailable: {known.message}"
+            known.args = (known.message,)
+            known.metadata.setdefault("peer", peer)
+        return known
+    code = error.code()
+    details = error.details() or ""
+    metadata = {"peer": peer}
+    if code is grpc.StatusCode.UNAVAILABLE:
+        # The raw text names addresses; those stay in the chained exception.
+        cause = _TRANSPORT.search(details)
+        text = f" ({cause[1].strip().lower()})" if cause else ""
+        return UnavailableError(f"{peer} cannot be reached{text}", metadata=metadata)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return exception_of(code)(f"{peer} did not answer in time", metadata=metadata)
+    if code is grpc.StatusCode.CANCELLED:
+        return exception_of(code)(f"{peer} cancelled the call", metadata=metadata)
+    return exception_of(code)(f"{peer}: {cut(details, _DETAILS_BYTES)}", metadata=metadata)

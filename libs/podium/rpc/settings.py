@@ -1,0 +1,50 @@
+"""Settings that every service has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MEBIBYTE = 1024 * 1024
+
+
+class ServerSettings(BaseSettings):
+    """Subclassed by each service with `env_prefix="PODIUM_<SERVICE>_"` and fields of its own."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    """Address to listen on, for all three ports."""
+    port: int = Field(0, ge=0, le=65535)
+    """gRPC port; 0 for any free one."""
+    health_port: int = Field(0, ge=0, le=65535)
+    """Port of grpc.health.v1 and nothing else; 0 for any free one."""
+    metrics_port: int = Field(0, ge=0, le=65535)
+    """Port of Prometheus metrics; 0 for any free one."""
+    drain_seconds: float = Field(20.0, ge=0, le=3600)
+    """How long running calls may go on after SIGTERM."""
+    max_concurrent_rpcs: int = Field(1024, ge=1)
+    """Calls at once; more are refused with RESOURCE_EXHAUSTED."""
+    max_message_bytes: int = Field(64 * MEBIBYTE, ge=1024, le=2**31 - 1)
+    """Greatest message, each way; a greater one is refused with RESOURCE_EXHAUSTED."""
+    max_connection_age_seconds: float = Field(600.0, gt=0)
+    """Clients reconnect after this long, and so find new replicas."""
+    max_connection_age_grace_seconds: float = Field(3600.0, gt=0)
+    """How long calls on an aged connection may still take."""
+    reflection: bool = False
+    """Whether to serve grpc.reflection, for tools such as grpcurl."""
+    auth_tokens_file: Path | None = None
+    """Bearer tokens that callers may present, one a line; unset allows every caller."""
+    token_file: Path | None = None
+    """The bearer token that this service presents to its peers."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """Least level that is logged."""
+    log_format: Literal["json", "text"] = "text"
+    """One JSON object a line, or text for people."""
+
+    def peer_token(self) -> str:
+        """The token for `connect`; empty when there is none."""
+        return self.token_file.read_text().strip() if self.token_file else ""
