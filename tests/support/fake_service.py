@@ -50,6 +50,7 @@ def main(name: str) -> None:
 async def _serve(name: str, behaviour: str) -> None:
     import grpc
     from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+    from podium.launcher.layout import READINESS
 
     stop = asyncio.Event()
     if behaviour == "grandchild":
@@ -63,7 +64,9 @@ async def _serve(name: str, behaviour: str) -> None:
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     status = health_pb2.HealthCheckResponse
-    await servicer.set("", status.NOT_SERVING if behaviour == "mute" else status.SERVING)
+    await servicer.set("", status.SERVING)
+    if behaviour != "mute":
+        await servicer.set(READINESS[name], status.SERVING)
     if behaviour == "crash":
         await asyncio.sleep(0.5)
         os.kill(os.getpid(), signal.SIGABRT)

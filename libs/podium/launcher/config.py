@@ -41,6 +41,8 @@ class LauncherConfig:
     model: str = DEFAULT_MODEL
     dtype: str = ""
     weight_mode: str = ""
+    auth: bool = False
+    """Whether every call must present a token, which is made and kept in the data directory."""
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     environment: Mapping[str, str] = field(default_factory=dict)
     ready_timeout_seconds: float = 300.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -110,6 +111,8 @@ class Launcher:
         self._claim = Claim(self.data_dir)
         try:
             self._check_ports()
+            if self.config.auth:
+                _write_token(variables.token_path(self.data_dir))
             self._guardian = Guardian()
             for name in self._services:
                 self._launch(name, self._guardian)
@@ -229,6 +232,7 @@ class Launcher:
             version=podium.__version__,
             model=self.config.model,
             openai_base_url=self.openai_base_url,
+            token_file=str(variables.token_path(self.data_dir)) if self.config.auth else "",
             services={
                 name: ServiceEntry(
                     address=self.address(name),
@@ -251,6 +255,13 @@ class Launcher:
         if service not in self._services:
             raise NotFoundError(f"{service!r} is not in this stack")
         return service
+
+
+def _write_token(path: Path) -> None:
+    """Makes the token on the first run; later runs keep it."""
+    if not path.exists():
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
 
 
 def _log_event(event: Event) -> None:

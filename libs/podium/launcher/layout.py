@@ -12,6 +12,16 @@ from podium.core.errors import InvalidArgumentError, Violation
 SERVICES = ("controller", "registry", "inference", "rollout", "judge", "trainer")
 """In port order: the controller takes the base, the registry base + 1, …"""
 
+READINESS = {
+    "controller": "podium.jobs.v1.JobService",
+    "registry": "podium.registry.v1.RegistryService",
+    "inference": "podium.inference.v1.InferenceService",
+    "rollout": "podium.rollout.v1.RolloutService",
+    "judge": "podium.judge.v1.JudgeService",
+    "trainer": "podium.trainer.v1.TrainerService",
+}
+"""What to ask each health port for: whether it takes calls, not only lives."""
+
 DEFAULT_PORT_BASE = 50051
 HEALTH_OFFSET = 10
 METRICS_OFFSET = 20

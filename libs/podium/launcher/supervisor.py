@@ -14,6 +14,7 @@ from podium.launcher.child import Child
 from podium.launcher.config import RestartPolicy
 from podium.launcher.events import Event, EventKind, describe_exit
 from podium.launcher.guardian import Guardian
+from podium.launcher.layout import READINESS
 
 _TAIL_LINES = 20
 
@@ -132,7 +133,9 @@ class Supervisor:
         return code, served
 
     async def _announce_ready(self, started: float) -> None:
-        while not await health.wait_serving(self.plan.health_address, within=60):
+        while not await health.wait_serving(
+            self.plan.health_address, READINESS[self.plan.name], within=60
+        ):
             continue
         self.ready.set()
         self._report(

@@ -39,6 +39,8 @@ class UpFile:
     model: str
     services: dict[str, ServiceEntry] = field(default_factory=dict)
     openai_base_url: str = ""
+    token_file: str = ""
+    """The bearer token to present; empty when none is asked for."""
 
     def write(self, data_dir: Path) -> None:
         """Replaces the file in one move, so that no reader sees half of it."""

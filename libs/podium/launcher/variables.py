@@ -32,9 +32,17 @@ def of_service(
         "log_format": "json",
     }
     own |= {f"{peer}_address": address(ports[peer].grpc) for peer in _PEERS.get(name, ())}
+    if config.auth:
+        token = str(token_path(data_dir))
+        own |= {"auth_tokens_file": token, "token_file": token}
     own |= _specific(name, config, ports, data_dir)
     variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
     return {**os.environ, "PYTHONUNBUFFERED": "1", **variables, **config.environment}
+
+
+def token_path(data_dir: Path) -> Path:
+    """Where a stack with `auth` keeps the token that its services and its CLI present."""
+    return data_dir / "token"
 
 
 def address(port: int) -> str:
@@ -68,7 +76,7 @@ def _specific(
                 **{key: value for key, value in chosen.items() if value},
             }
         case "judge":
-            return {"base_url": openai_base_url(ports), "model": config.model}
+            return {"base_url": openai_base_url(ports)}
         case "trainer":
             return {"work_dir": str(folder)}
         case _:

@@ -1,0 +1,8 @@
+"""`python -m podium.cli`."""
+
+from __future__ import annotations
+
+from podium.cli.main import main
+
+if __name__ == "__main__":
+    main()

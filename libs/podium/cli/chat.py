@@ -1,0 +1,159 @@
+"""`podium chat`: talk to a policy."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from podium.cli.connection import connected
+from podium.cli.output import note
+
+if TYPE_CHECKING:
+    from podium.inference.v1 import inference_service_pb2
+    from podium.sdk import AsyncClient
+    from podium.types.v1 import policy_pb2, trajectory_pb2
+
+_COMMANDS = "/reset begins again, /exit or Ctrl-D ends"
+
+
+@click.command(short_help="Talk to a policy.")
+@click.option(
+    "-m",
+    "--model",
+    default="",
+    metavar="JOB[@VERSION]",
+    help="Whose policy. [default: the base model]",
+)
+@click.option("--once", metavar="TEXT", help="Send this, print the answer, end.")
+@click.option("--system", metavar="TEXT", help="The system message.")
+@click.option("--temperature", type=click.FloatRange(0, 5), default=0.0, show_default=True)
+@click.option("--max-tokens", type=click.IntRange(min=1), default=256, show_default=True)
+@click.option("--seed", type=int, help="Seed of the sampling.")
+@connected
+async def chat(
+    client: AsyncClient,
+    model: str,
+    once: str | None,
+    system: str | None,
+    temperature: float,
+    max_tokens: int,
+    seed: int | None,
+) -> None:
+    """Talk to the base model or to a trained policy; the answer is streamed to stdout.
+
+    Without --once, each line that is typed is a message; a piped stdin is one
+    message as a whole.
+    """
+    from podium.sdk.policies import parse_policy
+    from podium.types.v1 import policy_pb2, trajectory_pb2
+
+    policy = parse_policy(model)
+    await _load(client, policy)
+    sampling = policy_pb2.SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
+    start = [_message(trajectory_pb2.ROLE_SYSTEM, system)] if system else []
+    conversation = Conversation(client, policy, sampling, start)
+    if once is not None or not sys.stdin.isatty():
+        text = once if once is not None else await asyncio.to_thread(sys.stdin.read)
+        await conversation.say(text.strip())
+        return
+    note(f"talking to {model or 'the base model'}; {_COMMANDS}")
+    while (line := await _ask()) is not None:
+        if line == "/exit":
+            break
+        if line == "/reset":
+            conversation.reset()
+            note("begun again")
+        elif line.startswith("/"):
+            note(_COMMANDS)
+        elif line:
+            await conversation.say(line)
+
+
+class Conversation:
+    """Messages so far, and how the answers are sampled."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        policy: policy_pb2.PolicyRef,
+        sampling: policy_pb2.SamplingParams,
+        start: Sequence[trajectory_pb2.Message],
+    ) -> None:
+        self._client = client
+        self._policy = policy
+        self._sampling = sampling
+        self._start = list(start)
+        self._messages = list(start)
+
+    def reset(self) -> None:
+        """Forgets everything but the system message."""
+        self._messages = list(self._start)
+
+    async def say(self, text: str) -> None:
+        """Sends a message and prints the answer as it comes."""
+        from podium.types.v1 import trajectory_pb2
+
+        asked = [*self._messages, _message(trajectory_pb2.ROLE_USER, text)]
+        last: inference_service_pb2.StreamChatResponse | None = None
+        answer = ""
+        async for piece in self._client.policies.stream_chat(
+            asked, policy=self._policy, sampling=self._sampling
+        ):
+            answer += piece.delta.text
+            click.echo(piece.delta.text, nl=False)
+            last = piece
+        click.echo()
+        if last is None:
+            return
+        message = last.message
+        if not message.role:
+            message = _message(trajectory_pb2.ROLE_ASSISTANT, answer)
+        for call in message.tool_calls:
+            click.echo(f"-> {call.name}({call.arguments_json})")
+        if last.delta.finish_reason == trajectory_pb2.FINISH_REASON_LENGTH:
+            note("(cut at --max-tokens)")
+        self._messages = [*asked, message]
+
+
+async def _load(client: AsyncClient, policy: policy_pb2.PolicyRef) -> None:
+    """Has the pool serve an exact version that it lacks, if the pool can."""
+    from podium.core.errors import FailedPreconditionError
+
+    if not policy.job or not policy.HasField("version"):
+        return
+    loaded = {(p.job, p.version) async for p in client.policies.list(policy.job)}
+    if (policy.job, policy.version) in loaded:
+        return
+    note(f"loading {policy.job}@{policy.version}")
+    try:
+        await client.policies.load(policy.job, policy.version)
+    except FailedPreconditionError as error:
+        if error.reason != "POOL_IN_USE":
+            raise
+        from podium.cli.exits import CliError, Exit
+
+        raise CliError(
+            f"the pool serves another job now, and can hold only one ({error.message})",
+            "Wait until that job has ended, or run a pool in --weight-mode adapter.",
+            Exit.CONFLICT,
+        ) from error
+
+
+def _message(role: trajectory_pb2.Role.ValueType, text: str) -> trajectory_pb2.Message:
+    from podium.types.v1 import trajectory_pb2
+
+    return trajectory_pb2.Message(role=role, content=text)
+
+
+async def _ask() -> str | None:
+    def read() -> str | None:
+        try:
+            return input("> ").strip()
+        except EOFError:
+            return None
+
+    return await asyncio.to_thread(read)

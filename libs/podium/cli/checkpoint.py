@@ -1,0 +1,90 @@
+"""`podium checkpoint list|get|export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from podium.cli.connection import connected
+from podium.cli.exits import CliError, Exit
+from podium.cli.output import emit_list, emit_one, note, output_option
+
+if TYPE_CHECKING:
+    from podium.sdk import AsyncClient
+
+
+@click.group(short_help="List and export trained versions.")
+def checkpoint() -> None:
+    """The versions that jobs have published. Version n is the policy after step n."""
+
+
+@checkpoint.command("list")
+@click.argument("job", required=False)
+@output_option
+@connected
+async def list_checkpoints(client: AsyncClient, job: str | None, output: str) -> None:
+    """List the models, or the versions of one JOB, newest first."""
+    from podium.cli.views import MODELS, VERSIONS
+
+    if job is None:
+        emit_list([model async for model in client.checkpoints.models()], MODELS, output)
+    else:
+        emit_list([item async for item in client.checkpoints.list(job)], VERSIONS, output)
+
+
+@checkpoint.command("get")
+@click.argument("version", metavar="JOB[@VERSION]")
+@output_option
+@connected
+async def get_checkpoint(client: AsyncClient, version: str, output: str) -> None:
+    """Show one version, by number or alias (latest, best); the default is latest."""
+    from podium.cli.views import VERSIONS
+
+    model, which = parse(version)
+    emit_one(await client.checkpoints.get(model, which), VERSIONS, output)
+
+
+@checkpoint.command("export")
+@click.argument("version", metavar="JOB[@VERSION]")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--merged", is_flag=True, help="Write whole weights, the adapter merged into them.")
+@connected
+async def export(client: AsyncClient, version: str, folder: Path, merged: bool) -> None:
+    """Write a version into FOLDER, which must be empty or new.
+
+    Without --merged it is a PEFT adapter. With it, a model that Transformers
+    and vLLM load as it is, tokenizer included; needs the base model here.
+    """
+    model, which = parse(version)
+    _check_empty(folder)
+    item = await client.checkpoints.get(model, which)
+    name = f"{item.manifest.model}@{item.manifest.version}"
+    if merged:
+        import asyncio
+        import tempfile
+
+        from podium.cli.merge import merge
+
+        with tempfile.TemporaryDirectory() as adapter:
+            await client.checkpoints.download(item, Path(adapter), "adapter/")
+            note(f"merging {name} into {item.manifest.base_model}")
+            await asyncio.to_thread(merge, item.manifest, Path(adapter), folder)
+    else:
+        await client.checkpoints.download(item, folder, "adapter/")
+    note(f"wrote {name} to {folder}")
+    click.echo(str(folder))
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise CliError(f"{folder} is not empty", "Name a new folder.", Exit.CONFLICT)
+
+
+def parse(text: str) -> tuple[str, int | str]:
+    """Splits `job@3`, `job@best` or `job`; without a version it is `latest`."""
+    model, _, which = text.partition("@")
+    if not model:
+        raise CliError(f"{text!r} names no job", "For example my-job@12.", Exit.USAGE)
+    return model, int(which) if which.isdigit() else which or "latest"

@@ -1,0 +1,58 @@
+"""Commands that talk to a Podium installation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from podium.sdk import AsyncClient
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="PODIUM_DATA_DIR",
+    help="Data directory of 'podium up'. [default: .podium here or above]",
+)
+
+
+def connected(
+    command: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]],
+) -> Callable[..., R]:
+    """Turns `async def command(client, …)` into a click callback with `--address`."""
+
+    @click.option(
+        "--address",
+        metavar="HOST:PORT",
+        default="",
+        help="The controller. [default: PODIUM_ADDRESS, else what 'podium up' runs here]",
+    )
+    @data_dir_option
+    @functools.wraps(command)
+    def callback(address: str, data_dir: Path | None, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run_client(address, data_dir, lambda client: command(client, *args, **kwargs))
+
+    return callback
+
+
+def run_client(
+    address: str, data_dir: Path | None, body: Callable[[AsyncClient], Coroutine[Any, Any, R]]
+) -> R:
+    """Runs `body` with a client on a fresh event loop."""
+    import asyncio
+
+    from podium.sdk.addresses import locate
+    from podium.sdk.client import AsyncClient
+
+    async def main() -> R:
+        async with AsyncClient(locate(address, data_dir)) as client:
+            return await body(client)
+
+    return asyncio.run(main())

@@ -1,0 +1,112 @@
+"""Exit codes, and how an error is shown.
+
+0    done
+1    the job failed, or anything not below
+2    usage, or an invalid file or value
+3    a service cannot be reached
+4    not authenticated, or not allowed
+5    not found, or in conflict with what exists
+124  the wait timed out
+130  interrupted
+"""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+
+import click
+
+from podium.core import errors
+
+
+class Exit(IntEnum):
+    """The codes of this module's docstring."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    AUTH = 4
+    CONFLICT = 5
+    TIMEOUT = 124
+    INTERRUPTED = 130
+
+
+class CliError(Exception):
+    """Ends the command with a message, what to do about it, and an exit code."""
+
+    def __init__(self, message: str, hint: str = "", code: Exit = Exit.FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
+_CODES: tuple[tuple[type[errors.PodiumError], Exit], ...] = (
+    (errors.InvalidArgumentError, Exit.USAGE),
+    (errors.OutOfRangeError, Exit.USAGE),
+    (errors.UnavailableError, Exit.UNREACHABLE),
+    (errors.DeadlineExceededError, Exit.UNREACHABLE),
+    (errors.UnauthenticatedError, Exit.AUTH),
+    (errors.PermissionDeniedError, Exit.AUTH),
+    (errors.NotFoundError, Exit.CONFLICT),
+    (errors.AlreadyExistsError, Exit.CONFLICT),
+    (errors.FailedPreconditionError, Exit.CONFLICT),
+    (errors.AbortedError, Exit.CONFLICT),
+)
+
+_HINTS = {
+    Exit.UNREACHABLE: "Is Podium running? Start it with 'podium up', or say where it is with "
+    "--address HOST:PORT or PODIUM_ADDRESS; 'podium doctor' looks for the cause.",
+    Exit.AUTH: "Set PODIUM_TOKEN to a bearer token that this installation accepts.",
+}
+
+# By reason, where something more exact than the code's hint can be said.
+_REASON_HINTS = {
+    "POLICY_NOT_LOADED": "'podium checkpoint list JOB' shows the versions that exist; the pool "
+    "serves those of the job that it trains, or trained last.",
+    "ALREADY_UP": "",
+    "SERVICE_ENDED": "Read the log above; 'podium doctor' checks the usual causes.",
+    "SERVICE_NOT_READY": "Read the logs; a first start of a large model can need a longer "
+    "--ready-timeout.",
+}
+
+
+def code_of(error: errors.PodiumError) -> Exit:
+    """The exit code of an error."""
+    if error.reason == "WAIT_TIMEOUT":
+        return Exit.TIMEOUT
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.FAILED)
+
+
+def show(error: Exception) -> Exit:
+    """Prints an error for people on stderr and returns the exit code."""
+    if isinstance(error, CliError):
+        message, hint, code = error.message, error.hint, error.code
+    elif isinstance(error, errors.PodiumError):
+        code = code_of(error)
+        message = _describe(error)
+        hint = _REASON_HINTS.get(error.reason, _HINTS.get(code, ""))
+    else:
+        message = f"{type(error).__name__}: {error}"
+        hint = "This is a defect of podium; PODIUM_DEBUG=1 shows where."
+        code = Exit.FAILED
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    if hint:
+        click.echo(hint, err=True)
+    return code
+
+
+def debugging() -> bool:
+    """Whether tracebacks are wanted."""
+    return os.environ.get("PODIUM_DEBUG", "") not in ("", "0")
+
+
+def _describe(error: errors.PodiumError) -> str:
+    violations = getattr(error, "violations", ())
+    if len(violations) > 1:
+        return "\n".join(
+            [f"{len(violations)} problems", *(f"  {violation}" for violation in violations)]
+        )
+    return error.message or type(error).__name__

@@ -1,0 +1,48 @@
+"""`podium job schema` and `podium job init`: what a job file may say."""
+
+from __future__ import annotations
+
+import click
+
+from podium.cli.output import data, table
+
+
+@click.command(short_help="List every key of a job file.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+def schema(output: str) -> None:
+    """List every key of a job file with its type, default and range.
+
+    -o json prints a JSON Schema, which editors use to check and complete job
+    files.
+    """
+    from podium.cli.contract_docs import json_schema, keys
+    from podium.types.v1 import spec_pb2
+
+    if output != "table":
+        data(json_schema(spec_pb2.JobSpec.DESCRIPTOR), output)
+        return
+    rows = [
+        (key.path, key.type, key.default or ("required" if key.required else ""), key.allowed)
+        for key in keys(spec_pb2.JobSpec.DESCRIPTOR)
+    ]
+    table(("KEY", "TYPE", "DEFAULT", "ALLOWED"), rows)
+
+
+@click.command(short_help="Print a commented job file to start from.")
+def init() -> None:
+    """Print a job file that trains the email-search agent, with every other key as a comment."""
+    from podium.cli.contract_docs import template
+    from podium.types.v1 import spec_pb2
+
+    click.echo(template(spec_pb2.JobSpec.DESCRIPTOR, _START), nl=False)
+
+
+_START = {
+    "base_model": "smollm2-135m-instruct",
+    "environment.name": "email_search",
+    "training.steps": "20",
+    "training.learning_rate": "2e-4",
+    "evaluation.scenarios": "100",
+    "evaluation.greedy": "true",
+}
+"""The keys that the template sets; all others are commented out."""

@@ -1,0 +1,117 @@
+"""`podium job submit`."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from podium.cli.connection import connected
+from podium.cli.exits import CliError, Exit
+from podium.cli.output import data, emit_one, note, output_option
+
+if TYPE_CHECKING:
+    from podium.core.errors import Violation
+    from podium.sdk import AsyncClient
+    from podium.types.v1 import spec_pb2
+
+
+@click.command(short_help="Submit a job file.")
+@click.option("-f", "--file", required=True, metavar="FILE", help="The job file; - reads stdin.")
+@click.option("--id", "job_id", default="", help="The job's id. [default: the server makes one]")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--follow", is_flag=True, help="Follow the progress; Ctrl-C leaves the job running.")
+@click.option("--plot", is_flag=True, help="With --follow: draw the curves at the end.")
+@click.option("--wait", is_flag=True, help="Wait silently until the job has ended.")
+@click.option("--timeout", type=float, help="Seconds that --follow or --wait may take.")
+@click.option("--dry-run", is_flag=True, help="Check everything, print the whole job, create none.")
+@click.option("--request-id", default="", help="Makes a repeated submission the same job.")
+@output_option
+@connected
+async def submit(
+    client: AsyncClient,
+    file: str,
+    job_id: str,
+    settings: Sequence[str],
+    follow: bool,
+    plot: bool,
+    wait: bool,
+    timeout: float | None,  # noqa: ASYNC109 : an option's name
+    dry_run: bool,
+    request_id: str,
+    output: str,
+) -> int:
+    """Submit a job file and print the job.
+
+    A file is YAML; 'podium job init' prints one to start from, 'podium job
+    schema' lists every key. --set takes the same keys with dots and may be
+    repeated: --set training.steps=20 --set rollout.sampling.temperature=0.8
+    """
+    from podium.cli.views import JOB
+
+    spec = load(file, settings)
+    request_id = request_id or uuid.uuid4().hex
+    if dry_run:
+        job = await client.jobs.create(spec, job_id=job_id, validate_only=True)
+        from podium.cli.plain import to_plain
+
+        data(to_plain(job.spec), "json" if output == "json" else "yaml")
+        note(f"{file} is valid; nothing was created")
+        return Exit.OK
+    job = await client.jobs.create(spec, job_id=job_id, request_id=request_id)
+    note(f"job {job.id} created (request id {request_id})")
+    if not follow and not wait:
+        emit_one(job, JOB, output)
+        note(f"follow it with: podium job watch {job.id}")
+        return Exit.OK
+    from podium.cli.job.watch import follow_job
+
+    return await follow_job(
+        client, job.id, output=output, quiet=not follow, within=timeout, plot=plot
+    )
+
+
+def load(file: str, settings: Sequence[str]) -> spec_pb2.JobSpec:
+    """Reads and checks a job file with overrides.
+
+    Raises:
+        CliError: with every violation, each with its place in the file.
+    """
+    from podium.cli.job.overrides import apply
+    from podium.contract import parse_yaml
+    from podium.types.v1 import spec_pb2
+
+    spec, violations = parse_yaml(_read(file), spec_pb2.JobSpec)
+    spec, problems = apply(spec, violations, settings)
+    if problems:
+        name = "<stdin>" if file == "-" else file
+        lines = [describe(name, problem) for problem in problems]
+        count = f"{len(lines)} problems" if len(lines) > 1 else "1 problem"
+        raise CliError(
+            f"{name} is not a valid job ({count})\n" + "\n".join(lines),
+            "'podium job schema' lists every key with its type, range and default.",
+            Exit.USAGE,
+        )
+    return spec
+
+
+def describe(name: str, violation: Violation) -> str:
+    """`job.yaml:12: training.learning_rat: unknown key; did you mean learning_rate?`"""
+    place = f"{name}:{violation.line}" if violation.line else name
+    return ": ".join(filter(None, (place, violation.field, violation.description)))
+
+
+def _read(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = "'podium job init > job.yaml' writes one to start from."
+        raise CliError(f"there is no file {file}", hint, Exit.USAGE) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{file} cannot be read: {error}", code=Exit.USAGE) from None

@@ -1,0 +1,62 @@
+"""Entry point of the `podium` command."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import click
+
+from podium.cli.exits import Exit, debugging, show
+from podium.cli.lazy import LazyGroup
+
+_EPILOG = """\b
+Exit codes: 0 done, 1 failed job or other, 2 usage or invalid file,
+3 unreachable, 4 not allowed, 5 not found or conflict, 124 wait timed out,
+130 interrupted. Data goes to stdout, everything else to stderr.
+
+Environment: PODIUM_ADDRESS, PODIUM_TOKEN, NO_COLOR, PODIUM_DEBUG=1.
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EPILOG,
+    lazy={
+        "up": ("podium.cli.stack:up", "Run the services on this machine."),
+        "down": ("podium.cli.stack:down", "Stop what 'up' runs."),
+        "status": ("podium.cli.stack:status", "Show what 'up' runs."),
+        "job": ("podium.cli.job:job", "Submit, watch and steer training jobs."),
+        "checkpoint": ("podium.cli.checkpoint:checkpoint", "List and export trained versions."),
+        "chat": ("podium.cli.chat:chat", "Talk to a policy."),
+        "env": ("podium.cli.environment:env", "List the environments to train on."),
+        "doctor": ("podium.cli.doctor:doctor", "Find out what is wrong, and what to do."),
+        "version": ("podium.cli.version:version", "Show versions."),
+    },
+)
+def cli() -> None:
+    """Train LLM agents with reinforcement learning."""
+
+
+def main() -> None:
+    """Runs the command and exits with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs the command and returns its exit code."""
+    try:
+        result = cli.main(arguments, prog_name="podium", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return Exit.INTERRUPTED
+    except Exception as error:
+        if debugging():
+            traceback.print_exc()
+        return show(error)
+    return result if isinstance(result, int) else Exit.OK

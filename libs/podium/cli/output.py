@@ -1,0 +1,112 @@
+"""`-o table|json|yaml|name`: data on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+FORMATS = ("table", "json", "yaml", "name")
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to print the data.",
+)
+
+M = TypeVar("M", bound="Message")
+
+
+@dataclass(frozen=True)
+class View(Generic[M]):
+    """How one kind of message is shown: its name, and its table's columns."""
+
+    name: Callable[[M], str]
+    columns: Sequence[tuple[str, Callable[[M], str]]]
+
+
+def emit_list(items: Sequence[M], view: View[M], output: str) -> None:
+    """Prints messages; as JSON or YAML they are one list."""
+    from podium.cli.plain import to_plain
+
+    match output:
+        case "table":
+            rows = [[cell(item) for _, cell in view.columns] for item in items]
+            table([title for title, _ in view.columns], rows)
+        case "name":
+            for item in items:
+                click.echo(view.name(item))
+        case _:
+            data([to_plain(item) for item in items], output)
+
+
+def emit_one(item: M, view: View[M], output: str) -> None:
+    """Prints one message; as a table it is one row a field."""
+    from podium.cli.plain import to_plain
+
+    match output:
+        case "table":
+            width = max(len(title) for title, _ in view.columns)
+            for title, cell in view.columns:
+                if text := cell(item):
+                    click.echo(f"{title.lower():<{width}}  {text}")
+        case "name":
+            click.echo(view.name(item))
+        case _:
+            data(to_plain(item), output)
+
+
+def data(value: Any, output: str) -> None:
+    """Prints plain data as JSON or YAML."""
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints aligned columns; numbers to the right."""
+    body = [list(row) for row in rows]
+    if not body:
+        note("(none)")
+        return
+    widths = [max(map(len, column)) for column in zip(titles, *body, strict=True)]
+    right = [all(_numeric(row[i]) for row in body) for i in range(len(titles))]
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(cells, widths, right, strict=True)
+        ).rstrip()
+
+    click.echo(click.style(line(titles), bold=True))
+    for row in body:
+        click.echo(line(row))
+
+
+def note(text: str) -> None:
+    """Chatter: on stderr, so that stdout holds data alone."""
+    click.echo(text, err=True)
+
+
+def plain_terminal() -> bool:
+    """Whether stderr is no terminal that redraws a line."""
+    import os
+
+    return not sys.stderr.isatty() or bool(os.environ.get("NO_COLOR"))
+
+
+def _numeric(cell: str) -> bool:
+    return not cell or cell == "-" or cell.lstrip("+-").replace(".", "", 1).rstrip("%").isdigit()

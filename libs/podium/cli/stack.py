@@ -1,0 +1,253 @@
+"""`podium up`, `down` and `status`: the services of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from podium.cli.connection import data_dir_option
+from podium.cli.exits import CliError, Exit
+from podium.cli.output import data, note, table
+
+if TYPE_CHECKING:
+    from podium.launcher import Event, Launcher, LauncherConfig
+
+DEFAULT_DATA_DIR = ".podium"
+
+
+@click.command(short_help="Run the services on this machine.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DATA_DIR,
+    envvar="PODIUM_DATA_DIR",
+    show_default=True,
+    help="Where state, checkpoints and logs are kept.",
+)
+@click.option(
+    "--port-base",
+    type=int,
+    default=50051,
+    show_default=True,
+    help="First port of the layout; 0 takes any free ports.",
+)
+@click.option(
+    "--model",
+    default="smollm2-135m-instruct",
+    show_default=True,
+    help="Base model: a prepared one's name, ORG/NAME, or a folder.",
+)
+@click.option("--dtype", type=click.Choice(["bfloat16", "float32"]), help="Type to serve in.")
+@click.option(
+    "--weight-mode",
+    type=click.Choice(["adapter", "merged"]),
+    help="How the pool holds policies. [default: merged on CPU, adapter on GPU]",
+)
+@click.option("--only", metavar="A,B", default="", help="Start these services only.")
+@click.option("--auth", is_flag=True, help="Refuse calls without the token in DATA_DIR/token.")
+@click.option("--no-restart", is_flag=True, help="Stop everything when a service dies.")
+@click.option(
+    "--ready-timeout",
+    type=float,
+    default=300.0,
+    show_default=True,
+    help="Seconds until every service must serve.",
+)
+def up(
+    data_dir: Path,
+    port_base: int,
+    model: str,
+    dtype: str | None,
+    weight_mode: str | None,
+    only: str,
+    auth: bool,
+    no_restart: bool,
+    ready_timeout: float,
+) -> int:
+    """Run the six services in the foreground, until Ctrl-C.
+
+    Addresses are written to DATA_DIR/up.json, where the other commands find
+    them; logs go to DATA_DIR/logs. A service that dies is reported and
+    started again, at most five times in a minute.
+    """
+    from podium.launcher import LauncherConfig
+    from podium.launcher.config import RestartPolicy
+    from podium.launcher.layout import service_names
+
+    services = service_names([name.strip() for name in only.split(",") if name.strip()])
+    if {"inference", "trainer"} & set(services):
+        _check_model(model)
+    config = LauncherConfig(
+        data_dir=data_dir,
+        port_base=port_base,
+        services=services,
+        model=model,
+        dtype=dtype or "",
+        weight_mode=weight_mode or "",
+        auth=auth,
+        restart=RestartPolicy(enabled=not no_restart),
+        ready_timeout_seconds=ready_timeout,
+    )
+    return asyncio.run(run_until_signal(config))
+
+
+async def run_until_signal(config: LauncherConfig) -> int:
+    """Runs a stack until SIGINT, SIGTERM or a service's end for good; returns an exit code."""
+    from podium.launcher import Launcher
+
+    stack = Launcher(config, print_event)
+    stop = asyncio.Event()
+
+    def ask_to_stop() -> None:
+        if stop.is_set():
+            note("killing the services")
+            stack.kill()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, ask_to_stop)
+    note(f"starting {', '.join(stack.services)}; the engine takes about half a minute")
+    starting = asyncio.create_task(stack.start())
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return Exit.INTERRUPTED
+        starting.result()
+        _print_ready(stack)
+        ended = asyncio.create_task(stack.wait())
+        await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            note("stopping; press Ctrl-C again to kill")
+            ended.cancel()
+            return Exit.OK
+        note(click.style(f"{ended.result()} does not stay up; stopping everything", fg="red"))
+        return Exit.FAILED
+    finally:
+        stopped.cancel()
+        await stack.stop()
+
+
+def print_event(event: Event) -> None:
+    """One status line on stderr for what happened to a service, and its log's end if it died."""
+    from podium.launcher import EventKind
+
+    colour = {
+        EventKind.READY: "green",
+        EventKind.CRASHED: "red",
+        EventKind.GAVE_UP: "red",
+        EventKind.KILLED: "yellow",
+        EventKind.RESTARTING: "yellow",
+    }.get(event.kind)
+    word = click.style(f"{event.kind.replace('_', ' '):<10}", fg=colour)
+    note(f"{event.service:<10}  {word}  {event.message}")
+    for line in event.log_tail:
+        note(click.style(f"{event.service:<10}  |  {line}", dim=True))
+
+
+@click.command(short_help="Stop what 'up' runs.")
+@data_dir_option
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait.")
+def down(data_dir: Path | None, timeout: float) -> None:
+    """Stop a running 'podium up' and wait until it has ended."""
+    from podium.launcher import upfile
+
+    folder = _running(data_dir)
+    running = upfile.read(folder)
+    if running is None:
+        return
+    os.kill(running.pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout
+    while upfile.read(folder) is not None:
+        if time.monotonic() > deadline:
+            raise CliError(
+                f"process {running.pid} has not ended after {timeout:g} seconds",
+                f"'kill -9 {running.pid}' ends it and its services at once.",
+                Exit.TIMEOUT,
+            )
+        time.sleep(0.1)
+    note(f"stopped what ran in {folder}")
+
+
+@click.command(short_help="Show what 'up' runs.")
+@data_dir_option
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+def status(data_dir: Path | None, output: str) -> int:
+    """Show each service of a running 'podium up' with its address and health."""
+    from podium.launcher import health, upfile
+    from podium.launcher.layout import READINESS
+
+    folder = _running(data_dir)
+    running = upfile.read(folder)
+    if running is None:
+        return Exit.UNREACHABLE
+
+    async def states() -> list[str]:
+        checks = (
+            health.check(entry.health_address, READINESS[name])
+            for name, entry in running.services.items()
+        )
+        return await asyncio.gather(*checks)
+
+    healths = asyncio.run(states())
+    if output == "table":
+        table(
+            ("SERVICE", "HEALTH", "ADDRESS", "METRICS", "PID"),
+            [
+                (name, state, entry.address, entry.metrics_address, str(entry.pid or "-"))
+                for (name, entry), state in zip(running.services.items(), healths, strict=True)
+            ],
+        )
+        note(f"model {running.model}, data in {folder}")
+        if running.openai_base_url:
+            note(f"OpenAI API at {running.openai_base_url}")
+    else:
+        services = {
+            name: {**vars(entry), "health": state}
+            for (name, entry), state in zip(running.services.items(), healths, strict=True)
+        }
+        data({**vars(running), "services": services, "data_dir": str(folder)}, output)
+    return Exit.OK if all(state == "SERVING" for state in healths) else Exit.UNREACHABLE
+
+
+def _running(data_dir: Path | None) -> Path:
+    from podium.launcher import upfile
+
+    folder = data_dir or upfile.find()
+    if folder is None or upfile.read(folder) is None:
+        where = f"in {folder}" if folder else "here (no .podium in this folder or above)"
+        raise CliError(
+            f"nothing runs {where}",
+            "Start it with 'podium up', or name its folder with --data-dir.",
+            Exit.UNREACHABLE,
+        )
+    return folder.resolve()
+
+
+def _check_model(model: str) -> None:
+    from podium.core.errors import NotFoundError
+    from podium.models import resolve
+
+    try:
+        resolve(model)
+    except NotFoundError as error:
+        raise CliError(error.message, code=Exit.USAGE) from error
+
+
+def _print_ready(stack: Launcher) -> None:
+    note("")
+    if "controller" in stack.services:
+        note(f"ready: jobs at {stack.address('controller')}")
+    if stack.openai_base_url:
+        note(f"       OpenAI API at {stack.openai_base_url}")
+    note(f"       data and logs in {stack.data_dir}")
+    note("next:  podium job init > job.yaml && podium job submit -f job.yaml --follow")

@@ -1,0 +1,204 @@
+"""The columns of every kind of thing that the CLI lists."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from podium.cli.output import View
+from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.registry.v1 import registry_service_pb2 as registry
+from podium.rollout.v1 import rollout_service_pb2 as rollout
+from podium.types.v1 import trajectory_pb2 as trajectories
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+
+def state(job: jobs.Job) -> str:
+    """`running`, `succeeded`, …"""
+    return jobs.JobState.Name(job.state).removeprefix("JOB_STATE_").lower()
+
+
+def duration(seconds: float) -> str:
+    """`42s`, `3m05s`, `2h10m`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number for people; `-` for none."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _metric(metrics: dict[str, float], *names: str) -> float | None:
+    return next((metrics[name] for name in names if name in metrics), None)
+
+
+def local_time(stamp: Timestamp) -> str:
+    """Local date and time; empty when not set."""
+    if not stamp.seconds:
+        return ""
+    return stamp.ToDatetime(UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _age(stamp: Timestamp) -> str:
+    if not stamp.seconds:
+        return "-"
+    return duration(max(0.0, datetime.now(UTC).timestamp() - stamp.seconds))
+
+
+def _steps(job: jobs.Job) -> str:
+    return f"{job.completed_steps}/{job.spec.training.steps}"
+
+
+def _took(item: jobs.Step) -> str:
+    return duration(item.commit_time.ToSeconds() - item.start_time.ToSeconds())
+
+
+JOBS = View[jobs.Job](
+    name=lambda job: job.id,
+    columns=(
+        ("ID", lambda job: job.id),
+        ("STATE", state),
+        ("STEPS", _steps),
+        ("PHASE", lambda job: job.phase or "-"),
+        ("REWARD", lambda job: number(_metric(dict(job.latest_metrics), "reward_mean"))),
+        ("SUCCESS", lambda job: number(_metric(dict(job.latest_metrics), "success_mean"))),
+        (
+            "ETA",
+            lambda j: duration(j.remaining_seconds) if j.HasField("remaining_seconds") else "-",
+        ),
+        ("AGE", lambda job: _age(job.create_time)),
+    ),
+)
+
+JOB = View[jobs.Job](
+    name=lambda job: job.id,
+    columns=(
+        ("id", lambda job: job.id),
+        ("state", state),
+        ("failure", lambda job: " ".join(filter(None, (job.failure_reason, job.failure_message)))),
+        ("phase", lambda job: job.phase),
+        ("steps", _steps),
+        ("eta", lambda j: duration(j.remaining_seconds) if j.HasField("remaining_seconds") else ""),
+        ("model", lambda job: job.spec.base_model),
+        ("environment", lambda job: job.spec.environment.name),
+        ("created", lambda job: local_time(job.create_time)),
+        ("started", lambda job: local_time(job.start_time)),
+        ("ended", lambda job: local_time(job.end_time)),
+        (
+            "metrics",
+            lambda job: "  ".join(
+                f"{k}={job.latest_metrics[k]:.4g}" for k in sorted(job.latest_metrics)
+            ),
+        ),
+    ),
+)
+
+EVENTS = View[jobs.Event](
+    name=lambda event: str(event.sequence),
+    columns=(
+        ("SEQ", lambda event: str(event.sequence)),
+        ("TIME", lambda event: local_time(event.time)),
+        ("TYPE", lambda e: jobs.EventType.Name(e.type).removeprefix("EVENT_TYPE_").lower()),
+        ("STEP", lambda event: str(event.step) if event.step else "-"),
+        ("MESSAGE", lambda event: event.message),
+    ),
+)
+
+STEPS = View[jobs.Step](
+    name=lambda step: str(step.number),
+    columns=(
+        ("STEP", lambda step: str(step.number)),
+        ("REWARD", lambda s: number(_metric(dict(s.metrics), "reward_mean"))),
+        ("SUCCESS", lambda s: number(_metric(dict(s.metrics), "success_mean"))),
+        ("LOSS", lambda s: number(_metric(dict(s.metrics), "train/loss"), 4)),
+        ("ENTROPY", lambda s: number(_metric(dict(s.metrics), "train/entropy"))),
+        (
+            "DLOGP",
+            lambda s: number(_metric(dict(s.metrics), "train/logprob_difference_mean"), 5),
+        ),
+        ("STALE", lambda s: number(_metric(dict(s.metrics), "staleness_max"), 0)),
+        ("TOKENS", lambda s: number(_metric(dict(s.metrics), "tokens_sampled"), 0)),
+        ("TOOK", _took),
+    ),
+)
+
+EVALUATIONS = View[jobs.Evaluation](
+    name=lambda item: f"{item.version}-{item.mode}",
+    columns=(
+        ("VERSION", lambda item: str(item.version)),
+        ("MODE", lambda item: item.mode),
+        ("EPISODES", lambda item: str(item.episodes)),
+        ("SUCCESS", lambda item: number(_metric(dict(item.metrics), "success"))),
+        (
+            "95%",
+            lambda item: (
+                f"{item.success_low:.3f}..{item.success_high:.3f}" if item.success_high else "-"
+            ),
+        ),
+        ("REWARD", lambda item: number(_metric(dict(item.metrics), "reward"))),
+        ("TIME", lambda item: local_time(item.time)),
+    ),
+)
+
+TRAJECTORIES = View[trajectories.Trajectory](
+    name=lambda item: item.id,
+    columns=(
+        ("ID", lambda item: item.id),
+        ("SCENARIO", lambda item: item.scenario_id),
+        ("REWARD", lambda item: number(item.reward if item.HasField("reward") else None)),
+        ("SUCCESS", lambda item: number(_metric(dict(item.metrics), "success"), 0)),
+        (
+            "STOP",
+            lambda item: (
+                trajectories.StopReason.Name(item.stop_reason).removeprefix("STOP_REASON_").lower()
+            ),
+        ),
+        (
+            "TURNS",
+            lambda item: str(
+                sum(
+                    m.role == trajectories.ROLE_ASSISTANT
+                    for h in item.histories
+                    for m in h.messages
+                )
+            ),
+        ),
+    ),
+)
+
+MODELS = View[registry.Model](
+    name=lambda model: model.name,
+    columns=(
+        ("MODEL", lambda model: model.name),
+        ("LATEST", lambda model: str(model.latest_version)),
+        ("VERSIONS", lambda model: str(model.version_count)),
+    ),
+)
+
+VERSIONS = View[registry.Version](
+    name=lambda item: f"{item.manifest.model}@{item.manifest.version}",
+    columns=(
+        ("VERSION", lambda item: f"{item.manifest.model}@{item.manifest.version}"),
+        ("ALIASES", lambda item: ",".join(item.aliases) or "-"),
+        ("SIZE", lambda item: f"{item.total_bytes / 2**20:.1f} MiB"),
+        ("SUCCESS", lambda v: number(_metric(dict(v.evaluation_metrics), "success"))),
+        ("BASE", lambda item: item.manifest.base_model),
+        ("CREATED", lambda item: local_time(item.create_time)),
+    ),
+)
+
+ENVIRONMENTS = View[rollout.EnvironmentInfo](
+    name=lambda item: item.name,
+    columns=(
+        ("NAME", lambda item: item.name),
+        ("SPLITS", lambda item: ",".join(item.splits)),
+        ("DESCRIPTION", lambda item: item.description),
+    ),
+)

@@ -1,0 +1,195 @@
+"""Jobs: create, read, steer, watch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from podium.core.errors import DeadlineExceededError, UnavailableError
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
+from podium.rpc import rpc_errors
+from podium.sdk.paging import pages
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+if TYPE_CHECKING:
+    import grpc
+
+TERMINAL = frozenset({pb.JOB_STATE_SUCCEEDED, pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED})
+"""States that a job never leaves."""
+
+_CREATE_ATTEMPTS = 4
+_FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
+_PAGE = 500
+
+
+class Jobs:
+    """JobService. Every method raises `podium.core.errors`, as the contract says per method."""
+
+    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+        self._channel = channel
+
+    @property
+    def _stub(self) -> pb_grpc.JobServiceAsyncStub:
+        return pb_grpc.JobServiceStub(self._channel())
+
+    async def create(
+        self,
+        spec: spec_pb2.JobSpec,
+        *,
+        job_id: str = "",
+        request_id: str = "",
+        validate_only: bool = False,
+    ) -> pb.Job:
+        """Creates a job, once: a lost connection is repeated under the same `request_id`.
+
+        An empty `job_id` lets the server choose, an empty `request_id` is
+        made up. With `validate_only` nothing is created and the job is
+        returned with every default filled in.
+        """
+        request = pb.CreateJobRequest(
+            job=pb.Job(id=job_id, spec=spec),
+            request_id=request_id or uuid.uuid4().hex,
+            validate_only=validate_only,
+        )
+        delay = _FIRST_DELAY
+        for attempt in range(1, _CREATE_ATTEMPTS + 1):
+            try:
+                with rpc_errors("controller"):
+                    return (await self._stub.CreateJob(request)).job
+            except UnavailableError:
+                if attempt == _CREATE_ATTEMPTS:
+                    raise
+                await asyncio.sleep(delay)
+                delay *= 2
+        raise AssertionError("unreachable")
+
+    async def get(self, job_id: str) -> pb.Job:
+        """Reads a job."""
+        with rpc_errors("controller"):
+            return (await self._stub.GetJob(pb.GetJobRequest(job_id=job_id))).job
+
+    async def cancel(self, job_id: str) -> pb.Job:
+        """Asks a job to stop for good."""
+        with rpc_errors("controller"):
+            return (await self._stub.CancelJob(pb.CancelJobRequest(job_id=job_id))).job
+
+    async def pause(self, job_id: str) -> pb.Job:
+        """Asks a job to stop after the step that it is in."""
+        with rpc_errors("controller"):
+            return (await self._stub.PauseJob(pb.PauseJobRequest(job_id=job_id))).job
+
+    async def resume(self, job_id: str) -> pb.Job:
+        """Lets a paused job go on."""
+        with rpc_errors("controller"):
+            return (await self._stub.ResumeJob(pb.ResumeJobRequest(job_id=job_id))).job
+
+    async def delete(self, job_id: str) -> None:
+        """Deletes a job that has ended; its checkpoints stay."""
+        with rpc_errors("controller"):
+            await self._stub.DeleteJob(pb.DeleteJobRequest(job_id=job_id))
+
+    async def list(
+        self, states: Sequence[pb.JobState.ValueType] = ()
+    ) -> AsyncGenerator[pb.Job, None]:
+        """Jobs, newest first; only those in `states` when given."""
+        request = pb.ListJobsRequest(states=states, page_size=_PAGE)
+        with rpc_errors("controller"):
+            async for job in pages(self._stub.ListJobs, request, lambda r: r.jobs):
+                yield job
+
+    async def events(self, job_id: str) -> AsyncGenerator[pb.Event, None]:
+        """A job's events so far, oldest first."""
+        request = pb.ListEventsRequest(job_id=job_id, page_size=_PAGE)
+        with rpc_errors("controller"):
+            async for event in pages(self._stub.ListEvents, request, lambda r: r.events):
+                yield event
+
+    async def steps(self, job_id: str) -> AsyncGenerator[pb.Step, None]:
+        """A job's committed steps, oldest first."""
+        request = pb.ListStepsRequest(job_id=job_id, page_size=_PAGE)
+        with rpc_errors("controller"):
+            async for step in pages(self._stub.ListSteps, request, lambda r: r.steps):
+                yield step
+
+    async def evaluations(self, job_id: str) -> AsyncGenerator[pb.Evaluation, None]:
+        """A job's evaluations, oldest first."""
+        request = pb.ListEvaluationsRequest(job_id=job_id, page_size=_PAGE)
+        with rpc_errors("controller"):
+            async for item in pages(self._stub.ListEvaluations, request, lambda r: r.evaluations):
+                yield item
+
+    async def trajectories(
+        self, job_id: str, *, step: int | None = None, evaluation: bool = False
+    ) -> AsyncGenerator[trajectory_pb2.Trajectory, None]:
+        """A job's trajectories: all, one training step's, or one evaluated version's."""
+        # Token records make a trajectory large: small pages stay within a message's limit.
+        request = pb.ListTrajectoriesRequest(
+            job_id=job_id, step=step, evaluation=evaluation, page_size=50
+        )
+        with rpc_errors("controller"):
+            async for item in pages(self._stub.ListTrajectories, request, lambda r: r.trajectories):
+                yield item
+
+    async def watch(
+        self,
+        job_id: str,
+        *,
+        after_sequence: int = 0,
+        reconnect_seconds: float = 600.0,
+        on_reconnect: Callable[[UnavailableError, float], None] | None = None,
+    ) -> AsyncGenerator[pb.WatchJobResponse, None]:
+        """A job's events after a sequence number, until the one that ends the job.
+
+        A lost connection is opened again after the last sequence seen, for at
+        most `reconnect_seconds` without any event; `on_reconnect` is told the
+        error and the pause in seconds.
+
+        Raises:
+            UnavailableError: the controller stayed away for longer.
+        """
+        delay, lost_since = _FIRST_DELAY, 0.0
+        while True:
+            call = self._stub.WatchJob(
+                pb.WatchJobRequest(job_id=job_id, after_sequence=after_sequence)
+            )
+            try:
+                with rpc_errors("controller"):
+                    async for update in call:
+                        delay, lost_since = _FIRST_DELAY, 0.0
+                        after_sequence = update.event.sequence
+                        yield update
+                # A server that drains may close a stream of a job that goes on.
+                if (await self.get(job_id)).state in TERMINAL:
+                    return
+                raise UnavailableError("the controller closed the stream")
+            except UnavailableError as error:
+                now = time.monotonic()
+                lost_since = lost_since or now
+                if now - lost_since > reconnect_seconds:
+                    raise
+                if on_reconnect is not None:
+                    on_reconnect(error, delay)
+            finally:
+                call.cancel()
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY)
+
+    async def wait(self, job_id: str, *, within: float | None = None) -> pb.Job:
+        """Waits until a job has ended and returns it.
+
+        Raises:
+            DeadlineExceededError: it has not `within` that many seconds.
+        """
+        try:
+            async with asyncio.timeout(within):
+                async for _ in self.watch(job_id):
+                    continue
+                return await self.get(job_id)
+        except TimeoutError:
+            raise DeadlineExceededError(
+                f"job {job_id} has not ended after {within:g} seconds", reason="WAIT_TIMEOUT"
+            ) from None

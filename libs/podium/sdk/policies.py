@@ -1,0 +1,89 @@
+"""Policies that the pool serves: list them, chat with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.rpc import rpc_errors
+from podium.sdk.paging import pages
+from podium.types.v1 import policy_pb2, trajectory_pb2
+
+if TYPE_CHECKING:
+    import grpc
+
+_NAME = re.compile(r"(?P<job>[a-z0-9]([-a-z0-9]*[a-z0-9])?)(@(?P<version>[0-9]+))?")
+_STREAM_SECONDS = 600.0
+_LOAD_SECONDS = 300.0
+
+
+def parse_policy(name: str) -> policy_pb2.PolicyRef:
+    """Reads `base`, `job` or `job@version`; empty is `base`.
+
+    Raises:
+        InvalidArgumentError: it is none of them.
+    """
+    if name in ("", "base"):
+        return policy_pb2.PolicyRef()
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise InvalidArgumentError(
+            violations=[
+                Violation("policy", f"got {name!r}; allowed are `base`, `job` and `job@version`")
+            ]
+        )
+    version = match["version"]
+    return policy_pb2.PolicyRef(job=match["job"], version=int(version) if version else None)
+
+
+class Policies:
+    """InferenceService. Every method raises `podium.core.errors`, as the contract says."""
+
+    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+        self._channel = channel
+
+    @property
+    def _stub(self) -> pb_grpc.InferenceServiceAsyncStub:
+        return pb_grpc.InferenceServiceStub(self._channel())
+
+    async def engine(self) -> pb.GetEngineResponse:
+        """Describes the engine."""
+        with rpc_errors("inference"):
+            return await self._stub.GetEngine(pb.GetEngineRequest())
+
+    async def list(self, job: str = "") -> AsyncGenerator[pb.LoadedPolicy, None]:
+        """The policies that are loaded, newest version first within a job."""
+        request = pb.ListPoliciesRequest(job=job)
+        with rpc_errors("inference"):
+            async for policy in pages(self._stub.ListPolicies, request, lambda r: r.policies):
+                yield policy
+
+    async def load(self, job: str, version: int) -> pb.LoadPolicyResponse:
+        """Has the pool fetch a version from the registry and serve it."""
+        request = pb.LoadPolicyRequest(job=job, version=version)
+        with rpc_errors("inference"):
+            return await self._stub.LoadPolicy(request, timeout=_LOAD_SECONDS)
+
+    async def stream_chat(
+        self,
+        messages: Sequence[trajectory_pb2.Message],
+        *,
+        policy: policy_pb2.PolicyRef | None = None,
+        sampling: policy_pb2.SamplingParams | None = None,
+        tools: Sequence[trajectory_pb2.Tool] = (),
+    ) -> AsyncGenerator[pb.StreamChatResponse, None]:
+        """The answer to a conversation, piece by piece."""
+        request = pb.StreamChatRequest(
+            policy=policy, messages=messages, sampling=sampling, tools=tools
+        )
+        call = self._stub.StreamChat(request, timeout=_STREAM_SECONDS)
+        try:
+            with rpc_errors("inference"):
+                async for piece in call:
+                    yield piece
+        finally:
+            call.cancel()
