@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import httpx
+from opentelemetry.trace import SpanKind
 from podium.core.errors import FailedPreconditionError, UnavailableError
+from podium.telemetry import attributes, tracer
 
 from podium_judge import metrics
 from podium_judge.scores import Usage
 
 log = logging.getLogger(__name__)
+_tracer = tracer(__name__)
 
 _RETRIED_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _REFUSED_STATUS = {401, 403, 404, 405}
@@ -113,6 +116,19 @@ class OpenAIJudge:
         """See `JudgeModel.ask`."""
         if not self._model:
             self._model = await self._first_model()
+        with _tracer.start_as_current_span(
+            f"chat {self._model}",
+            kind=SpanKind.CLIENT,
+            attributes={
+                attributes.GEN_AI_OPERATION_NAME: "chat",
+                attributes.GEN_AI_REQUEST_MODEL: self._model,
+            },
+        ):
+            return await self._chat(messages, schema, usage)
+
+    async def _chat(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
+    ) -> Reply:
         while True:
             body = self._body(messages, schema)
             response = await self._request("POST", "/chat/completions", body)

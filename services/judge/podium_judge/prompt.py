@@ -89,7 +89,13 @@ def attempt_of(trajectory: trajectory_pb2.Trajectory) -> Attempt:
 
 
 def common_prefix(attempts: Sequence[Attempt]) -> int:
-    """How many leading messages of the first history all attempts share."""
+    """How many leading messages of the first history all attempts share.
+
+    A single attempt shares only what was said before its own first message.
+    """
+    if len(attempts) == 1:
+        roles = [json.loads(message)["role"] for message in attempts[0][0]]
+        return roles.index("assistant") if "assistant" in roles else 0
     shared = 0
     for column in zip(*(attempt[0] for attempt in attempts), strict=False):
         if len(set(column)) > 1:

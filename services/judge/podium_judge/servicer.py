@@ -11,7 +11,7 @@ import grpc
 import httpx
 from podium.contract import apply_defaults
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
-from podium.telemetry import tracer
+from podium.telemetry import attributes, tracer
 from podium.types.v1 import spec_pb2
 
 from podium_judge import metrics
@@ -65,8 +65,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         """See the proto file."""
         reward = spec_pb2.RewardSpec()
         reward.CopyFrom(request.reward)
-        for scorer in reward.scorers:
-            _fill(scorer)
+        apply_defaults(reward)
         usage = Usage()
         with (
             _tracer.start_as_current_span("score_group") as span,
@@ -74,8 +73,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         ):
             group = await score_group(request.group, reward, self._ruler, usage)
             outcome = group.skip_reason or "scored"
-            span.set_attribute("podium.group.id", group.id)
-            span.set_attribute("podium.judge.outcome", outcome)
+            span.set_attribute(attributes.GROUP_ID, group.id)
         metrics.GROUPS.labels(outcome=outcome).inc()
         log.info(
             "group judged",
@@ -100,9 +98,3 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         return RulerScorer(
             _Limited(model, self._turns), spec.rubric, self._settings.max_prompt_chars
         )
-
-
-def _fill(scorer: spec_pb2.Scorer) -> None:
-    if scorer.kind == spec_pb2.SCORER_KIND_WEIGHTED:
-        scorer.weighted.SetInParent()
-    apply_defaults(scorer)

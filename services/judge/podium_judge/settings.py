@@ -12,9 +12,9 @@ class Settings(ServerSettings):
 
     model_config = SettingsConfigDict(env_prefix="PODIUM_JUDGE_")
 
-    port: int = 50055
-    health_port: int = 50065
-    metrics_port: int = 50075
+    port: int = Field(default=50055, ge=0, le=65535)
+    health_port: int = Field(default=50065, ge=0, le=65535)
+    metrics_port: int = Field(default=50075, ge=0, le=65535)
 
     base_url: str = "http://127.0.0.1:50083/v1"
     """Default judge model's OpenAI-compatible API: Podium's own pool."""

@@ -20,7 +20,7 @@ SYSTEM = (trajectory_pb2.ROLE_SYSTEM, "You find emails.")
 TASK = (trajectory_pb2.ROLE_USER, "Find Anna's invoice.")
 
 
-def attempt(*said: tuple[trajectory_pb2.Role, str]) -> trajectory_pb2.Trajectory:
+def attempt(*said: tuple[trajectory_pb2.Role.ValueType, str]) -> trajectory_pb2.Trajectory:
     messages = [trajectory_pb2.Message(role=role, content=content) for role, content in said]
     return trajectory_pb2.Trajectory(histories=[trajectory_pb2.History(messages=messages)])
 

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+from support.fake_judge import FakeJudge, fake_judge
+
+
+@pytest.fixture
+def judge() -> Iterator[FakeJudge]:
+    with fake_judge() as server:
+        yield server
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(timeout=None) as http:
+        yield http

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from podium.core.errors import InvalidArgumentError
+from podium.types.v1 import spec_pb2
+from podium_judge.endpoints import resolve_endpoint
+from podium_judge.judge_model import Endpoint
+from podium_judge.settings import Settings
+from pydantic import SecretStr
+
+OWN = "http://pool:50083/v1"
+OTHER = "https://judge.example.com/v1"
+ENVIRON = {"PODIUM_JUDGE_KEY_OTHER": "other-key", "HOME": "/home/judge"}
+
+
+def resolve(spec: spec_pb2.RulerSpec | None = None, **settings: Any) -> Endpoint:
+    fields: dict[str, Any] = {"base_url": OWN, "model": "pool-model", "key": SecretStr("own-key")}
+    fields |= settings
+    return resolve_endpoint(
+        spec or spec_pb2.RulerSpec(), "reward.scorers[0].ruler", Settings(**fields), ENVIRON
+    )
+
+
+def refusal(spec: spec_pb2.RulerSpec, **settings: Any) -> tuple[str, str]:
+    with pytest.raises(InvalidArgumentError) as caught:
+        resolve(spec, **settings)
+    (violation,) = caught.value.violations
+    return violation.field.removeprefix("reward.scorers[0].ruler."), violation.description
+
+
+def test_an_empty_spec_means_the_services_own_judge() -> None:
+    assert resolve() == Endpoint(OWN, "pool-model", "own-key")
+    assert resolve(spec_pb2.RulerSpec(model="job@3")) == Endpoint(OWN, "job@3", "own-key")
+    assert resolve(spec_pb2.RulerSpec(base_url=OWN + "/")) == Endpoint(OWN, "pool-model", "own-key")
+
+
+def test_another_address_gets_no_key_and_no_model_of_ours() -> None:
+    assert resolve(spec_pb2.RulerSpec(base_url=OTHER)) == Endpoint(OTHER, "", "")
+
+
+def test_a_named_key_goes_to_a_trusted_address_only() -> None:
+    spec = spec_pb2.RulerSpec(base_url=OTHER, model="m", api_key_env="PODIUM_JUDGE_KEY_OTHER")
+    trusting = {"trusted_base_urls": (OTHER + "/",)}
+    assert resolve(spec, **trusting) == Endpoint(OTHER, "m", "other-key")
+    field, problem = refusal(spec)
+    assert field == "api_key_env"
+    assert "PODIUM_JUDGE_TRUSTED_BASE_URLS" in problem
+
+
+@pytest.mark.parametrize(
+    "url", [OTHER + ".evil.example", OTHER + "/../../v1", OTHER.replace("https", "http")]
+)
+def test_a_look_alike_of_a_trusted_address_is_not_trusted(url: str) -> None:
+    spec = spec_pb2.RulerSpec(base_url=url)
+    assert resolve(spec, trusted_base_urls=(OTHER,)).key == ""
+
+
+@pytest.mark.parametrize(
+    "variable", ["HOME", "OPENAI_API_KEY", "PODIUM_JUDGE_KE", "podium_judge_key"]
+)
+def test_no_other_environment_variable_can_be_read(variable: str) -> None:
+    field, problem = refusal(spec_pb2.RulerSpec(api_key_env=variable))
+    assert field == "api_key_env"
+    assert "begin with PODIUM_JUDGE_KEY" in problem
+
+
+def test_a_key_variable_that_is_not_set() -> None:
+    _, problem = refusal(spec_pb2.RulerSpec(api_key_env="PODIUM_JUDGE_KEY_MISSING"))
+    assert "no such environment variable" in problem
+
+
+@pytest.mark.parametrize(
+    "url", ["judge:80/v1", "file:///etc/passwd", "ftp://x/v1", "http://", "http://user:pw@x/v1"]
+)
+def test_an_address_that_is_not_http(url: str) -> None:
+    field, _ = refusal(spec_pb2.RulerSpec(base_url=url))
+    assert field == "base_url"
+
+
+def test_keys_do_not_show() -> None:
+    assert "own-key" not in repr(resolve())
+    assert "own-key" not in repr(Settings(key=SecretStr("own-key")))
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_JUDGE_KEY", "k")
+    monkeypatch.setenv("PODIUM_JUDGE_KEY_OTHER", "o")
+    monkeypatch.setenv("PODIUM_JUDGE_TRUSTED_BASE_URLS", f'["{OTHER}"]')
+    settings = Settings()
+    assert settings.key.get_secret_value() == "k"
+    assert settings.trusted_base_urls == (OTHER,)
+    assert (settings.port, settings.health_port, settings.metrics_port) == (50055, 50065, 50075)
