@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 OWN = "http://pool:50083/v1"
 OTHER = "https://judge.example.com/v1"
-ENVIRON = {"PODIUM_JUDGE_KEY_OTHER": "other-key", "HOME": "/home/judge"}
+ENVIRON = {"PODIUM_JUDGE_KEY_OTHER": "other-key", "HOME": "somewhere"}
 
 
 def resolve(spec: spec_pb2.RulerSpec | None = None, **settings: Any) -> Endpoint:
