@@ -1,5 +1,21 @@
 """The contract's rules at work: checks, defaults, and job files."""
 
+from podium.contract.defaults import PRESENCE_IS_MEANING, apply_defaults
+from podium.contract.describe import FieldRow, describe_fields
+from podium.contract.paths import set_path
+from podium.contract.reader import ParsedYaml, parse_yaml
 from podium.contract.validate import validate
+from podium.contract.writer import to_plain, to_yaml
 
-__all__ = ["validate"]
+__all__ = [
+    "PRESENCE_IS_MEANING",
+    "FieldRow",
+    "ParsedYaml",
+    "apply_defaults",
+    "describe_fields",
+    "parse_yaml",
+    "set_path",
+    "to_plain",
+    "to_yaml",
+    "validate",
+]

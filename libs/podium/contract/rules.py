@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from typing import cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from podium.options.v1 import rules_pb2
 
@@ -30,11 +32,29 @@ def rules_of(field: FieldDescriptor) -> rules_pb2.FieldRules | None:
     return options.Extensions[rules_pb2.rules]
 
 
+def must_be_set(field: FieldDescriptor) -> bool:
+    """Whether a message without the field is wrong."""
+    rules = rules_of(field)
+    if rules is None or field.has_presence or field.is_repeated:
+        return rules is not None and rules.required
+    # A number that cannot be absent is 0 when nobody set it.
+    return (
+        rules.required
+        or (rules.HasField("min") and rules.min > 0)
+        or (rules.HasField("above") and rules.above >= 0)
+    )
+
+
 @cache
 def pattern_of(field: FieldDescriptor) -> re.Pattern[str] | None:
     """The compiled pattern; None when there is none."""
     rules = rules_of(field)
     return re.compile(rules.pattern) if rules is not None and rules.pattern else None
+
+
+def descriptor_of(message: Message | type[Message]) -> Descriptor:
+    """The message's descriptor, which the type stubs give two types."""
+    return cast(Descriptor, message.DESCRIPTOR)
 
 
 def is_map(field: FieldDescriptor) -> bool:

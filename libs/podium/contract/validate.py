@@ -13,6 +13,7 @@ from podium.contract.rules import (
     FLOATS,
     INTEGERS,
     checked_fields,
+    descriptor_of,
     is_map,
     pattern_of,
     rules_of,
@@ -68,7 +69,7 @@ def allowed_numbers(rules: rules_pb2.FieldRules) -> str:
 
 
 def _message(message: Message, prefix: str, report: _Report) -> None:
-    for field in checked_fields(message.DESCRIPTOR):
+    for field in checked_fields(descriptor_of(message)):
         path = f"{prefix}{field.name}"
         if is_map(field):
             _map(message, field, path, report)
@@ -98,6 +99,8 @@ def _singular(message: Message, field: FieldDescriptor, path: str, report: _Repo
         report(path, _length_text(rules, value))
         return
     text = check_value(field, value)
+    if text and not value and not field.has_presence:
+        text = text.replace("got 0", "got 0 or nothing", 1)
     if text:
         report(path, text)
 

@@ -21,6 +21,7 @@ from podium.core.errors import (
 )
 from podium.rpc.call import ServerCall
 from podium.rpc.details import encode
+from podium.rpc.status import code_of_context
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ async def error_layer(call: ServerCall) -> AsyncIterator[None]:
         raise
     except NotImplementedError as error:
         # The generated base class sets the code and raises this.
-        unimplemented = call.context.code() == grpc.StatusCode.UNIMPLEMENTED.value[0]
+        unimplemented = code_of_context(call.context) is grpc.StatusCode.UNIMPLEMENTED
         await _abort(call, _unimplemented(call) if unimplemented else _masked(call, error))
     except Exception as error:
         await _abort(call, _known(error) or _masked(call, error))

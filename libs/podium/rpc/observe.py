@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from prometheus_client import Counter, Histogram
 
 from podium.rpc.call import ServerCall
+from podium.rpc.status import code_of_context
 from podium.telemetry import attributes, tracer
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,6 @@ _SERVER_FAULTS = frozenset(
         grpc.StatusCode.DATA_LOSS,
     }
 )
-_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
 _tracer = tracer(__name__)
 
 
@@ -78,10 +78,7 @@ async def telemetry_layer(call: ServerCall) -> AsyncIterator[None]:
 
 def _code_of(call: ServerCall) -> grpc.StatusCode:
     """The code that the error layer chose, or a servicer set by hand."""
-    if call.code is not grpc.StatusCode.OK:
-        return call.code
-    code = call.context.code()
-    return code if isinstance(code, grpc.StatusCode) else _BY_NUMBER.get(code, call.code)
+    return call.code if call.code is not grpc.StatusCode.OK else code_of_context(call.context)
 
 
 def _cancelled_code(call: ServerCall) -> grpc.StatusCode:

@@ -51,3 +51,14 @@ def exception_of(code: grpc.StatusCode) -> type[errors.PodiumError]:
         KeyError: for OK, which is no error.
     """
     return _EXCEPTIONS[code]
+
+
+_BY_NUMBER: Mapping[int, grpc.StatusCode] = MappingProxyType(
+    {code.value[0]: code for code in grpc.StatusCode}
+)
+
+
+def code_of_context(context: grpc.aio.ServicerContext) -> grpc.StatusCode:
+    """The code that a servicer set by hand, OK when it set none."""
+    code: grpc.StatusCode | int | None = context.code()
+    return code if isinstance(code, grpc.StatusCode) else _BY_NUMBER[code or 0]
