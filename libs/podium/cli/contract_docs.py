@@ -15,10 +15,13 @@ from importlib import resources
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
-from podium.options.v1 import rules_pb2
+from podium.contract import FieldRow, describe_fields
+from podium.contract.rules import descriptor_of, rules_of
+from podium.contract.text import enum_names
 
-_TYPES = {
+_JSON_TYPES = {
     FieldDescriptor.CPPTYPE_INT32: "integer",
     FieldDescriptor.CPPTYPE_INT64: "integer",
     FieldDescriptor.CPPTYPE_UINT32: "integer",
@@ -29,8 +32,7 @@ _TYPES = {
     FieldDescriptor.CPPTYPE_STRING: "string",
     FieldDescriptor.CPPTYPE_ENUM: "string",
 }
-
-_BOUND_NAMES = {
+_JSON_BOUNDS = {
     "above": "exclusiveMinimum",
     "min": "minimum",
     "below": "exclusiveMaximum",
@@ -40,49 +42,39 @@ _BOUND_NAMES = {
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a file; `path` has dots, and `[]` after a list."""
+    """One key of a file."""
 
-    path: str
-    type: str
-    required: bool
-    default: str
-    allowed: str
+    row: FieldRow
     help: str
-    is_section: bool
-    depth: int
+
+    @property
+    def path(self) -> str:
+        """With dots, and `[]` for a list's items."""
+        return self.row.path
+
+    @property
+    def name(self) -> str:
+        """Its own name, without its section's."""
+        return self.path.rsplit(".", 1)[-1]
+
+    @property
+    def depth(self) -> int:
+        """How many sections it stands in."""
+        return self.path.count(".")
+
+    @property
+    def is_section(self) -> bool:
+        """Whether it holds keys, and is no list."""
+        return self.row.type == "section"
 
 
-def keys(message: Descriptor, prefix: str = "", depth: int = 0) -> Iterator[Key]:
+def keys(message_class: type[Message]) -> list[Key]:
     """Every key of a message, depth first, sections before their keys."""
-    words = comments(message.file.name).get(message.name, {})
-    for field in message.fields:
-        rules = _rules(field)
-        section = _is_section(field)
-        path = f"{prefix}{field.name}{'[]' if field.is_repeated else ''}"
-        yield Key(
-            path=path,
-            type=_type_name(field),
-            required=rules.required or _zero_is_refused(field, rules),
-            default=rules.default_value,
-            allowed=_allowed(field, rules),
-            help=words.get(field.name, ""),
-            is_section=section,
-            depth=depth,
-        )
-        if section and field.message_type is not None:
-            yield from keys(field.message_type, f"{path}.", depth + 1)
+    words = dict(_help(descriptor_of(message_class), ""))
+    return [Key(row, words.get(row.path, "")) for row in describe_fields(message_class)]
 
 
-def json_schema(message: Descriptor) -> dict[str, Any]:
-    """The message as a JSON Schema (draft 2020-12)."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": message.name,
-        **_object_schema(message),
-    }
-
-
-def template(message: Descriptor, values: Mapping[str, str]) -> str:
+def template(message_class: type[Message], values: Mapping[str, str]) -> str:
     """A YAML file that sets `values`, by path, and has every other key commented out.
 
     Explanations begin with `# `; a commented key with `#` alone, so that
@@ -93,42 +85,24 @@ def template(message: Descriptor, values: Mapping[str, str]) -> str:
         "# with an example; take the # away to set one.",
         "",
     ]
-    skipped = "\0"
-    for key in keys(message):
-        if key.path.startswith(skipped):
-            continue
-        name = key.path.removesuffix("[]").rsplit(".", 1)[-1]
-        used = any(path == key.path or path.startswith(f"{key.path}.") for path in values)
-        section = key.is_section and not key.path.endswith("[]")
-        if key.is_section and not section:
+    for key in keys(message_class):
+        if "[]" in key.path:
             # Sections in a list do not flatten into lines; `job schema` has their keys.
-            skipped = f"{key.path}."
-        value = "" if section else values.get(key.path) or key.default or _example(key)
+            continue
         if key.depth == 0 and len(lines) > 3:
             lines.append("")
-        lines.extend(_block(key, f"{name}: {value}".rstrip(), used, values))
+        lines.extend(_block(key, values))
     return "\n".join(lines) + "\n"
 
 
-def _block(key: Key, line: str, used: bool, values: Mapping[str, str]) -> Iterator[str]:
-    """A key's explanation and its line, both commented where its section is."""
-    parents = key.path.split(".")[:-1]
-    unused = next(
-        (
-            depth
-            for depth in range(len(parents))
-            if not any(path.startswith(".".join(parents[: depth + 1]) + ".") for path in values)
-        ),
-        None,
-    )
-    indent = "  " * key.depth
-    outside = indent if unused is None else f"{'  ' * unused}#{'  ' * (key.depth - unused)}"
-    for words in textwrap.wrap(key.help, 96 - len(outside)):
-        yield f"{outside}# {words}"
-    if used:
-        yield f"{indent}{line}"
-    else:
-        yield f"{outside}#{line}" if unused is None else f"{outside}{line}"
+def json_schema(message_class: type[Message]) -> dict[str, Any]:
+    """The message as a JSON Schema (draft 2020-12)."""
+    descriptor = descriptor_of(message_class)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": descriptor.name,
+        **_object_schema(descriptor),
+    }
 
 
 @functools.cache
@@ -154,17 +128,60 @@ def _documented(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
                 yield child.target.id, _one_line(str(following.value.value))
 
 
+def _help(message: Descriptor, prefix: str) -> Iterator[tuple[str, str]]:
+    words = comments(message.file.name).get(message.name, {})
+    for field in message.fields:
+        yield f"{prefix}{field.name}", words.get(field.name, "")
+        inner = field.message_type
+        if inner is not None and inner.file.package.startswith("podium."):
+            yield from _help(inner, f"{prefix}{field.name}{'[]' if field.is_repeated else ''}.")
+
+
+def _block(key: Key, values: Mapping[str, str]) -> Iterator[str]:
+    """A key's explanation and its line, both commented out where its section is not used."""
+    sections = key.path.split(".")[:-1]
+    unused = next(
+        (
+            depth
+            for depth in range(len(sections))
+            if not _uses(values, ".".join(sections[: depth + 1]))
+        ),
+        None,
+    )
+    indent = "  " * key.depth
+    outside = indent if unused is None else f"{'  ' * unused}#{'  ' * (key.depth - unused)}"
+    for words in textwrap.wrap(key.help, 96 - len(outside)):
+        yield f"{outside}# {words}"
+    value = "" if key.is_section else values.get(key.path) or key.row.default or _example(key)
+    line = f"{key.name}: {value}".rstrip()
+    if unused is None and not _uses(values, key.path):
+        line = f"#{line}"
+    yield f"{outside}{line}"
+
+
+def _uses(values: Mapping[str, str], path: str) -> bool:
+    return any(used == path or used.startswith(f"{path}.") for used in values)
+
+
+def _example(key: Key) -> str:
+    if key.path == "reward.scorers":
+        return "[{kind: environment}]"
+    if key.row.type.startswith("list"):
+        return "[]"
+    return {"text": '""', "string": '""', "integer": "0", "number": "0"}.get(key.row.type, "{}")
+
+
 def _object_schema(message: Descriptor) -> dict[str, Any]:
     if message.full_name == "google.protobuf.Struct":
         return {"type": "object"}
     words = comments(message.file.name).get(message.name, {})
-    properties = {}
-    for field in message.fields:
-        schema = _field_schema(field)
-        if text := words.get(field.name):
-            schema["description"] = text
-        properties[field.name] = schema
-    required = [field.name for field in message.fields if _rules(field).required]
+    properties = {
+        field.name: {**_field_schema(field), "description": words.get(field.name, "")}
+        for field in message.fields
+    }
+    required = [
+        field.name for field in message.fields if (rules := rules_of(field)) and rules.required
+    ]
     return {
         "type": "object",
         "additionalProperties": False,
@@ -174,86 +191,24 @@ def _object_schema(message: Descriptor) -> dict[str, Any]:
 
 
 def _field_schema(field: FieldDescriptor) -> dict[str, Any]:
-    rules = _rules(field)
     schema: dict[str, Any]
     if field.message_type is not None:
         schema = _object_schema(field.message_type)
     else:
-        schema = {"type": _TYPES[field.cpp_type]}
+        schema = {"type": _JSON_TYPES[field.cpp_type]}
         if field.enum_type is not None:
-            schema["enum"] = _enum_names(field)
-        schema |= {_BOUND_NAMES[rule]: bound for rule, bound in _bounds(rules).items()}
-        if rules.pattern:
-            schema["pattern"] = f"^(?:{rules.pattern})$"
-        if rules.default_value:
-            schema["default"] = _parsed(field, rules.default_value)
-    if field.is_repeated:
-        return {"type": "array", "items": schema}
-    return schema
-
-
-def _rules(field: FieldDescriptor) -> rules_pb2.FieldRules:
-    return field.GetOptions().Extensions[rules_pb2.rules]
-
-
-def _is_section(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and not field.message_type.full_name.startswith(
-        "google.protobuf."
-    )
-
-
-def _type_name(field: FieldDescriptor) -> str:
-    if field.message_type is not None:
-        name = "section" if _is_section(field) else "mapping"
-    else:
-        name = "one of" if field.enum_type is not None else _TYPES[field.cpp_type]
-    return f"list of {name}s" if field.is_repeated else name
-
-
-def _allowed(field: FieldDescriptor, rules: rules_pb2.FieldRules) -> str:
-    if field.enum_type is not None:
-        return ", ".join(_enum_names(field))
-    signs = {"above": ">", "min": ">=", "below": "<", "max": "<="}
-    return ", ".join(f"{signs[rule]} {_short(bound)}" for rule, bound in _bounds(rules).items())
-
-
-def _zero_is_refused(field: FieldDescriptor, rules: rules_pb2.FieldRules) -> bool:
-    """A number that cannot be absent and may not be 0 must be given."""
-    return not field.has_presence and not field.is_repeated and rules.min > 0
-
-
-def _bounds(rules: rules_pb2.FieldRules) -> dict[str, float]:
-    present = {field.name for field, _ in rules.ListFields()}
-    return {rule: getattr(rules, rule) for rule in _BOUND_NAMES if rule in present}
-
-
-def _enum_names(field: FieldDescriptor) -> list[str]:
-    values = field.enum_type.values if field.enum_type is not None else ()
-    return [value.name for value in values if value.number]
-
-
-def _parsed(field: FieldDescriptor, text: str) -> Any:
-    match _TYPES[field.cpp_type]:
-        case "integer":
-            return int(text)
-        case "number":
-            return float(text)
-        case "boolean":
-            return text == "true"
-        case _:
-            return text
-
-
-def _short(bound: float) -> str:
-    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
-
-
-def _example(key: Key) -> str:
-    if key.type == "list of sections":
-        return "[{kind: SCORER_KIND_ENVIRONMENT}]" if key.path == "reward.scorers[]" else "[]"
-    if key.type.startswith("list"):
-        return "[]"
-    return {"string": '""', "mapping": "{}", "number": "0.0", "integer": "0"}.get(key.type, "")
+            schema["enum"] = list(enum_names(field.enum_type))
+        rules = rules_of(field)
+        if rules is not None:
+            present = {option.name for option, _ in rules.ListFields()}
+            schema |= {
+                _JSON_BOUNDS[bound]: getattr(rules, bound)
+                for bound in _JSON_BOUNDS
+                if bound in present
+            }
+            if rules.pattern:
+                schema["pattern"] = f"^(?:{rules.pattern})$"
+    return {"type": "array", "items": schema} if field.is_repeated else schema
 
 
 def _one_line(text: str) -> str:

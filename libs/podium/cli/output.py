@@ -37,7 +37,7 @@ class View(Generic[M]):
 
 def emit_list(items: Sequence[M], view: View[M], output: str) -> None:
     """Prints messages; as JSON or YAML they are one list."""
-    from podium.cli.plain import to_plain
+    from podium.contract import to_plain
 
     match output:
         case "table":
@@ -52,7 +52,7 @@ def emit_list(items: Sequence[M], view: View[M], output: str) -> None:
 
 def emit_one(item: M, view: View[M], output: str) -> None:
     """Prints one message; as a table it is one row a field."""
-    from podium.cli.plain import to_plain
+    from podium.contract import to_plain
 
     match output:
         case "table":
@@ -71,6 +71,8 @@ def data(value: Any, output: str) -> None:
     if output == "yaml":
         import yaml
 
+        # Messages' floats remember how they are written; YAML wants plain ones.
+        value = json.loads(json.dumps(value))
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
     else:
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -15,15 +15,16 @@ def schema(output: str) -> None:
     -o json prints a JSON Schema, which editors use to check and complete job
     files.
     """
-    from podium.cli.contract_docs import json_schema, keys
+    from podium.cli.contract_docs import json_schema
+    from podium.contract import describe_fields
     from podium.types.v1 import spec_pb2
 
     if output != "table":
-        data(json_schema(spec_pb2.JobSpec.DESCRIPTOR), output)
+        data(json_schema(spec_pb2.JobSpec), output)
         return
     rows = [
-        (key.path, key.type, key.default or ("required" if key.required else ""), key.allowed)
-        for key in keys(spec_pb2.JobSpec.DESCRIPTOR)
+        (row.path, row.type, row.default or ("required" if row.required else ""), row.allowed)
+        for row in describe_fields(spec_pb2.JobSpec)
     ]
     table(("KEY", "TYPE", "DEFAULT", "ALLOWED"), rows)
 
@@ -34,7 +35,7 @@ def init() -> None:
     from podium.cli.contract_docs import template
     from podium.types.v1 import spec_pb2
 
-    click.echo(template(spec_pb2.JobSpec.DESCRIPTOR, _START), nl=False)
+    click.echo(template(spec_pb2.JobSpec, _START), nl=False)
 
 
 _START = {

@@ -52,14 +52,16 @@ async def submit(
     repeated: --set training.steps=20 --set rollout.sampling.temperature=0.8
     """
     from podium.cli.views import JOB
+    from podium.contract import to_plain, to_yaml
 
     spec = load(file, settings)
     request_id = request_id or uuid.uuid4().hex
     if dry_run:
         job = await client.jobs.create(spec, job_id=job_id, validate_only=True)
-        from podium.cli.plain import to_plain
-
-        data(to_plain(job.spec), "json" if output == "json" else "yaml")
+        if output == "json":
+            data(to_plain(job.spec), output)
+        else:
+            click.echo(to_yaml(job.spec), nl=False)
         note(f"{file} is valid; nothing was created")
         return Exit.OK
     job = await client.jobs.create(spec, job_id=job_id, request_id=request_id)
@@ -86,7 +88,7 @@ def load(file: str, settings: Sequence[str]) -> spec_pb2.JobSpec:
     from podium.types.v1 import spec_pb2
 
     spec, violations = parse_yaml(_read(file), spec_pb2.JobSpec)
-    spec, problems = apply(spec, violations, settings)
+    problems = apply(spec, violations, settings)
     if problems:
         name = "<stdin>" if file == "-" else file
         lines = [describe(name, problem) for problem in problems]

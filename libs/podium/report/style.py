@@ -1,0 +1,87 @@
+"""The page's CSS: light and dark, no fonts or files from elsewhere."""
+
+from __future__ import annotations
+
+CSS = """
+:root {
+  color-scheme: light dark;
+  --page: #f6f7f9; --card: #ffffff; --ink: #1b2330; --soft: #5d6879; --line: #e3e7ed;
+  --c1: #2f6fed; --c2: #12976b; --c3: #d9822b; --c4: #8a5cd6; --c5: #c9406b; --c6: #6b7688;
+  --good: #12976b; --bad: #c9406b; --wash: #eef2f8;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #0f141b; --card: #171e28; --ink: #e6ebf2; --soft: #97a3b4; --line: #273140;
+    --c1: #6ea0ff; --c2: #3ecb9b; --c3: #f0a95c; --c4: #b593f2; --c5: #f0799c; --c6: #8d99ab;
+    --good: #3ecb9b; --bad: #f0799c; --wash: #1e2734;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0; padding: 40px 24px 64px; background: var(--page); color: var(--ink);
+  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
+}
+main { max-width: 1080px; margin: 0 auto; }
+header { margin-bottom: 24px; }
+h1 { font-size: 26px; margin: 0 0 4px; letter-spacing: -.01em; }
+h2 { font-size: 17px; margin: 36px 0 12px; }
+h3 { font-size: 14px; margin: 0 0 8px; font-weight: 600; }
+p { margin: 0 0 12px; max-width: 76ch; }
+.soft { color: var(--soft); }
+.state { display: inline-block; padding: 1px 10px; border-radius: 99px; font-size: 13px;
+  font-weight: 600; background: var(--wash); vertical-align: 4px; margin-left: 8px; }
+.state.succeeded { color: var(--good); } .state.failed, .state.cancelled { color: var(--bad); }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(160px, 1fr)); gap: 12px; }
+.card, .panel { background: var(--card); border: 1px solid var(--line); border-radius: 10px; }
+.card { padding: 14px 16px; }
+.card b { display: block; font-size: 24px; line-height: 1.25; letter-spacing: -.01em;
+  font-variant-numeric: tabular-nums; }
+.card span { color: var(--soft); font-size: 13px; }
+.panel { padding: 18px 20px; }
+.grid2 { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 12px; }
+@media (max-width: 760px) { .grid2 { grid-template-columns: minmax(0, 1fr); } }
+svg { display: block; width: 100%; height: auto; overflow: visible; }
+svg .grid { stroke: var(--line); stroke-width: 1; }
+svg .tick { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
+svg polyline, svg path { fill: none; stroke-width: 2.2; stroke-linejoin: round;
+  stroke-linecap: round; }
+svg path.thin { stroke-width: 1.5; }
+svg circle { stroke: var(--card); stroke-width: 1.5; }
+svg circle.ghost { opacity: 0; } svg circle.ghost:hover { opacity: 1; }
+.s1 { stroke: var(--c1); } .s2 { stroke: var(--c2); } .s3 { stroke: var(--c3); }
+.s4 { stroke: var(--c4); } .s5 { stroke: var(--c5); } .s6 { stroke: var(--c6); }
+.f1 { fill: var(--c1); } .f2 { fill: var(--c2); } .f3 { fill: var(--c3); }
+.f4 { fill: var(--c4); } .f5 { fill: var(--c5); } .f6 { fill: var(--c6); }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 8px; font-size: 13px;
+  color: var(--soft); }
+.legend i { display: inline-block; width: 10px; height: 10px; border-radius: 3px;
+  margin-right: 6px; }
+.b1 { background: var(--c1); } .b2 { background: var(--c2); } .b3 { background: var(--c3); }
+.b4 { background: var(--c4); } .b5 { background: var(--c5); } .b6 { background: var(--c6); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: 7px 14px 7px 0; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-size: 12px; font-weight: 600; }
+tr:last-child td { border-bottom: 0; }
+td.n, th.n { text-align: right; }
+.bar { display: flex; height: 30px; border-radius: 7px; overflow: hidden; background: var(--wash);
+  margin: 4px 0 10px; }
+.bar div { display: flex; align-items: center; justify-content: center; min-width: 0;
+  color: #fff; font-size: 13px; font-weight: 600; white-space: nowrap; }
+.pair { margin-bottom: 20px; }
+.episode { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
+  padding: 14px 16px; min-width: 0; }
+.episode .end { font-size: 13px; color: var(--soft); margin: 10px 0 0; }
+.verdict { float: right; font-weight: 600; font-size: 13px; }
+.verdict.good { color: var(--good); } .verdict.bad { color: var(--bad); }
+.turn { margin-top: 10px; }
+.turn .who { font-size: 11px; font-weight: 700; letter-spacing: .05em; text-transform: uppercase;
+  color: var(--soft); }
+.turn.assistant .who { color: var(--c1); }
+pre { margin: 3px 0 0; padding: 9px 11px; background: var(--wash); border-radius: 7px;
+  white-space: pre-wrap; overflow-wrap: anywhere;
+  font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.turn.assistant pre { box-shadow: inset 3px 0 0 var(--c1); }
+details > summary { cursor: pointer; color: var(--soft); font-size: 13px; }
+footer { margin-top: 40px; font-size: 13px; color: var(--soft); }
+"""
