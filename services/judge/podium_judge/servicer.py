@@ -65,6 +65,10 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         """See the proto file."""
         reward = spec_pb2.RewardSpec()
         reward.CopyFrom(request.reward)
+        for scorer in reward.scorers:
+            if scorer.kind == spec_pb2.SCORER_KIND_WEIGHTED:
+                # Absent criteria are the default ones; apply_defaults cannot know the kind.
+                scorer.weighted.SetInParent()
         apply_defaults(reward)
         usage = Usage()
         with (

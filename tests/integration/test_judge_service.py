@@ -1,0 +1,248 @@
+"""The judge as a real process over real gRPC, its model a scripted server over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
+from podium.rpc import connect, rpc_errors
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from support.fake_judge import Answer, FakeJudge, completion, fails, fake_judge, says, scores
+
+RULER = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@dataclass
+class Process:
+    child: subprocess.Popen[bytes]
+    address: str
+    metrics: str
+    model: FakeJudge
+    log: Path
+
+    def exposition(self) -> str:
+        with urllib.request.urlopen(self.metrics, timeout=10) as response:
+            return str(response.read().decode())
+
+    def metric(self, line: str) -> float:
+        rows = self.exposition().splitlines()
+        values = [row.rpartition(" ")[2] for row in rows if row.startswith(line + " ")]
+        return float(values[0]) if values else 0.0
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    port, health, metrics = free_ports(3)
+    log = tmp_path_factory.mktemp("judge") / "judge.log"
+    with fake_judge() as model, log.open("wb") as stream:
+        environment = {
+            "PODIUM_JUDGE_PORT": str(port),
+            "PODIUM_JUDGE_HEALTH_PORT": str(health),
+            "PODIUM_JUDGE_METRICS_PORT": str(metrics),
+            "PODIUM_JUDGE_BASE_URL": model.base_url,
+            "PODIUM_JUDGE_KEY": "a-key",
+            "PODIUM_JUDGE_REQUEST_ATTEMPTS": "3",
+            "PODIUM_JUDGE_REQUEST_TIMEOUT_SECONDS": "5",
+            "PODIUM_JUDGE_BACKOFF_SECONDS": "0.01",
+        }
+        child = subprocess.Popen(
+            [sys.executable, "-m", "podium_judge"],
+            env={**os.environ, **environment},
+            stdout=stream,
+            stderr=stream,
+        )
+        try:
+            yield Process(
+                child, f"127.0.0.1:{port}", f"http://127.0.0.1:{metrics}/metrics", model, log
+            )
+        finally:
+            child.send_signal(signal.SIGTERM)
+            try:
+                code = child.wait(30)
+            finally:
+                child.kill()
+        assert code == 0, log.read_text()
+
+
+@pytest.fixture
+async def stub(process: Process) -> AsyncIterator[judge_service_pb2_grpc.JudgeServiceAsyncStub]:
+    channel = connect(process.address)
+    try:
+        await asyncio.wait_for(channel.channel_ready(), 30)
+        yield judge_service_pb2_grpc.JudgeServiceStub(channel)
+    finally:
+        await channel.close()
+
+
+def group(*texts: str) -> trajectory_pb2.Group:
+    made = trajectory_pb2.Group(id="job/s1/g0", job_id="job", step=1)
+    for number, text in enumerate(texts):
+        trajectory = made.trajectories.add(
+            id=f"{made.id}/t{number}",
+            group_id=made.id,
+            scenario_id="s",
+            attempt=number,
+            stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
+            environment_reward=float(number),
+        )
+        history = trajectory.histories.add()
+        history.messages.add(role=trajectory_pb2.ROLE_USER, content="Say something long.")
+        history.messages.add(role=trajectory_pb2.ROLE_ASSISTANT, content=text)
+    return made
+
+
+async def ask(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub,
+    attempts: trajectory_pb2.Group,
+    *scorers: spec_pb2.Scorer,
+    **options: Any,
+) -> judge_service_pb2.ScoreGroupResponse:
+    request = judge_service_pb2.ScoreGroupRequest(
+        group=attempts, reward=spec_pb2.RewardSpec(scorers=scorers)
+    )
+    with rpc_errors("judge"):
+        return await stub.ScoreGroup(request, **{"timeout": 60.0, **options})
+
+
+async def test_the_environments_reward_passes_through(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub,
+) -> None:
+    answer = await ask(stub, group("a", "b"))
+    assert [trajectory.reward for trajectory in answer.group.trajectories] == [0.0, 1.0]
+    assert answer.usage.calls == 0
+
+
+async def test_ruler_scores_and_counts(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, process: Process
+) -> None:
+    process.model.then(says("hm"), scores(lambda text: len(text) / 1000))
+    scored = process.metric('podium_judge_groups_total{outcome="scored"}')
+    failures = process.metric("podium_judge_parse_failures_total")
+    tokens = process.metric('podium_judge_tokens_total{kind="prompt"}')
+    answer = await ask(stub, group("short", "a little longer"), RULER)
+    short, longer = answer.group.trajectories
+    assert 0 < short.reward < longer.reward < 1
+    assert longer.explanation.startswith("saw ")
+    assert (answer.usage.calls, answer.usage.prompt_tokens) == (2, 200)
+    assert answer.usage.completion_tokens == 20
+    assert process.model.requests[0]["model"] == "fake-judge"
+    assert set(process.model.authorizations) == {"Bearer a-key"}
+    assert process.metric('podium_judge_groups_total{outcome="scored"}') == scored + 1
+    assert process.metric("podium_judge_parse_failures_total") == failures + 1
+    assert process.metric('podium_judge_tokens_total{kind="prompt"}') == tokens + 200
+    assert process.metric("podium_judge_score_seconds_count") > 0
+    handled = 'podium_grpc_server_handled_total{code="OK",method="ScoreGroup"'
+    assert handled in process.exposition()
+
+
+async def test_defaults_of_the_contract_are_filled_in(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub,
+) -> None:
+    scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_WEIGHTED)
+    answer = await ask(stub, group("a"), scorer)
+    expected = 0.4 * 0.7 + 0.3 * 1 + 0.2 * 1 + 0.1 * 1
+    assert answer.group.trajectories[0].reward == pytest.approx(expected)
+
+
+async def test_a_useless_judge_is_a_skipped_group(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, process: Process
+) -> None:
+    process.model.then(says("I cannot decide."))
+    answer = await ask(stub, group("a", "b"), RULER)
+    assert answer.group.skip_reason == "judge_failed"
+    assert not any(trajectory.HasField("reward") for trajectory in answer.group.trajectories)
+    assert answer.usage.calls == 2
+
+
+async def test_bad_requests_name_every_fault(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub,
+) -> None:
+    wrong_sum = spec_pb2.Scorer(
+        kind=spec_pb2.SCORER_KIND_WEIGHTED, weighted=spec_pb2.WeightedCriteria(accuracy=0.9)
+    )
+    wrong_key = spec_pb2.Scorer(
+        kind=spec_pb2.SCORER_KIND_RULER, ruler=spec_pb2.RulerSpec(api_key_env="PODIUM_JUDGE_KEY_X")
+    )
+    with pytest.raises(InvalidArgumentError) as caught:
+        await ask(stub, group("a", "b"), wrong_sum, wrong_key)
+    assert [violation.field for violation in caught.value.violations] == [
+        "reward.scorers[0].weighted",
+        "reward.scorers[1].ruler.api_key_env",
+    ]
+    with pytest.raises(InvalidArgumentError) as caught:
+        await ask(stub, group(), RULER)
+    assert caught.value.violations[0].field == "group.trajectories"
+    with pytest.raises(InvalidArgumentError) as caught:
+        await ask(stub, group("a"), spec_pb2.Scorer(weight=-1))
+    assert {violation.field for violation in caught.value.violations} == {
+        "reward.scorers[0].kind",
+        "reward.scorers[0].weight",
+    }
+
+
+async def test_an_unreachable_model_is_unavailable(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, process: Process
+) -> None:
+    process.model.then(fails(503))
+    with pytest.raises(UnavailableError, match="HTTP 503"):
+        await ask(stub, group("a", "b"), RULER)
+
+
+async def test_a_wrong_key_says_so_and_leaks_nothing(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, process: Process
+) -> None:
+    process.model.then(fails(401, '{"error": "a-key is wrong"}'))
+    with pytest.raises(FailedPreconditionError) as caught:
+        await ask(stub, group("a", "b"), RULER)
+    assert caught.value.reason == "JUDGE_MISCONFIGURED"
+    assert "a-key" not in caught.value.message
+    assert "a-key" not in process.log.read_text()
+
+
+async def test_a_slow_model_ends_with_the_callers_deadline(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, process: Process
+) -> None:
+    process.model.then(lambda request: Answer(body=completion("{}").body, delay=3.0))
+    request = judge_service_pb2.ScoreGroupRequest(
+        group=group("a", "b"), reward=spec_pb2.RewardSpec(scorers=[RULER])
+    )
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ScoreGroup(request, timeout=0.5)
+    assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    process.model.then(scores(lambda text: 0.5))
+    assert (await ask(stub, group("a", "b"), RULER)).group.trajectories[0].reward == 0.5
+
+
+async def test_many_groups_at_once(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, process: Process
+) -> None:
+    process.model.then(scores(lambda text: len(text) / 1000))
+    answers = await asyncio.gather(
+        *(ask(stub, group("x" * index, "y" * 100), RULER) for index in range(1, 65))
+    )
+    rewards = [answer.group.trajectories[0].reward for answer in answers]
+    assert rewards == sorted(rewards)
+    assert len(set(rewards)) == 64
