@@ -56,7 +56,9 @@ def compose(text: str) -> tuple[yaml.Node | None, list[Violation]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(part for part in (error.context, error.problem) if part)
-        return None, [Violation("", f"no valid YAML: {problem}", mark.line + 1 if mark else 1)]
+        # The end of the text counts as a line of its own.
+        line = min(mark.line + 1, max(len(text.splitlines()), 1)) if mark else 1
+        return None, [Violation("", f"no valid YAML: {problem}", line)]
     except (yaml.YAMLError, UnicodeError) as error:
         return None, [Violation("", f"no valid YAML: {str(error).splitlines()[0]}", 1)]
 

@@ -85,7 +85,6 @@ class NodeReader:
 
     def field(self, node: yaml.Node, message: Message, field: FieldDescriptor, path: str) -> None:
         """Reads a value into a field."""
-        self.lines[path] = line_of(node)
         if _is_null(node) and not well_known.takes_null(field):
             return
         if is_map(field):
@@ -141,6 +140,7 @@ class NodeReader:
                     )
                     continue
                 chosen[oneof] = key
+            self.lines[where] = line_of(key_node)
             self.field(value_node, message, field, where)
 
     def _map(self, node: yaml.Node, message: Message, field: FieldDescriptor, path: str) -> None:
@@ -282,11 +282,7 @@ def _is_null(node: yaml.Node) -> bool:
 
 
 def _within(path: str, bad: str) -> bool:
-    return (
-        not bad
-        or path == bad
-        or (path.startswith(bad) and path[len(bad) : len(bad) + 1] in (".", "["))
-    )
+    return not bad or path == bad or path.startswith((f"{bad}.", f"{bad}["))
 
 
 def _names(message: Message) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 import re
 import struct
 from typing import Any
@@ -30,7 +29,6 @@ _BOUNDS = {
     FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
 }
-_FLOAT32_MAX = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 # More digits than any field holds; int() itself refuses 4300.
 _MOST_DIGITS = 400
 
@@ -151,12 +149,13 @@ def _float(field: FieldDescriptor, value: Scalar) -> float:
         number = float(value)
     except OverflowError:
         raise WrongValueError(f"got {kind_of(value)}; no number field holds it") from None
-    single = field.cpp_type == FieldDescriptor.CPPTYPE_FLOAT
-    if single and math.isfinite(number) and abs(number) > _FLOAT32_MAX:
-        raise WrongValueError(
-            f"got {kind_of(value)}; allowed are numbers from {-_FLOAT32_MAX:.7g}"
-            f" to {_FLOAT32_MAX:.7g}"
-        )
+    if field.cpp_type == FieldDescriptor.CPPTYPE_FLOAT:
+        try:
+            struct.pack("<f", number)
+        except OverflowError:
+            raise WrongValueError(
+                f"got {kind_of(value)}; allowed are numbers of single precision, up to 3.4e38"
+            ) from None
     return number
 
 

@@ -17,6 +17,8 @@ from podium.contract.nodes import RESOLVERS
 from podium.contract.rules import FLOATS, descriptor_of, is_map, value_of
 from podium.contract.text import int_or_none, short_name
 
+_BREAKS = re.compile("[\n\r\x85\u2028\u2029]")
+_ODD_BREAKS = re.compile("[\r\x85\u2028\u2029]")
 _FLOAT_TAG = "tag:yaml.org,2002:float"
 
 
@@ -36,19 +38,15 @@ def to_plain(message: Message) -> Any:
     if well_known.is_special(descriptor_of(message)):
         return well_known.plain(message)
     plain: dict[str, Any] = {}
-    for field in descriptor_of(message).fields:
-        if field.is_repeated:
-            values = getattr(message, field.name)
-            if not values:
-                continue
-            if is_map(field):
-                inner = value_of(field)
-                # Maps have no order of their own; a fixed one makes outputs comparable.
-                plain[field.name] = {key: _value(inner, values[key]) for key in sorted(values)}
-            else:
-                plain[field.name] = [_value(field, value) for value in values]
-        elif _is_set(message, field):
-            plain[field.name] = _value(field, getattr(message, field.name))
+    for field, values in sorted(message.ListFields(), key=lambda pair: pair[0].index):
+        if is_map(field):
+            inner = value_of(field)
+            # Maps have no order of their own; a fixed one makes outputs comparable.
+            plain[field.name] = {key: _value(inner, values[key]) for key in sorted(values)}
+        elif field.is_repeated:
+            plain[field.name] = [_value(field, value) for value in values]
+        else:
+            plain[field.name] = _value(field, values)
     return plain
 
 
@@ -75,7 +73,10 @@ def _represent_float(dumper: _Dumper, value: _Float) -> yaml.ScalarNode:
 
 
 def _represent_text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in value.rstrip("\n") else None
+    # PyYAML folds line breaks of quoted keys into spaces unless it must escape them.
+    style = '"' if _BREAKS.search(value) else None
+    if "\n" in value.strip("\n") and not _ODD_BREAKS.search(value):
+        style = "|"
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
@@ -83,12 +84,6 @@ _Dumper.add_representer(_Float, _represent_float)
 _Dumper.add_representer(str, _represent_text)
 for _tag, _regexp, _first in RESOLVERS:
     _Dumper.add_implicit_resolver(_tag, re.compile(rf"(?:{_regexp.pattern})\Z"), _first)
-
-
-def _is_set(message: Message, field: FieldDescriptor) -> bool:
-    if field.has_presence:
-        return message.HasField(field.name)
-    return any(present is field for present, _ in message.ListFields())
 
 
 def _value(field: FieldDescriptor, value: Any) -> Any:

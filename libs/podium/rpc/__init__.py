@@ -6,7 +6,7 @@ from podium.rpc.errors import rpc_errors
 from podium.rpc.retry import retry_unavailable
 from podium.rpc.server import Server
 from podium.rpc.service import run_service
-from podium.rpc.settings import ServerSettings
+from podium.rpc.settings import ServerSettings, load_settings
 
 __all__ = [
     "Authenticator",
@@ -14,6 +14,7 @@ __all__ = [
     "Server",
     "ServerSettings",
     "connect",
+    "load_settings",
     "retry_unavailable",
     "rpc_errors",
     "run_service",

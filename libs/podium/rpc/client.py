@@ -22,8 +22,8 @@ def connect(
 
     Calls with one response get `default_timeout` seconds unless they name
     their own `timeout`; calls with a stream of responses get none. Methods
-    whose contract says so are repeated when the peer is UNAVAILABLE. Make the
-    stubs' modules imported before the channel: retries are read from them.
+    whose contract says so are repeated when the peer is UNAVAILABLE: those of
+    every contract module that is imported by now.
 
     Args:
         token: bearer token to present with every call. Never sent unless
@@ -31,7 +31,7 @@ def connect(
         credentials: TLS; None for plaintext.
 
     Raises:
-        InvalidArgumentError: the address has no host or port.
+        InvalidArgumentError: the address is neither host:port nor a gRPC target.
     """
     target = _target(address)
     options = channel_options(max_message_bytes)
@@ -42,7 +42,7 @@ def connect(
 
 
 def _target(address: str) -> str:
-    if "://" in address or address.startswith("unix:"):
+    if "://" in address or address.startswith(("unix:", "ipv4:", "ipv6:")):
         return address
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:

@@ -19,7 +19,7 @@ from podium.rpc.status import code_of, exception_of
 DOMAIN = "podium.dev"
 KEY = "grpc-status-details-bin"
 
-_MESSAGE_BYTES = 1024
+_MESSAGE_BYTES = 768
 _METADATA_BYTES = 1024
 _VIOLATIONS_BYTES = 2048
 _VIOLATION_BYTES = 512

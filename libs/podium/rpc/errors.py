@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +13,16 @@ from podium.rpc.details import cut, decode
 from podium.rpc.status import exception_of
 
 _FINISHED = "RPC already finished."
-_TRANSPORT = re.compile(r"(?:connect|recvmsg|sendmsg|Connection|Socket)[^:;]*: ?([A-Z][a-z ]+)")
+# The words of gRPC's transport that say why, without naming addresses.
+_CAUSES = (
+    "connection refused",
+    "connection reset",
+    "connection timed out",
+    "socket closed",
+    "dns resolution failed",
+    "too_many_pings",
+    "handshake",
+)
 _DETAILS_BYTES = 512
 
 
@@ -53,8 +61,8 @@ def from_rpc(error: grpc.aio.AioRpcError, peer: str) -> PodiumError:
     metadata = {"peer": peer}
     if code is grpc.StatusCode.UNAVAILABLE:
         # The raw text names addresses; those stay in the chained exception.
-        cause = _TRANSPORT.search(details)
-        text = f" ({cause[1].strip().lower()})" if cause else ""
+        cause = next((words for words in _CAUSES if words in details.lower()), "")
+        text = f" ({cause})" if cause else ""
         return UnavailableError(f"{peer} cannot be reached{text}", metadata=metadata)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return exception_of(code)(f"{peer} did not answer in time", metadata=metadata)

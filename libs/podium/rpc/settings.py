@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MEBIBYTE = 1024 * 1024
@@ -48,3 +49,22 @@ class ServerSettings(BaseSettings):
     def peer_token(self) -> str:
         """The token for `connect`; empty when there is none."""
         return self.token_file.read_text().strip() if self.token_file else ""
+
+
+S = TypeVar("S", bound=ServerSettings)
+
+
+def load_settings(kind: type[S]) -> S:
+    """Reads a service's settings from its environment variables.
+
+    Raises:
+        SystemExit: 2, with one line on stderr for each wrong variable.
+    """
+    try:
+        return kind()
+    except ValidationError as error:
+        prefix = kind.model_config.get("env_prefix", "")
+        for wrong in error.errors(include_url=False):
+            name = "_".join((prefix + str(wrong["loc"][0]), *map(str, wrong["loc"][1:]))).upper()
+            print(f"{name}: got {wrong['input']!r}: {wrong['msg']}", file=sys.stderr)
+        sys.exit(2)
