@@ -165,6 +165,14 @@ async def test_identical_attempts_are_zero_variance(bench: Bench) -> None:
     assert rewards(scored) == [None, None]
 
 
+async def test_identical_words_with_other_rewards_are_told_apart_by_those(bench: Bench) -> None:
+    made = group(1.0, 0.0)
+    made.trajectories[1].histories[0].messages[0].content = "answer 0"
+    scored = await bench.score(made, ENVIRONMENT, RULER)
+    assert scored.skip_reason == ""
+    assert rewards(scored) == [1.5, 0.5]
+
+
 async def test_an_unreachable_judge_fails_the_call(bench: Bench) -> None:
     bench.judge.then(fails(503))
     with pytest.raises(UnavailableError):
