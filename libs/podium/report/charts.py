@@ -30,7 +30,7 @@ def learning_curve(data: ReportData) -> str:
     rewards = series(data.steps, "reward_mean", "reward", 1)
     successes = series(data.steps, "success_mean", "training success", 2)
     chosen = [rewards, successes]
-    for mode, style in ((SAMPLED, 3), ("greedy", 4)):
+    for mode, style, shift in ((SAMPLED, 3, -5.0), ("greedy", 4, 5.0)):
         points = [
             Point(
                 x=float(item.version),
@@ -43,7 +43,8 @@ def learning_curve(data: ReportData) -> str:
             for item in data.of_mode(mode)
             if "success" in item.metrics
         ]
-        chosen.append(Series(f"held-out success, {mode}", points, style, line=False, dots=True))
+        name = f"held-out success, {mode}"
+        chosen.append(Series(name, points, style, line=False, dots=True, shift=shift))
     chosen = [one for one in chosen if one.points]
     low = min([0.0, *(point.y for one in chosen for point in one.points)])
     high = max([1.0, *(point.y for one in chosen for point in one.points)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 12, 28
@@ -23,13 +23,18 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A named line, or points only; `style` is a number from 1 that the page's CSS colours."""
+    """A named line, or points only.
+
+    `style` is a number from 1 that the page's CSS colours; `shift` moves the
+    series by pixels to the right, so that intervals at the same x stand apart.
+    """
 
     name: str
     points: Sequence[Point]
     style: int = 1
     line: bool = True
     dots: bool = False
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,7 @@ def _draw(series: Series, frame: _Frame) -> str:
         path = " ".join(f"{frame.x(p.x):.1f},{frame.y(p.y):.1f}" for p in series.points)
         parts.append(f'<polyline class="s{style}" points="{path}"/>')
     for point in series.points:
-        x, y = frame.x(point.x), frame.y(point.y)
+        x, y = frame.x(point.x) + series.shift, frame.y(point.y)
         if point.low is not None and point.high is not None:
             low, high = frame.y(point.low), frame.y(point.high)
             parts.append(
@@ -193,7 +198,7 @@ def _draw(series: Series, frame: _Frame) -> str:
 
 def _finite(series: Series) -> Series:
     points = [p for p in series.points if math.isfinite(p.x) and math.isfinite(p.y)]
-    return Series(series.name, points, series.style, series.line, series.dots)
+    return replace(series, points=points)
 
 
 def _svg(parts: Sequence[str], width: int, height: int, label: str) -> str:

@@ -1,0 +1,351 @@
+"""Test doubles of the four services that clients call, on one real gRPC server.
+
+They keep just enough state for the SDK and the CLI to be tested over a real
+channel: jobs by id, a watch that can break, blobs in memory, and a chat that
+answers by rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import google_crc32c
+import grpc
+from podium.contract import apply_defaults
+from podium.core.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    NotFoundError,
+    UnavailableError,
+)
+from podium.inference.v1 import inference_service_pb2 as inference
+from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
+from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
+from podium.registry.v1 import registry_service_pb2 as registry
+from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
+from podium.rollout.v1 import rollout_service_pb2 as rollout
+from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
+from podium.rpc import Server, ServerSettings
+from podium.sdk import Addresses
+from podium.types.v1 import trajectory_pb2
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclass
+class FakeJobs(jobs_grpc.JobServiceServicer):
+    """The controller's double; tests fill and read its fields."""
+
+    known: dict[str, jobs.Job] = field(default_factory=dict)
+    requests: dict[str, str] = field(default_factory=dict)
+    updates: list[jobs.WatchJobResponse] = field(default_factory=list)
+    steps: list[jobs.Step] = field(default_factory=list)
+    evaluations: list[jobs.Evaluation] = field(default_factory=list)
+    trajectories: list[trajectory_pb2.Trajectory] = field(default_factory=list)
+    break_watch_after: list[int] = field(default_factory=list)
+    """A watch breaks after the sequence that is first here, which is then taken away."""
+    hold_watch: bool = False
+    """A watch stays open after the last update."""
+    watched_after: list[int] = field(default_factory=list)
+    fail_creates: int = 0
+    """Creates to answer with UNAVAILABLE after the job was made."""
+
+    async def CreateJob(  # noqa: N802
+        self, request: jobs.CreateJobRequest, context: Context
+    ) -> jobs.CreateJobResponse:
+        job_id = self.requests.get(request.request_id) or request.job.id or "job-1"
+        job = jobs.Job(id=job_id, spec=request.job.spec, state=jobs.JOB_STATE_QUEUED)
+        apply_defaults(job.spec)
+        if not request.validate_only:
+            if job_id in self.known and self.requests.get(request.request_id) != job_id:
+                raise AlreadyExistsError(f"job {job_id} exists")
+            self.known.setdefault(job_id, job)
+            self.requests[request.request_id] = job_id
+            if self.fail_creates:
+                self.fail_creates -= 1
+                raise UnavailableError("the connection broke")
+        return jobs.CreateJobResponse(job=job)
+
+    async def GetJob(  # noqa: N802
+        self, request: jobs.GetJobRequest, context: Context
+    ) -> jobs.GetJobResponse:
+        return jobs.GetJobResponse(job=self._job(request.job_id))
+
+    async def ListJobs(  # noqa: N802
+        self, request: jobs.ListJobsRequest, context: Context
+    ) -> jobs.ListJobsResponse:
+        # Two a page, whatever was asked for, so that clients must turn pages.
+        found = [j for j in self.known.values() if not request.states or j.state in request.states]
+        start = int(request.page_token or 0)
+        more = str(start + 2) if start + 2 < len(found) else ""
+        return jobs.ListJobsResponse(jobs=found[start : start + 2], next_page_token=more)
+
+    async def CancelJob(  # noqa: N802
+        self, request: jobs.CancelJobRequest, context: Context
+    ) -> jobs.CancelJobResponse:
+        job = self._job(request.job_id)
+        if job.state in (jobs.JOB_STATE_SUCCEEDED, jobs.JOB_STATE_FAILED):
+            raise FailedPreconditionError(f"job {job.id} has ended", reason="JOB_ENDED")
+        job.state = jobs.JOB_STATE_CANCELLING
+        return jobs.CancelJobResponse(job=job)
+
+    async def PauseJob(  # noqa: N802
+        self, request: jobs.PauseJobRequest, context: Context
+    ) -> jobs.PauseJobResponse:
+        job = self._job(request.job_id)
+        job.state = jobs.JOB_STATE_PAUSING
+        return jobs.PauseJobResponse(job=job)
+
+    async def ResumeJob(  # noqa: N802
+        self, request: jobs.ResumeJobRequest, context: Context
+    ) -> jobs.ResumeJobResponse:
+        job = self._job(request.job_id)
+        job.state = jobs.JOB_STATE_QUEUED
+        return jobs.ResumeJobResponse(job=job)
+
+    async def DeleteJob(  # noqa: N802
+        self, request: jobs.DeleteJobRequest, context: Context
+    ) -> jobs.DeleteJobResponse:
+        self.known.pop(request.job_id, None)
+        return jobs.DeleteJobResponse()
+
+    async def WatchJob(  # noqa: N802
+        self, request: jobs.WatchJobRequest, context: Context
+    ) -> AsyncIterator[jobs.WatchJobResponse]:
+        self._job(request.job_id)
+        self.watched_after.append(request.after_sequence)
+        for update in self.updates:
+            if update.event.sequence <= request.after_sequence:
+                continue
+            yield update
+            if self.break_watch_after and update.event.sequence == self.break_watch_after[0]:
+                self.break_watch_after.pop(0)
+                raise UnavailableError("draining")
+        if self.hold_watch:
+            await asyncio.Event().wait()
+
+    async def ListEvents(  # noqa: N802
+        self, request: jobs.ListEventsRequest, context: Context
+    ) -> jobs.ListEventsResponse:
+        self._job(request.job_id)
+        return jobs.ListEventsResponse(events=[update.event for update in self.updates])
+
+    async def ListSteps(  # noqa: N802
+        self, request: jobs.ListStepsRequest, context: Context
+    ) -> jobs.ListStepsResponse:
+        self._job(request.job_id)
+        return jobs.ListStepsResponse(steps=self.steps)
+
+    async def ListEvaluations(  # noqa: N802
+        self, request: jobs.ListEvaluationsRequest, context: Context
+    ) -> jobs.ListEvaluationsResponse:
+        self._job(request.job_id)
+        return jobs.ListEvaluationsResponse(evaluations=self.evaluations)
+
+    async def ListTrajectories(  # noqa: N802
+        self, request: jobs.ListTrajectoriesRequest, context: Context
+    ) -> jobs.ListTrajectoriesResponse:
+        self._job(request.job_id)
+        kind = "v" if request.evaluation else "s"
+        part = f"/{kind}{request.step}" if request.HasField("step") else f"/{kind}"
+        found = [item for item in self.trajectories if part in item.id]
+        return jobs.ListTrajectoriesResponse(trajectories=found)
+
+    def _job(self, job_id: str) -> jobs.Job:
+        if job_id not in self.known:
+            raise NotFoundError(f"there is no job {job_id}")
+        return self.known[job_id]
+
+
+@dataclass
+class FakeRegistry(registry_grpc.RegistryServiceServicer):
+    """The registry's double."""
+
+    versions: list[registry.Version] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    break_downloads: int = 0
+    """Downloads to break after their first chunk."""
+
+    def publish(self, model: str, version: int, files: dict[str, bytes]) -> registry.Version:
+        """Adds a version with these files."""
+        made = registry.Version(aliases=["latest"])
+        made.manifest.model, made.manifest.version = model, version
+        made.manifest.base_model = "smollm2-135m-instruct"
+        for path, content in files.items():
+            digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            self.blobs[digest] = content
+            made.manifest.files.add(path=path, size=len(content), digest=digest)
+        made.total_bytes = sum(len(content) for content in files.values())
+        self.versions.insert(0, made)
+        return made
+
+    async def ListModels(  # noqa: N802
+        self, request: registry.ListModelsRequest, context: Context
+    ) -> registry.ListModelsResponse:
+        names = sorted({item.manifest.model for item in self.versions})
+        return registry.ListModelsResponse(models=[registry.Model(name=name) for name in names])
+
+    async def ListVersions(  # noqa: N802
+        self, request: registry.ListVersionsRequest, context: Context
+    ) -> registry.ListVersionsResponse:
+        found = [item for item in self.versions if item.manifest.model == request.model]
+        return registry.ListVersionsResponse(versions=found)
+
+    async def GetVersion(  # noqa: N802
+        self, request: registry.GetVersionRequest, context: Context
+    ) -> registry.GetVersionResponse:
+        for item in self.versions:
+            by_alias = request.WhichOneof("selector") == "alias"
+            right = (
+                request.alias in item.aliases
+                if by_alias
+                else request.version == item.manifest.version
+            )
+            if item.manifest.model == request.model and right:
+                return registry.GetVersionResponse(version=item)
+        raise NotFoundError(f"no such version of {request.model}")
+
+    async def DownloadBlob(  # noqa: N802
+        self, request: registry.DownloadBlobRequest, context: Context
+    ) -> AsyncIterator[registry.DownloadBlobResponse]:
+        content = self.blobs[request.digest]
+        for offset in range(request.offset, len(content), 1000):
+            data = content[offset : offset + 1000]
+            yield registry.DownloadBlobResponse(
+                offset=offset,
+                data=data,
+                crc32c=google_crc32c.value(data),
+                total_size=len(content),
+            )
+            if self.break_downloads:
+                self.break_downloads -= 1
+                raise UnavailableError("draining")
+
+
+@dataclass
+class FakeInference(inference_grpc.InferenceServiceServicer):
+    """The pool's double: answers with the last message, turned round word by word."""
+
+    loaded: list[tuple[str, int]] = field(default_factory=list)
+    chats: list[inference.StreamChatRequest] = field(default_factory=list)
+
+    async def ListPolicies(  # noqa: N802
+        self, request: inference.ListPoliciesRequest, context: Context
+    ) -> inference.ListPoliciesResponse:
+        policies = [inference.LoadedPolicy(job=job, version=v) for job, v in self.loaded]
+        return inference.ListPoliciesResponse(policies=policies)
+
+    async def LoadPolicy(  # noqa: N802
+        self, request: inference.LoadPolicyRequest, context: Context
+    ) -> inference.LoadPolicyResponse:
+        if request.job == "busy":
+            raise FailedPreconditionError("the pool serves another job", reason="POOL_IN_USE")
+        self.loaded.append((request.job, request.version))
+        return inference.LoadPolicyResponse()
+
+    async def StreamChat(  # noqa: N802
+        self, request: inference.StreamChatRequest, context: Context
+    ) -> AsyncIterator[inference.StreamChatResponse]:
+        self.chats.append(request)
+        words = request.messages[-1].content.split()[::-1]
+        for word in words:
+            yield inference.StreamChatResponse(delta=inference.Generation(text=f"{word} "))
+        last = inference.StreamChatResponse()
+        last.delta.finish_reason = trajectory_pb2.FINISH_REASON_STOP
+        last.message.role = trajectory_pb2.ROLE_ASSISTANT
+        last.message.content = " ".join(words)
+        yield last
+
+
+class FakeRollout(rollout_grpc.RolloutServiceServicer):
+    """The rollout service's double."""
+
+    async def ListEnvironments(  # noqa: N802
+        self, request: rollout.ListEnvironmentsRequest, context: Context
+    ) -> rollout.ListEnvironmentsResponse:
+        info = rollout.EnvironmentInfo(
+            name="email_search", description="Find one email.", splits=["train", "heldout"]
+        )
+        return rollout.ListEnvironmentsResponse(environments=[info])
+
+
+@dataclass
+class FakePodium:
+    """All four, and where they are."""
+
+    jobs: FakeJobs
+    registry: FakeRegistry
+    inference: FakeInference
+    address: str
+
+    @property
+    def addresses(self) -> Addresses:
+        """For the SDK: one server plays every part."""
+        return Addresses(self.address, self.address, self.address, self.address, source="a test")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the CLI."""
+        names = ("", "REGISTRY_", "INFERENCE_", "ROLLOUT_")
+        return {f"PODIUM_{name}ADDRESS": self.address for name in names}
+
+
+@asynccontextmanager
+async def fake_podium() -> AsyncIterator[FakePodium]:
+    """Serves the doubles on a free port."""
+    server = Server("fake", ServerSettings())
+    # The doubles lack what no client calls; gRPC answers that with UNIMPLEMENTED.
+    pool = FakeInference()  # type: ignore[abstract]
+    fake = FakePodium(FakeJobs(), FakeRegistry(), pool, "")  # type: ignore[abstract]
+    server.add(jobs_grpc.add_JobServiceServicer_to_server, fake.jobs, "podium.jobs.v1.JobService")
+    server.add(
+        registry_grpc.add_RegistryServiceServicer_to_server,
+        fake.registry,
+        "podium.registry.v1.RegistryService",
+    )
+    server.add(
+        inference_grpc.add_InferenceServiceServicer_to_server,
+        fake.inference,
+        "podium.inference.v1.InferenceService",
+    )
+    server.add(
+        rollout_grpc.add_RolloutServiceServicer_to_server,
+        FakeRollout(),  # type: ignore[abstract]
+        "podium.rollout.v1.RolloutService",
+    )
+    await server.start()
+    fake.address = f"127.0.0.1:{server.port}"
+    try:
+        yield fake
+    finally:
+        await server.stop(0)
+
+
+def watched_job(job: jobs.Job, count: int = 3) -> list[jobs.WatchJobResponse]:
+    """A short life: running, `count` steps, an evaluation, the end."""
+    from support import job_records
+
+    updates: list[jobs.WatchJobResponse] = []
+
+    def add(kind: jobs.EventType.ValueType, message: str) -> jobs.WatchJobResponse:
+        update = jobs.WatchJobResponse(job=job)
+        update.event.sequence = len(updates) + 1
+        update.event.type = kind
+        update.event.message = message
+        update.event.time.seconds = job_records.START + len(updates)
+        updates.append(update)
+        return update
+
+    add(jobs.EVENT_TYPE_STATE, "running")
+    for step in job_records.steps(count):
+        add(jobs.EVENT_TYPE_STEP, f"step {step.number}").step.CopyFrom(step)
+    last = add(jobs.EVENT_TYPE_EVALUATION, "evaluated")
+    last.evaluation.CopyFrom(job_records.evaluations()[2])
+    add(jobs.EVENT_TYPE_STATE, jobs.JobState.Name(job.state).removeprefix("JOB_STATE_").lower())
+    return updates
