@@ -297,9 +297,9 @@ class FakePodium:
 
 
 @asynccontextmanager
-async def fake_podium() -> AsyncIterator[FakePodium]:
+async def fake_podium(**settings: Any) -> AsyncIterator[FakePodium]:
     """Serves the doubles on a free port."""
-    server = Server("fake", ServerSettings())
+    server = Server("fake", ServerSettings(**settings))
     # The doubles lack what no client calls; gRPC answers that with UNIMPLEMENTED.
     pool = FakeInference()  # type: ignore[abstract]
     fake = FakePodium(FakeJobs(), FakeRegistry(), pool, "")  # type: ignore[abstract]

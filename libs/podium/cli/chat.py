@@ -30,8 +30,20 @@ _COMMANDS = "/reset begins again, /exit or Ctrl-D ends"
 )
 @click.option("--once", metavar="TEXT", help="Send this, print the answer, end.")
 @click.option("--system", metavar="TEXT", help="The system message.")
-@click.option("--temperature", type=click.FloatRange(0, 5), default=0.0, show_default=True)
-@click.option("--max-tokens", type=click.IntRange(min=1), default=256, show_default=True)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 5),
+    default=0.0,
+    show_default=True,
+    help="0 is greedy.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Longest answer.",
+)
 @click.option("--seed", type=int, help="Seed of the sampling.")
 @connected
 async def chat(

@@ -36,7 +36,7 @@ def apply(
             )
         unreadable = [v for v in unreadable if not _within(v.field, key)]
         try:
-            set_path(spec, key, value)
+            set_path(spec, key, value.strip())
         except InvalidArgumentError as error:
             found = error.violations
             unreadable += [Violation(v.field, f"{v.description} (--set)") for v in found]

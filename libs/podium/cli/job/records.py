@@ -52,7 +52,9 @@ async def evaluations(client: AsyncClient, job: str, output: str) -> None:
 @click.argument("trajectory", required=False)
 @click.option("--step", type=click.IntRange(min=0), help="Only this step's, or version's.")
 @click.option("--evaluation", is_flag=True, help="Episodes of evaluations, not of training.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Most to list."
+)
 @output_option
 @connected
 async def trajectories(

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write. [default: JOB.html]",
 )
-@click.option("--episodes", type=click.IntRange(0, 50), default=3, show_default=True)
+@click.option(
+    "--episodes", type=click.IntRange(0, 50), default=3, show_default=True, help="Pairs to show."
+)
 @connected
 async def report(client: AsyncClient, job: str, output: Path | None, episodes: int) -> None:
     """Write one HTML page about a job: curves, evaluations, and episodes before and after.

@@ -1,0 +1,320 @@
+"""The command as people run it: a process, its streams, its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from podium.jobs.v1 import job_service_pb2 as jobs
+from support import job_records
+from support.cli import Result, podium, start
+from support.fake_podium import FakePodium, fake_podium, watched_job
+
+JOB = """\
+base_model: smollm2-135m-instruct
+environment: {name: email_search}
+training:
+  steps: 3
+"""
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakePodium]:
+    async with fake_podium() as running:
+        yield running
+
+
+class Cli:
+    """Runs commands against the doubles, in a folder of their own."""
+
+    def __init__(self, fake: FakePodium, folder: Path) -> None:
+        self.fake = fake
+        self.folder = folder
+        (folder / "job.yaml").write_text(JOB)
+
+    async def __call__(self, *arguments: str, stdin: str = "", **extra: str) -> Result:
+        environment = {**self.fake.environment, **extra}
+        return await podium(*arguments, cwd=self.folder, environment=environment, stdin=stdin)
+
+
+@pytest.fixture
+def cli(fake: FakePodium, tmp_path: Path) -> Cli:
+    return Cli(fake, tmp_path)
+
+
+def add_job(fake: FakePodium, job_id: str = "w", state: str = "SUCCEEDED") -> jobs.Job:
+    job = job_records.job(job_id, 3, 3)
+    job.state = jobs.JobState.Value(f"JOB_STATE_{state}")
+    fake.jobs.known[job_id] = job
+    fake.jobs.updates = watched_job(job)
+    fake.jobs.steps = job_records.steps(3)
+    fake.jobs.evaluations = job_records.evaluations()
+    fake.jobs.trajectories = job_records.episodes(0, 3, 2, 1)[:3]
+    return job
+
+
+async def test_submit_prints_the_job_and_its_request_id(cli: Cli) -> None:
+    done = await cli("job", "submit", "-f", "job.yaml", "--id", "mine", "-o", "name")
+    assert (done.code, done.out) == (0, "mine\n")
+    request_id = next(iter(cli.fake.jobs.requests))
+    assert request_id in done.err
+    again = await cli(
+        "job", "submit", "-f", "job.yaml", "--id", "mine", "-o", "name", "--request-id", request_id
+    )
+    assert (again.code, again.out) == (0, "mine\n")
+    assert len(cli.fake.jobs.known) == 1
+
+
+async def test_submit_from_stdin_with_set(cli: Cli) -> None:
+    done = await cli(
+        "job", "submit", "-f", "-", "--set", "training.steps=9", "-o", "json", stdin=JOB
+    )
+    assert done.code == 0
+    assert json.loads(done.out)["spec"]["training"]["steps"] == 9
+
+
+async def test_dry_run_shows_the_whole_job_and_creates_none(cli: Cli) -> None:
+    done = await cli("job", "submit", "-f", "job.yaml", "--dry-run")
+    assert done.code == 0
+    assert yaml.safe_load(done.out)["rollout"]["group_size"] == 8
+    assert cli.fake.jobs.known == {}
+
+
+async def test_invalid_file_is_exit_code_2_with_every_line(cli: Cli) -> None:
+    (cli.folder / "job.yaml").write_text(JOB.replace("steps: 3", "stpes: 3\n  learning_rate: 9"))
+    done = await cli("job", "submit", "-f", "job.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert "job.yaml:4: training.stpes: unknown field; did you mean 'steps'?" in done.err
+    assert "job.yaml:5: training.learning_rate: got 9;" in done.err
+    assert cli.fake.jobs.known == {}
+
+
+async def test_missing_file(cli: Cli) -> None:
+    done = await cli("job", "submit", "-f", "nope.yaml")
+    assert done.code == 2
+    assert "there is no file nope.yaml" in done.err
+    assert "podium job init" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("job", "sumbit"),
+        ("job", "list", "--state", "x"),
+        ("job", "submit"),
+        ("job", "list", "-o", "x"),
+        ("chat", "-m", "Not A Name", "--once", "hi"),
+    ],
+)
+async def test_usage_errors_are_exit_code_2(cli: Cli, arguments: tuple[str, ...]) -> None:
+    done = await cli(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err
+
+
+async def test_nearest_command(cli: Cli) -> None:
+    assert "Did you mean 'submit'?" in (await cli("job", "sumbit")).err
+
+
+async def test_unreachable_is_exit_code_3(tmp_path: Path) -> None:
+    done = await podium("job", "list", "--address", "127.0.0.1:9", cwd=tmp_path)
+    assert (done.code, done.out) == (3, "")
+    assert "podium up" in done.err
+    assert "Traceback" not in done.err
+
+
+async def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = await podium(
+        "job",
+        "list",
+        "--address",
+        "127.0.0.1:9",
+        cwd=tmp_path,
+        environment={"PODIUM_DEBUG": "1"},
+    )
+    assert done.code == 3
+    assert "Traceback" in done.err
+
+
+async def test_missing_token_is_exit_code_4(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("let-me-in\n")
+    async with fake_podium(auth_tokens_file=tokens) as fake:
+        refused = await podium("job", "list", cwd=tmp_path, environment=fake.environment)
+        assert (refused.code, refused.out) == (4, "")
+        assert "PODIUM_TOKEN" in refused.err
+        environment = {**fake.environment, "PODIUM_TOKEN": "let-me-in"}
+        assert (await podium("job", "list", cwd=tmp_path, environment=environment)).code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("job", "get", "nope"),
+        ("job", "watch", "nope"),
+        ("job", "cancel", "w"),
+        ("job", "submit", "-f", "job.yaml", "--id", "w"),
+        ("job", "trajectories", "w", "w/v0-sampled/g0/t9"),
+        ("checkpoint", "get", "nope@3"),
+        ("chat", "-m", "busy@3", "--once", "hi"),
+    ],
+)
+async def test_not_found_and_conflict_are_exit_code_5(cli: Cli, arguments: tuple[str, ...]) -> None:
+    add_job(cli.fake)
+    done = await cli(*arguments)
+    assert (done.code, done.out) == (5, "")
+    assert "error:" in done.err
+
+
+async def test_list_in_every_format(cli: Cli) -> None:
+    for name in ("a", "b", "c"):
+        add_job(cli.fake, name)
+    table = await cli("job", "list")
+    assert table.out.splitlines()[0].split()[:3] == ["ID", "STATE", "STEPS"]
+    assert len(table.out.splitlines()) == 4
+    assert "\x1b" not in table.out, "no colours into a pipe"
+    assert (await cli("job", "list", "-o", "name")).out.split() == ["a", "b", "c"]
+    listed = json.loads((await cli("job", "list", "-o", "json")).out)
+    assert [job["completed_steps"] for job in listed] == [3, 3, 3]
+    assert yaml.safe_load((await cli("job", "list", "-o", "yaml")).out) == listed
+    assert (await cli("job", "list", "--state", "failed", "-o", "json")).out == "[]\n"
+
+
+@pytest.mark.parametrize("what", ["events", "steps", "evaluations", "trajectories"])
+async def test_records(cli: Cli, what: str) -> None:
+    add_job(cli.fake)
+    extra = ("--evaluation",) if what == "trajectories" else ()
+    listed = json.loads((await cli("job", what, "w", *extra, "-o", "json")).out)
+    assert len(listed) == {"events": 6, "steps": 3, "evaluations": 4, "trajectories": 3}[what]
+    table = await cli("job", what, "w", *extra)
+    assert table.code == 0
+    assert len(table.out.splitlines()) == len(listed) + 1
+
+
+async def test_one_episode_is_read_in_full(cli: Cli) -> None:
+    add_job(cli.fake)
+    done = await cli("job", "trajectories", "w", "email-demo/v0-sampled/g0/t0")
+    assert done.code == 0
+    assert "assistant\n  SEARCH from:dana budget" in done.out
+
+
+async def test_steering(cli: Cli) -> None:
+    add_job(cli.fake, state="RUNNING")
+    assert json.loads((await cli("job", "pause", "w", "-o", "json")).out)["state"] == "pausing"
+    assert json.loads((await cli("job", "resume", "w", "-o", "json")).out)["state"] == "queued"
+    assert json.loads((await cli("job", "cancel", "w", "-o", "json")).out)["state"] == "cancelling"
+    assert (await cli("job", "delete", "w", stdin="n\n")).code == 1
+    assert "w" in cli.fake.jobs.known
+    assert (await cli("job", "delete", "w", "--yes")).code == 0
+    assert "w" not in cli.fake.jobs.known
+
+
+async def test_follow_tells_progress_on_stderr_and_survives_lost_connections(cli: Cli) -> None:
+    add_job(cli.fake)
+    cli.fake.jobs.break_watch_after = [2, 3]
+    done = await cli("job", "watch", "w", "-o", "json", "--plot")
+    assert done.code == 0
+    assert json.loads(done.out)["id"] == "w"
+    steps = [line for line in done.err.splitlines() if line.startswith("step ")]
+    assert [line.split()[1] for line in steps] == ["1/3", "2/3", "3/3"]
+    for words in ("reward", "success", "tokens/s", "staleness"):
+        assert words in steps[0]
+    assert "connection lost" in done.err
+    assert "95 % 0.902 to 0.984" in done.err
+    assert "reward and success by step" in done.err
+
+
+@pytest.mark.parametrize(("state", "code"), [("SUCCEEDED", 0), ("FAILED", 1), ("CANCELLED", 1)])
+async def test_a_job_s_end_is_the_exit_code(cli: Cli, state: str, code: int) -> None:
+    add_job(cli.fake, state=state)
+    done = await cli("job", "watch", "w", "-o", "name")
+    assert (done.code, done.out) == (code, "w\n")
+
+
+async def test_wait_times_out_with_124(cli: Cli) -> None:
+    cli.fake.jobs.hold_watch = True
+    done = await cli("job", "submit", "-f", "job.yaml", "--id", "w", "--wait", "--timeout", "0.5")
+    assert (done.code, done.out) == (124, "")
+    assert "it keeps running" in done.err
+    assert "podium job cancel w" in done.err
+
+
+async def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(cli: Cli) -> None:
+    add_job(cli.fake, state="RUNNING")
+    cli.fake.jobs.hold_watch = True
+    process = await start("job", "watch", "w", cwd=cli.folder, environment=cli.fake.environment)
+    assert process.stderr is not None
+    seen = b""
+    while b"step 3/3" not in seen:
+        seen += await asyncio.wait_for(process.stderr.readline(), 30)
+    process.send_signal(signal.SIGINT)
+    out, err = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 130
+    assert out == b""
+    assert b"job w keeps running" in err
+    assert b"podium job watch w" in err
+    assert b"podium job cancel w" in err
+    assert b"Traceback" not in err
+    assert cli.fake.jobs.known["w"].state == jobs.JOB_STATE_RUNNING
+
+
+async def test_chat_once_and_from_a_pipe(cli: Cli) -> None:
+    assert (await cli("chat", "--once", "a b")).out == "b a \n"
+    piped = await cli("chat", "-m", "w@2", "--system", "be brief", stdin="c d\n")
+    assert (piped.code, piped.out) == (0, "d c \n")
+    assert cli.fake.inference.loaded == [("w", 2)], "a version that the pool lacks is loaded"
+    assert [m.content for m in cli.fake.inference.chats[1].messages] == ["be brief", "c d"]
+
+
+async def test_checkpoint_export(cli: Cli) -> None:
+    files = {"adapter/adapter_config.json": b"{}", "state/optimizer.safetensors": b"x" * 5000}
+    cli.fake.registry.publish("w", 2, files)
+    done = await cli("checkpoint", "export", "w@2", "out")
+    assert (done.code, done.out) == (0, "out\n")
+    assert [path.name for path in (cli.folder / "out").iterdir()] == ["adapter_config.json"]
+    again = await cli("checkpoint", "export", "w@latest", "out")
+    assert again.code == 5
+    assert "not empty" in again.err
+    assert (await cli("checkpoint", "list", "w", "-o", "name")).out == "w@2\n"
+
+
+async def test_report(cli: Cli) -> None:
+    add_job(cli.fake)
+    done = await cli("job", "report", "w", "-o", "r.html")
+    assert (done.code, done.out) == (0, "r.html\n")
+    assert "Learning curve" in (cli.folder / "r.html").read_text()
+
+
+async def test_environments(cli: Cli) -> None:
+    assert (await cli("env", "list", "-o", "name")).out == "email_search\n"
+
+
+async def test_doctor_says_what_to_do(tmp_path: Path) -> None:
+    done = await podium(
+        "doctor", "--model", "not-there", "-o", "json", "--data-dir", ".", cwd=tmp_path
+    )
+    findings = {finding["name"]: finding for finding in json.loads(done.out)}
+    assert done.code == 1
+    assert findings["model"]["status"] == "fail"
+    assert "podium.models.prepare not-there" in findings["model"]["advice"]
+    assert {"packages", "controller", "disk", "memory", "cpu"} <= set(findings)
+    text = await podium("doctor", "--model", "not-there", "--data-dir", ".", cwd=tmp_path)
+    assert "FAIL  model" in text.out
+
+
+async def test_version(tmp_path: Path) -> None:
+    found = json.loads((await podium("version", "-o", "json", cwd=tmp_path)).out)
+    assert list(found)[:2] == ["podium", "python"]
+
+
+async def test_down_and_status_without_a_stack(tmp_path: Path) -> None:
+    for command in ("down", "status"):
+        done = await podium(command, "--data-dir", ".", cwd=tmp_path)
+        assert (done.code, done.out) == (3, "")
+        assert "podium up" in done.err

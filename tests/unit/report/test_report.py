@@ -1,0 +1,185 @@
+"""The numbers and the page of a report."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from podium.report import ReportData, render
+from podium.report.analysis import pairs, rates, split_gain
+from podium.report.plot import curves
+from podium.report.svg import Point, Series, line_chart, stacked_bars, ticks
+from podium.types.v1 import trajectory_pb2
+from support import job_records as records
+
+
+def data(**changes: object) -> ReportData:
+    given: dict[str, object] = {
+        "job": records.job(),
+        "steps": records.steps(),
+        "evaluations": records.evaluations(),
+        "before": records.episodes(0, 30, 12, 6),
+        "after": records.episodes(18, 99, 98, 96),
+    }
+    return ReportData(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def test_rates_by_hand() -> None:
+    found = rates(records.episodes(0, 30, 12, 6))
+    assert found is not None
+    assert (found.format, found.success) == (0.3, 0.06)
+    assert found.hit_if_valid == pytest.approx(0.4)
+    assert found.success_if_valid == pytest.approx(0.2)
+    assert found.success_if_invalid == 0.0
+
+
+def test_gain_by_hand() -> None:
+    before, after = rates(records.episodes(0, 30, 12, 6)), rates(records.episodes(1, 90, 80, 72))
+    assert before is not None
+    assert after is not None
+    gain = split_gain(before, after)
+    # v: 0.2 -> 0.8, f: 0.3 -> 0.9, w = 0: (0.6)(0.5) and (0.6)(0.6).
+    assert gain.by_format == pytest.approx(0.30)
+    assert gain.by_search == pytest.approx(0.36)
+    assert gain.total == pytest.approx(0.66)
+
+
+def test_a_gain_that_is_only_format_is_called_so() -> None:
+    before, after = rates(records.episodes(0, 10, 10, 5)), rates(records.episodes(1, 100, 100, 50))
+    assert before is not None
+    assert after is not None
+    gain = split_gain(before, after)
+    assert gain.by_search == pytest.approx(0.0)
+    assert gain.by_format == pytest.approx(0.45)
+
+
+counts = st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
+
+
+@given(counts, counts)
+def test_the_split_leaves_no_remainder(
+    first: tuple[int, int, int], second: tuple[int, int, int]
+) -> None:
+    before, after = rates(records.episodes(0, *first)), rates(records.episodes(1, *second))
+    assert before is not None
+    assert after is not None
+    gain = split_gain(before, after)
+    assert gain.by_format + gain.by_search == pytest.approx(gain.total, abs=1e-12)
+
+
+def test_no_format_metric_no_rates() -> None:
+    assert rates([]) is None
+    assert rates([trajectory_pb2.Trajectory(id="a")]) is None
+
+
+def test_pairs_show_what_was_learned_first() -> None:
+    chosen = pairs(records.episodes(0, 30, 12, 6), records.episodes(18, 99, 98, 96), 3)
+    assert [before.scenario_id for before, _ in chosen] == ["heldout-6", "heldout-7", "heldout-8"]
+    assert all(before.scenario_id == after.scenario_id for before, after in chosen)
+    assert pairs([], records.episodes(0, 1, 1, 1), 3) == []
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_are_round_few_and_inside(low: float, span: float) -> None:
+    found = ticks(low, low + span)
+    assert len(found) <= 7
+    assert all(low - span * 1e-6 <= value <= low + span * (1 + 1e-6) for value in found)
+    assert found == sorted(found)
+
+
+def test_chart_of_nothing_is_nothing() -> None:
+    assert line_chart([Series("a", [])], label="a") == ""
+    assert line_chart([Series("a", [Point(1, float("nan"))])], label="a") == ""
+    assert stacked_bars([], [], label="a") == ""
+
+
+def test_chart_puts_points_where_they_belong() -> None:
+    svg = line_chart(
+        [Series("a", [Point(0, 0), Point(10, 1)])],
+        label="a",
+        width=160,
+        height=140,
+        y_range=(0, 1),
+    )
+    # The plot area is 46..146 by 12..112.
+    assert 'points="46.0,112.0 146.0,12.0"' in svg
+
+
+class Page(HTMLParser):
+    """Checks nesting and collects text and links."""
+
+    void = frozenset({"meta", "line", "circle", "rect", "polyline", "path", "i", "br"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value or "" for name, value in attrs if name in {"src", "href", "srcset"}]
+        if tag not in self.void or tag == "i":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.void and tag != "i":
+            return
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_page_is_whole_and_loads_nothing() -> None:
+    html = render(data())
+    page = Page(html)
+    assert page.open == []
+    assert page.links == []
+    assert not re.search(r"url\(|@import|<script|https?://", html)
+    text = " ".join(page.words)
+    for words in ("Learning curve", "Format or search?", "Training dynamics", "Configuration"):
+        assert words in text
+    assert "6 %" in text
+    assert "96 %" in text
+    assert "90 to 98 %" in text
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_page_shows_model_output_as_text() -> None:
+    html = render(data(before=records.episodes(0, 0, 0, 0)))
+    assert "<b>I</b>" not in html
+    assert "&lt;b&gt;I&lt;/b&gt;" in html
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps": [], "evaluations": [], "before": [], "after": []},
+        {"steps": records.steps(1), "after": []},
+        {"evaluations": records.evaluations()[:1], "before": [], "after": []},
+    ],
+)
+def test_page_of_a_job_that_has_hardly_begun(changes: dict[str, object]) -> None:
+    assert Page(render(data(job=records.job(done=0), **changes))).open == []
+
+
+def test_failed_job_says_why() -> None:
+    job = records.job()
+    job.failure_message = "the pool <died>"
+    assert "the pool &lt;died&gt;" in render(data(job=job))
+
+
+def test_terminal_curves() -> None:
+    text = curves(records.steps(), records.evaluations(), colour=False, width=80)
+    assert "\x1b" not in text
+    assert "reward" in text
+    assert "●" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" in curves(records.steps(), [], colour=True, width=80)
