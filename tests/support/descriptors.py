@@ -159,22 +159,9 @@ def scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 def texts() -> st.SearchStrategy[str]:
     """Text, with what YAML could take for something else."""
-    tricky = [
-        "",
-        "no",
-        "null",
-        "~",
-        "1e-5",
-        "0x10",
-        "2026-01-01",
-        "a: b",
-        "- a",
-        "#",
-        "1:30",
-        "\n",
-        "a\n b\n",
-    ]
-    return st.one_of(st.text(max_size=20), st.sampled_from(tricky))
+    tricky = ["", "no", "null", "~", "1e-5", "0x10", "2026-01-01", "a: b", "- a", "#", "1:30"]
+    breaks = ["\n", "a\n b\n", "a\r\nb"]
+    return st.one_of(st.text(max_size=20), st.sampled_from(tricky + breaks))
 
 
 def _structs() -> st.SearchStrategy[Message]:

@@ -19,21 +19,21 @@ class ServerSettings(BaseSettings):
 
     host: str = "127.0.0.1"
     """Address to listen on, for all three ports."""
-    port: int = Field(0, ge=0, le=65535)
+    port: int = Field(default=0, ge=0, le=65535)
     """gRPC port; 0 for any free one."""
-    health_port: int = Field(0, ge=0, le=65535)
+    health_port: int = Field(default=0, ge=0, le=65535)
     """Port of grpc.health.v1 and nothing else; 0 for any free one."""
-    metrics_port: int = Field(0, ge=0, le=65535)
+    metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port of Prometheus metrics; 0 for any free one."""
-    drain_seconds: float = Field(20.0, ge=0, le=3600)
+    drain_seconds: float = Field(default=20.0, ge=0, le=3600)
     """How long running calls may go on after SIGTERM."""
-    max_concurrent_rpcs: int = Field(1024, ge=1)
+    max_concurrent_rpcs: int = Field(default=1024, ge=1)
     """Calls at once; more are refused with RESOURCE_EXHAUSTED."""
-    max_message_bytes: int = Field(64 * MEBIBYTE, ge=1024, le=2**31 - 1)
+    max_message_bytes: int = Field(default=64 * MEBIBYTE, ge=1024, le=2**31 - 1)
     """Greatest message, each way; a greater one is refused with RESOURCE_EXHAUSTED."""
-    max_connection_age_seconds: float = Field(600.0, gt=0)
+    max_connection_age_seconds: float = Field(default=600.0, gt=0)
     """Clients reconnect after this long, and so find new replicas."""
-    max_connection_age_grace_seconds: float = Field(3600.0, gt=0)
+    max_connection_age_grace_seconds: float = Field(default=3600.0, gt=0)
     """How long calls on an aged connection may still take."""
     reflection: bool = False
     """Whether to serve grpc.reflection, for tools such as grpcurl."""
