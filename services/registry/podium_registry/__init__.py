@@ -1,0 +1,1 @@
+"""The checkpoint registry: blobs by content, immutable versions, aliases, leases."""

@@ -1,0 +1,79 @@
+"""`python -m podium_registry`: the registry service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from podium.core.errors import PodiumError
+from podium.registry.v1 import registry_service_pb2_grpc
+from podium.rpc import Server, load_settings, run_service
+from podium.sql import Database
+
+from podium_registry.blobs import Blobs
+from podium_registry.history import History
+from podium_registry.object_store import ObjectBlobStore
+from podium_registry.servicer import RegistryServicer
+from podium_registry.settings import Settings
+from podium_registry.staging import Staging
+from podium_registry.versions import Versions
+
+logger = logging.getLogger(__name__)
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def main() -> None:
+    """Serves until SIGTERM or SIGINT."""
+    settings = load_settings(Settings)
+
+    @asynccontextmanager
+    async def build(server: Server) -> AsyncIterator[None]:
+        database = Database(settings.resolved_database_url())
+        await database.migrate(_MIGRATIONS)
+        blobs = Blobs(
+            database,
+            ObjectBlobStore(settings.resolved_store_url()),
+            Staging(settings.data_dir / "uploads"),
+            max_bytes=settings.max_blob_bytes,
+            grace_seconds=settings.gc_grace_seconds,
+        )
+        history = History(database, settings.watch_poll_seconds)
+        server.add(
+            registry_service_pb2_grpc.add_RegistryServiceServicer_to_server,
+            RegistryServicer(
+                blobs,
+                Versions(database, history),
+                history,
+                server.draining,
+                settings.upload_ttl_seconds,
+            ),
+            "podium.registry.v1.RegistryService",
+        )
+        collector = asyncio.create_task(_collect_for_ever(blobs, settings))
+        try:
+            yield
+        finally:
+            collector.cancel()
+            with suppress(asyncio.CancelledError):
+                await collector
+            await database.close()
+
+    run_service("registry", settings, build)
+
+
+async def _collect_for_ever(blobs: Blobs, settings: Settings) -> None:
+    while settings.gc_interval_seconds:
+        await asyncio.sleep(settings.gc_interval_seconds)
+        try:
+            count, freed = await blobs.collect(settings.upload_ttl_seconds)
+            logger.info("garbage collected", extra={"blobs": count, "bytes": freed})
+        except PodiumError as error:
+            logger.warning("garbage collection failed: %s", error.message)
+
+
+if __name__ == "__main__":
+    main()

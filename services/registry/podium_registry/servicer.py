@@ -1,0 +1,227 @@
+"""`podium.registry.v1.RegistryService`: validates, calls the domain, maps the result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import google_crc32c
+import grpc
+from podium.core.errors import (
+    DataLossError,
+    InvalidArgumentError,
+    UnavailableError,
+    Violation,
+)
+from podium.registry.v1 import registry_service_pb2 as pb
+from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
+
+from podium_registry.blobs import Blobs
+from podium_registry.history import History
+from podium_registry.versions import Versions
+
+_Context = grpc.aio.ServicerContext
+
+DEFAULT_PAGE = 100
+_DAY_SECONDS = 86400.0
+
+
+class RegistryServicer(pb_grpc.RegistryServiceServicer):
+    """See the contract for what each method does and how it fails."""
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        versions: Versions,
+        history: History,
+        draining: asyncio.Event,
+        upload_ttl_seconds: float,
+    ) -> None:
+        """`draining` ends the watches."""
+        self._blobs = blobs
+        self._versions = versions
+        self._history = history
+        self._draining = draining
+        self._upload_ttl = upload_ttl_seconds
+
+    async def FindBlobs(
+        self, request: pb.FindBlobsRequest, context: _Context
+    ) -> pb.FindBlobsResponse:
+        return pb.FindBlobsResponse(found_digests=await self._blobs.find(request.digests))
+
+    async def StartUpload(
+        self, request: pb.StartUploadRequest, context: _Context
+    ) -> pb.StartUploadResponse:
+        upload = await self._blobs.start(request.digest, request.size)
+        if upload is None:
+            return pb.StartUploadResponse(persisted_size=request.size, complete=True)
+        return pb.StartUploadResponse(
+            upload_id=upload.upload_id, persisted_size=upload.persisted_size
+        )
+
+    async def UploadBlob(
+        self, request_iterator: AsyncIterator[pb.UploadBlobRequest], context: _Context
+    ) -> pb.UploadBlobResponse:
+        first = await anext(aiter(request_iterator), None)
+        if first is None or not first.upload_id:
+            raise InvalidArgumentError(
+                violations=[Violation("upload_id", "must be set in the first message")]
+            )
+        upload = self._blobs.upload(first.upload_id)
+        async with self._blobs.lock(upload):
+            message: pb.UploadBlobRequest | None = first
+            while message is not None:
+                if google_crc32c.value(message.data) != message.crc32c:
+                    raise DataLossError(
+                        f"the chunk at offset {message.offset} does not match its crc32c",
+                        reason="WRONG_CRC32C",
+                        metadata={"persisted_size": str(upload.persisted_size)},
+                    )
+                if message.data:
+                    await self._blobs.append(upload, message.offset, message.data)
+                message = await anext(aiter(request_iterator), None)
+            persisted = upload.persisted_size
+            if persisted == upload.size:
+                await self._blobs.complete(upload)
+                return pb.UploadBlobResponse(persisted_size=persisted, complete=True)
+        return pb.UploadBlobResponse(persisted_size=persisted)
+
+    async def GetUpload(
+        self, request: pb.GetUploadRequest, context: _Context
+    ) -> pb.GetUploadResponse:
+        upload = self._blobs.upload(request.upload_id)
+        return pb.GetUploadResponse(persisted_size=upload.persisted_size, size=upload.size)
+
+    async def DownloadBlob(
+        self, request: pb.DownloadBlobRequest, context: _Context
+    ) -> AsyncIterator[pb.DownloadBlobResponse]:
+        async for offset, data, size in self._blobs.read(request.digest, request.offset):
+            yield pb.DownloadBlobResponse(
+                offset=offset, data=data, crc32c=google_crc32c.value(data), total_size=size
+            )
+
+    async def CreateVersion(
+        self, request: pb.CreateVersionRequest, context: _Context
+    ) -> pb.CreateVersionResponse:
+        version = await self._versions.create(request.manifest, request.request_id)
+        return pb.CreateVersionResponse(version=version)
+
+    async def GetVersion(
+        self, request: pb.GetVersionRequest, context: _Context
+    ) -> pb.GetVersionResponse:
+        match request.WhichOneof("selector"):
+            case "version":
+                version = await self._versions.get(request.model, request.version)
+            case "alias":
+                version = await self._versions.get_by_alias(request.model, request.alias)
+            case _:
+                raise InvalidArgumentError(
+                    violations=[Violation("selector", "set either version or alias")]
+                )
+        return pb.GetVersionResponse(version=version)
+
+    async def ListVersions(
+        self, request: pb.ListVersionsRequest, context: _Context
+    ) -> pb.ListVersionsResponse:
+        page, token = await self._versions.page(
+            request.model, request.page_size or DEFAULT_PAGE, request.page_token
+        )
+        return pb.ListVersionsResponse(versions=page, next_page_token=token)
+
+    async def ListModels(
+        self, request: pb.ListModelsRequest, context: _Context
+    ) -> pb.ListModelsResponse:
+        page, token = await self._versions.models(
+            request.page_size or DEFAULT_PAGE, request.page_token
+        )
+        return pb.ListModelsResponse(models=page, next_page_token=token)
+
+    async def DeleteVersion(
+        self, request: pb.DeleteVersionRequest, context: _Context
+    ) -> pb.DeleteVersionResponse:
+        await self._versions.delete(request.model, request.version)
+        return pb.DeleteVersionResponse()
+
+    async def SetAlias(self, request: pb.SetAliasRequest, context: _Context) -> pb.SetAliasResponse:
+        expected = request.expected_version if request.HasField("expected_version") else None
+        version = await self._versions.set_alias(
+            request.model, request.alias, request.version, expected
+        )
+        return pb.SetAliasResponse(version=version)
+
+    async def DeleteAlias(
+        self, request: pb.DeleteAliasRequest, context: _Context
+    ) -> pb.DeleteAliasResponse:
+        await self._versions.delete_alias(request.model, request.alias)
+        return pb.DeleteAliasResponse()
+
+    async def RecordEvaluation(
+        self, request: pb.RecordEvaluationRequest, context: _Context
+    ) -> pb.RecordEvaluationResponse:
+        version = await self._versions.record_evaluation(
+            request.model, request.version, dict(request.metrics)
+        )
+        return pb.RecordEvaluationResponse(version=version)
+
+    async def GetLineage(
+        self, request: pb.GetLineageRequest, context: _Context
+    ) -> pb.GetLineageResponse:
+        found = await self._versions.lineage(
+            request.model, request.version, request.limit or DEFAULT_PAGE
+        )
+        return pb.GetLineageResponse(ancestors=found)
+
+    async def WatchVersions(
+        self, request: pb.WatchVersionsRequest, context: _Context
+    ) -> AsyncIterator[pb.WatchVersionsResponse]:
+        stream = self._history.watch(request.model, request.after_sequence)
+        drained = asyncio.ensure_future(self._draining.wait())
+        try:
+            while True:
+                step = asyncio.ensure_future(anext(stream))
+                await asyncio.wait((step, drained), return_when=asyncio.FIRST_COMPLETED)
+                if not step.done():
+                    step.cancel()
+                    raise UnavailableError("the registry is draining; watch again")
+                yield step.result()
+        finally:
+            drained.cancel()
+
+    async def AcquireLease(
+        self, request: pb.AcquireLeaseRequest, context: _Context
+    ) -> pb.AcquireLeaseResponse:
+        ttl = request.ttl.seconds + request.ttl.nanos / 1e9
+        if not 1 <= ttl <= _DAY_SECONDS:
+            raise InvalidArgumentError(
+                violations=[Violation("ttl", f"got {ttl:g} s; allowed are 1 s to 86400 s")]
+            )
+        lease_id, ends = await self._versions.acquire_lease(
+            request.model, request.version, request.holder, ttl
+        )
+        response = pb.AcquireLeaseResponse(lease_id=lease_id)
+        response.expire_time.FromNanoseconds(int(ends * 1e9))
+        return response
+
+    async def ReleaseLease(
+        self, request: pb.ReleaseLeaseRequest, context: _Context
+    ) -> pb.ReleaseLeaseResponse:
+        await self._versions.release_lease(request.lease_id)
+        return pb.ReleaseLeaseResponse()
+
+    async def ApplyRetention(
+        self, request: pb.ApplyRetentionRequest, context: _Context
+    ) -> pb.ApplyRetentionResponse:
+        deleted = await self._versions.retain(
+            request.model,
+            request.keep_last,
+            request.keep_best,
+            request.metric,
+            request.lower_is_better,
+        )
+        return pb.ApplyRetentionResponse(deleted_versions=deleted)
+
+    async def CollectGarbage(
+        self, request: pb.CollectGarbageRequest, context: _Context
+    ) -> pb.CollectGarbageResponse:
+        count, freed = await self._blobs.collect(self._upload_ttl)
+        return pb.CollectGarbageResponse(deleted_blobs=count, freed_bytes=freed)
