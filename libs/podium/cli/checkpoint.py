@@ -67,10 +67,11 @@ async def export(client: AsyncClient, version: str, folder: Path, merged: bool) 
 
         from podium.cli.merge import merge
 
-        with tempfile.TemporaryDirectory() as adapter:
-            await client.checkpoints.download(item, Path(adapter), "adapter/")
+        with tempfile.TemporaryDirectory() as scratch:
+            adapter = Path(scratch) / "adapter"
+            await client.checkpoints.download(item, adapter, "adapter/")
             note(f"merging {name} into {item.manifest.base_model}")
-            await asyncio.to_thread(merge, item.manifest, Path(adapter), folder)
+            await asyncio.to_thread(merge, item.manifest, adapter, folder)
     else:
         await client.checkpoints.download(item, folder, "adapter/")
     note(f"wrote {name} to {folder}")

@@ -28,6 +28,7 @@ def of_service(
         "port": str(ports[name].grpc),
         "health_port": str(ports[name].health),
         "metrics_port": str(ports[name].metrics),
+        "data_dir": str(data_dir / name),
         "drain_seconds": _DRAIN_SECONDS,
         "log_format": "json",
     }
@@ -35,7 +36,7 @@ def of_service(
     if config.auth:
         token = str(token_path(data_dir))
         own |= {"auth_tokens_file": token, "token_file": token}
-    own |= _specific(name, config, ports, data_dir)
+    own |= _specific(name, config, ports)
     variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
     return {**os.environ, "PYTHONUNBUFFERED": "1", **variables, **config.environment}
 
@@ -55,33 +56,16 @@ def openai_base_url(ports: Mapping[str, Ports]) -> str:
     return f"http://{address(ports['inference'].http)}/v1"
 
 
-def _specific(
-    name: str, config: LauncherConfig, ports: Mapping[str, Ports], data_dir: Path
-) -> dict[str, str]:
-    folder = data_dir / name
+def _specific(name: str, config: LauncherConfig, ports: Mapping[str, Ports]) -> dict[str, str]:
     match name:
-        case "controller":
-            return {"database_url": _sqlite(folder / "controller.db")}
-        case "registry":
-            return {
-                "database_url": _sqlite(folder / "registry.db"),
-                "store_url": (folder / "blobs").as_uri(),
-            }
         case "inference":
             chosen = {"dtype": config.dtype, "weight_mode": config.weight_mode}
             return {
                 "model": config.model,
                 "http_port": str(ports[name].http),
-                "cache_dir": str(folder / "cache"),
                 **{key: value for key, value in chosen.items() if value},
             }
         case "judge":
             return {"base_url": openai_base_url(ports)}
-        case "trainer":
-            return {"work_dir": str(folder)}
         case _:
             return {}
-
-
-def _sqlite(path: Path) -> str:
-    return f"sqlite+aiosqlite:///{path}"

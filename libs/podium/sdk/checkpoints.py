@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+import tempfile
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.core.errors import DataLossError, UnavailableError
+from podium.core.errors import NotFoundError
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
+from podium.registry_client import RegistryClient
 from podium.rpc import rpc_errors
 from podium.sdk.paging import pages
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import grpc
 
 _PAGE = 500
-_ATTEMPTS = 5
-_DOWNLOAD_SECONDS = 3600.0
 
 
 class Checkpoints:
@@ -56,58 +54,24 @@ class Checkpoints:
         with rpc_errors("registry"):
             return (await self._stub.GetVersion(request)).version
 
-    async def download(self, version: pb.Version, folder: Path, prefix: str = "") -> Sequence[Path]:
-        """Writes a version's files into `folder`, those under `prefix` only.
+    async def download(self, version: pb.Version, folder: Path, prefix: str = "") -> None:
+        """Writes a version's files to `folder`, which must not exist or be empty.
 
-        The prefix is taken off their paths. Each file appears whole, after
-        its digest was verified.
+        Only those under the folder `prefix`, which is taken off their paths,
+        when it is given. Every digest is verified, a broken transfer goes on
+        where it broke, and the folder appears whole or not at all.
 
         Raises:
+            NotFoundError: the version has nothing under `prefix`.
             DataLossError: the bytes do not match the manifest.
         """
-        written = []
-        for file in version.manifest.files:
-            if file.path.startswith(prefix):
-                target = folder / file.path.removeprefix(prefix)
-                await self._download_file(file, target)
-                written.append(target)
-        return written
-
-    async def _download_file(self, file: pb.File, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.part")
-        draft.unlink(missing_ok=True)
-        digest, offset = hashlib.sha256(), 0
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                async for data in self._chunks(file.digest, offset):
-                    await asyncio.to_thread(_append, draft, data)
-                    digest.update(data)
-                    offset += len(data)
-                break
-            except UnavailableError:
-                if attempt == _ATTEMPTS:
-                    raise
-                await asyncio.sleep(0.5 * attempt)
-        if not file.size:
-            draft.touch()
-        if f"sha256:{digest.hexdigest()}" != file.digest:
-            draft.unlink(missing_ok=True)
-            raise DataLossError(f"{file.path} does not match its digest; download it again")
-        draft.replace(target)
-
-    async def _chunks(self, digest: str, offset: int) -> AsyncGenerator[bytes, None]:
-        call = self._stub.DownloadBlob(
-            pb.DownloadBlobRequest(digest=digest, offset=offset), timeout=_DOWNLOAD_SECONDS
-        )
-        try:
-            with rpc_errors("registry"):
-                async for chunk in call:
-                    yield chunk.data
-        finally:
-            call.cancel()
-
-
-def _append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
+        manifest = version.manifest
+        if not any(file.path.startswith(prefix) for file in manifest.files):
+            raise NotFoundError(f"{manifest.model}@{manifest.version} has no files in {prefix}")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
+            pulled = Path(staging) / "version"
+            await RegistryClient(self._channel()).pull(
+                manifest.model, manifest.version, pulled, only=[prefix] if prefix else ()
+            )
+            (pulled / prefix).rename(folder)

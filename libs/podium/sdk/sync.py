@@ -191,9 +191,9 @@ class SyncCheckpoints(_Part):
 
     def download(
         self, version: registry_service_pb2.Version, folder: Path, prefix: str = ""
-    ) -> Sequence[Path]:
-        """Writes a version's files into a folder."""
-        return self._portal.call(self._client.checkpoints.download, version, folder, prefix)
+    ) -> None:
+        """Writes a version's files to a folder."""
+        self._portal.call(self._client.checkpoints.download, version, folder, prefix)
 
 
 class SyncEnvironments(_Part):
