@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from podium.launcher import Event, EventKind, Launcher, LauncherConfig, upfile
 from podium.launcher.config import RestartPolicy
 from podium.launcher.layout import SERVICES
 from support.fake_service import write_packages
+from support.waiting import eventually
 
 FAST = RestartPolicy(first_delay_seconds=0.05)
 
@@ -41,13 +41,6 @@ def alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return stat.rsplit(")", 1)[1].split()[0] != "Z"
-
-
-async def eventually(condition, seconds: float = 20.0) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        await asyncio.sleep(0.05)
 
 
 async def test_starts_all_six_writes_up_json_and_stops_without_orphans(tmp_path: Path) -> None:

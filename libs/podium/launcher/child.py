@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-# Loaded here because nothing may be imported between fork and exec.
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+from podium.launcher import trampoline
+
+# Without site-packages Python starts in a few milliseconds.
+_ISOLATED = (sys.executable, "-I", "-S")
 
 
 class Child:
@@ -32,6 +32,9 @@ class Child:
         """Starts it, appending its output to `log`."""
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
+                *_ISOLATED,
+                str(Path(trampoline.__file__)),
+                str(os.getpid()),
                 sys.executable,
                 "-m",
                 module,
@@ -40,7 +43,6 @@ class Child:
                 stderr=output,
                 env=dict(environment),
                 start_new_session=True,
-                preexec_fn=_die_with_parent(os.getpid()),
             )
         return cls(process)
 
@@ -62,15 +64,3 @@ class Child:
         """Kills it and everything that it started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-
-
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    def arm() -> None:
-        if _LIBC is None:
-            return
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have died before the signal was armed.
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return arm

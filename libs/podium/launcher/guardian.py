@@ -6,13 +6,15 @@ import subprocess
 import sys
 from contextlib import suppress
 
+from podium.launcher import guard
+
 
 class Guardian:
     """A small process that kills the watched groups when this one dies."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "podium.launcher.guard"],
+            [sys.executable, "-I", "-S", guard.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

@@ -1,0 +1,132 @@
+"""`podium up`, `status`, `down` and `doctor` as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from podium.launcher import upfile
+from support.cli import podium, start
+from support.fake_service import write_packages
+
+
+@asynccontextmanager
+async def up(tmp_path: Path, *arguments: str, **behaviours: str) -> AsyncIterator[Process]:
+    """`podium up` on free ports with doubles of the services, once it is ready."""
+    environment = write_packages(tmp_path / "packages")
+    environment |= {f"FAKE_{name.upper()}": value for name, value in behaviours.items()}
+    process = await start(
+        "up", "--port-base", "0", *arguments, cwd=tmp_path, environment=environment
+    )
+    try:
+        await read_until(process, b"podium job init")
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def read_until(process: Process, words: bytes) -> bytes:
+    assert process.stderr is not None
+    seen = b""
+    while words not in seen:
+        line = await asyncio.wait_for(process.stderr.readline(), 60)
+        assert line, f"ended before {words!r}: {seen.decode()}"
+        seen += line
+    return seen
+
+
+def left(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def pids(folder: Path) -> list[int]:
+    running = upfile.read(folder)
+    assert running is not None
+    return [entry.pid for entry in running.services.values()]
+
+
+async def test_status_down_and_where_commands_find_the_stack(tmp_path: Path) -> None:
+    async with up(tmp_path) as process:
+        below = tmp_path / "deep" / "er"
+        below.mkdir(parents=True)
+        found = await podium("status", "-o", "json", cwd=below)
+        assert found.code == 0
+        status = json.loads(found.out)
+        assert {service["health"] for service in status["services"].values()} == {"SERVING"}
+        assert len(status["services"]) == 6
+        children = pids(tmp_path / ".podium")
+        second = await podium("up", "--only", "judge", cwd=tmp_path)
+        assert second.code == 5
+        assert f"process {process.pid}" in second.err
+        assert "podium down" in second.err
+        done = await podium("down", cwd=tmp_path)
+        assert done.code == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert left(children) == []
+        assert (await podium("status", cwd=tmp_path)).code == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_signals_stop_everything(tmp_path: Path, number: signal.Signals) -> None:
+    async with up(tmp_path, "--only", "registry,judge") as process:
+        children = pids(tmp_path / ".podium")
+        process.send_signal(number)
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert left(children) == []
+
+
+async def test_a_crash_is_told_by_name_with_the_log(tmp_path: Path) -> None:
+    async with up(tmp_path, "--only", "registry,judge") as process:
+        running = upfile.read(tmp_path / ".podium")
+        assert running is not None
+        os.kill(running.services["judge"].pid, signal.SIGKILL)
+        told = (await read_until(process, b"serves after")).decode()
+        assert "judge" in told
+        assert "SIGKILL" in told
+        assert "INFO judge up" in told
+        assert "restarts in" in told
+
+
+async def test_a_service_that_does_not_stay_up_ends_everything_with_1(tmp_path: Path) -> None:
+    async with up(tmp_path, "--only", "registry,judge", judge="crash") as process:
+        told = (await read_until(process, b"stopping everything")).decode()
+        assert "after 5 restarts" in told
+        assert await asyncio.wait_for(process.wait(), 30) == 1
+
+
+async def test_a_model_that_is_not_here_is_told_before_anything_starts(tmp_path: Path) -> None:
+    done = await podium("up", "--model", "nobody/nothing", cwd=tmp_path)
+    assert done.code == 2
+    assert "podium.models.prepare nobody/nothing" in done.err
+    assert not (tmp_path / ".podium").exists()
+
+
+async def test_unknown_service_is_a_usage_error(tmp_path: Path) -> None:
+    done = await podium("up", "--only", "regsitry", cwd=tmp_path)
+    assert done.code == 2
+    assert "regsitry" in done.err
+
+
+async def test_doctor_of_a_running_stack(tmp_path: Path) -> None:
+    async with up(tmp_path, "--only", "registry,judge"):
+        done = await podium("doctor", "-o", "json", cwd=tmp_path)
+        findings = {finding["name"]: finding for finding in json.loads(done.out)}
+        assert findings["registry"]["status"] == "ok"
+        assert findings["judge"]["status"] == "ok"
+
+
+async def test_no_restart_ends_everything_at_the_first_death(tmp_path: Path) -> None:
+    async with up(tmp_path, "--only", "registry,judge", "--no-restart") as process:
+        running = upfile.read(tmp_path / ".podium")
+        assert running is not None
+        os.kill(running.services["judge"].pid, signal.SIGKILL)
+        assert await asyncio.wait_for(process.wait(), 30) == 1

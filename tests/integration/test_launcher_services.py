@@ -1,0 +1,91 @@
+"""The launcher with the real services that need no engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from podium.core.errors import UnauthenticatedError
+from podium.launcher import Event, EventKind, Launcher, LauncherConfig
+from podium.sdk import AsyncClient
+from podium.sdk.addresses import Addresses, locate
+from support.waiting import eventually
+
+LIGHT = ("controller", "registry", "rollout", "judge")
+
+
+def config(tmp_path: Path, **changes: object) -> LauncherConfig:
+    return LauncherConfig(data_dir=tmp_path / "data", port_base=0, services=LIGHT, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def stack(tmp_path: Path) -> AsyncIterator[Launcher]:
+    async with Launcher(config(tmp_path)) as running:
+        yield running
+
+
+def client_of(stack: Launcher, token: str = "") -> AsyncClient:
+    return AsyncClient(
+        Addresses(
+            controller=stack.address("controller"),
+            registry=stack.address("registry"),
+            rollout=stack.address("rollout"),
+            token=token,
+        )
+    )
+
+
+async def test_real_services_answer_where_the_launcher_says(stack: Launcher) -> None:
+    async with client_of(stack) as client:
+        assert [job async for job in client.jobs.list()] == []
+        assert [model async for model in client.checkpoints.models()] == []
+        assert "email_search" in {item.name for item in await client.environments.list()}
+    for name in LIGHT:
+        url = f"http://{stack.metrics_address(name)}/metrics"
+        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=10) as page:
+            assert b"podium_grpc_server_handled_total" in page.read()
+
+
+@pytest.mark.parametrize("name", LIGHT)
+async def test_a_killed_service_comes_back_at_its_address(tmp_path: Path, name: str) -> None:
+    events: list[Event] = []
+    async with Launcher(config(tmp_path), events.append) as stack:
+        before, address = stack.pid(name), stack.address(name)
+        os.kill(before, signal.SIGKILL)
+        await eventually(lambda: stack.restarts(name) == 1 and stack.is_ready(name))
+        assert stack.pid(name) != before
+        async with grpc.aio.insecure_channel(address) as channel:
+            await asyncio.wait_for(channel.channel_ready(), 20)
+        assert sum(map(stack.restarts, LIGHT)) == 1
+    crash = next(event for event in events if event.kind is EventKind.CRASHED)
+    assert (crash.service, "SIGKILL" in crash.message) == (name, True)
+    assert crash.log_tail, "the last log lines are told"
+
+
+async def test_services_end_cleanly(tmp_path: Path) -> None:
+    events: list[Event] = []
+    async with Launcher(config(tmp_path), events.append):
+        pass
+    stopped = {event.service: event.message for event in events if event.kind is EventKind.STOPPED}
+    assert stopped == dict.fromkeys(LIGHT, "exit code 0")
+
+
+async def test_with_auth_only_the_token_opens(tmp_path: Path) -> None:
+    async with Launcher(config(tmp_path, auth=True)) as stack:
+        token_file = tmp_path / "data" / "token"
+        mode = (await asyncio.to_thread(token_file.stat)).st_mode
+        assert mode & 0o077 == 0
+        found = locate(data_dir=tmp_path / "data")
+        assert found.token
+        async with client_of(stack) as client:
+            with pytest.raises(UnauthenticatedError):
+                await client.environments.list()
+        async with AsyncClient(found) as client:
+            assert await client.environments.list()
+            assert [job async for job in client.jobs.list()] == []
