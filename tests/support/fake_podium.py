@@ -56,7 +56,7 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
     fail_creates: int = 0
     """Creates to answer with UNAVAILABLE after the job was made."""
 
-    async def CreateJob(  # noqa: N802
+    async def CreateJob(
         self, request: jobs.CreateJobRequest, context: Context
     ) -> jobs.CreateJobResponse:
         job_id = self.requests.get(request.request_id) or request.job.id or "job-1"
@@ -72,12 +72,12 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
                 raise UnavailableError("the connection broke")
         return jobs.CreateJobResponse(job=job)
 
-    async def GetJob(  # noqa: N802
+    async def GetJob(
         self, request: jobs.GetJobRequest, context: Context
     ) -> jobs.GetJobResponse:
         return jobs.GetJobResponse(job=self._job(request.job_id))
 
-    async def ListJobs(  # noqa: N802
+    async def ListJobs(
         self, request: jobs.ListJobsRequest, context: Context
     ) -> jobs.ListJobsResponse:
         # Two a page, whatever was asked for, so that clients must turn pages.
@@ -86,7 +86,7 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
         more = str(start + 2) if start + 2 < len(found) else ""
         return jobs.ListJobsResponse(jobs=found[start : start + 2], next_page_token=more)
 
-    async def CancelJob(  # noqa: N802
+    async def CancelJob(
         self, request: jobs.CancelJobRequest, context: Context
     ) -> jobs.CancelJobResponse:
         job = self._job(request.job_id)
@@ -95,27 +95,27 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
         job.state = jobs.JOB_STATE_CANCELLING
         return jobs.CancelJobResponse(job=job)
 
-    async def PauseJob(  # noqa: N802
+    async def PauseJob(
         self, request: jobs.PauseJobRequest, context: Context
     ) -> jobs.PauseJobResponse:
         job = self._job(request.job_id)
         job.state = jobs.JOB_STATE_PAUSING
         return jobs.PauseJobResponse(job=job)
 
-    async def ResumeJob(  # noqa: N802
+    async def ResumeJob(
         self, request: jobs.ResumeJobRequest, context: Context
     ) -> jobs.ResumeJobResponse:
         job = self._job(request.job_id)
         job.state = jobs.JOB_STATE_QUEUED
         return jobs.ResumeJobResponse(job=job)
 
-    async def DeleteJob(  # noqa: N802
+    async def DeleteJob(
         self, request: jobs.DeleteJobRequest, context: Context
     ) -> jobs.DeleteJobResponse:
         self.known.pop(request.job_id, None)
         return jobs.DeleteJobResponse()
 
-    async def WatchJob(  # noqa: N802
+    async def WatchJob(
         self, request: jobs.WatchJobRequest, context: Context
     ) -> AsyncIterator[jobs.WatchJobResponse]:
         self._job(request.job_id)
@@ -130,25 +130,25 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
         if self.hold_watch:
             await asyncio.Event().wait()
 
-    async def ListEvents(  # noqa: N802
+    async def ListEvents(
         self, request: jobs.ListEventsRequest, context: Context
     ) -> jobs.ListEventsResponse:
         self._job(request.job_id)
         return jobs.ListEventsResponse(events=[update.event for update in self.updates])
 
-    async def ListSteps(  # noqa: N802
+    async def ListSteps(
         self, request: jobs.ListStepsRequest, context: Context
     ) -> jobs.ListStepsResponse:
         self._job(request.job_id)
         return jobs.ListStepsResponse(steps=self.steps)
 
-    async def ListEvaluations(  # noqa: N802
+    async def ListEvaluations(
         self, request: jobs.ListEvaluationsRequest, context: Context
     ) -> jobs.ListEvaluationsResponse:
         self._job(request.job_id)
         return jobs.ListEvaluationsResponse(evaluations=self.evaluations)
 
-    async def ListTrajectories(  # noqa: N802
+    async def ListTrajectories(
         self, request: jobs.ListTrajectoriesRequest, context: Context
     ) -> jobs.ListTrajectoriesResponse:
         self._job(request.job_id)
@@ -185,19 +185,19 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
         self.versions.insert(0, made)
         return made
 
-    async def ListModels(  # noqa: N802
+    async def ListModels(
         self, request: registry.ListModelsRequest, context: Context
     ) -> registry.ListModelsResponse:
         names = sorted({item.manifest.model for item in self.versions})
         return registry.ListModelsResponse(models=[registry.Model(name=name) for name in names])
 
-    async def ListVersions(  # noqa: N802
+    async def ListVersions(
         self, request: registry.ListVersionsRequest, context: Context
     ) -> registry.ListVersionsResponse:
         found = [item for item in self.versions if item.manifest.model == request.model]
         return registry.ListVersionsResponse(versions=found)
 
-    async def GetVersion(  # noqa: N802
+    async def GetVersion(
         self, request: registry.GetVersionRequest, context: Context
     ) -> registry.GetVersionResponse:
         for item in self.versions:
@@ -211,7 +211,7 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
                 return registry.GetVersionResponse(version=item)
         raise NotFoundError(f"no such version of {request.model}")
 
-    async def DownloadBlob(  # noqa: N802
+    async def DownloadBlob(
         self, request: registry.DownloadBlobRequest, context: Context
     ) -> AsyncIterator[registry.DownloadBlobResponse]:
         content = self.blobs[request.digest]
@@ -235,13 +235,13 @@ class FakeInference(inference_grpc.InferenceServiceServicer):
     loaded: list[tuple[str, int]] = field(default_factory=list)
     chats: list[inference.StreamChatRequest] = field(default_factory=list)
 
-    async def ListPolicies(  # noqa: N802
+    async def ListPolicies(
         self, request: inference.ListPoliciesRequest, context: Context
     ) -> inference.ListPoliciesResponse:
         policies = [inference.LoadedPolicy(job=job, version=v) for job, v in self.loaded]
         return inference.ListPoliciesResponse(policies=policies)
 
-    async def LoadPolicy(  # noqa: N802
+    async def LoadPolicy(
         self, request: inference.LoadPolicyRequest, context: Context
     ) -> inference.LoadPolicyResponse:
         if request.job == "busy":
@@ -249,7 +249,7 @@ class FakeInference(inference_grpc.InferenceServiceServicer):
         self.loaded.append((request.job, request.version))
         return inference.LoadPolicyResponse()
 
-    async def StreamChat(  # noqa: N802
+    async def StreamChat(
         self, request: inference.StreamChatRequest, context: Context
     ) -> AsyncIterator[inference.StreamChatResponse]:
         self.chats.append(request)
@@ -266,7 +266,7 @@ class FakeInference(inference_grpc.InferenceServiceServicer):
 class FakeRollout(rollout_grpc.RolloutServiceServicer):
     """The rollout service's double."""
 
-    async def ListEnvironments(  # noqa: N802
+    async def ListEnvironments(
         self, request: rollout.ListEnvironmentsRequest, context: Context
     ) -> rollout.ListEnvironmentsResponse:
         info = rollout.EnvironmentInfo(
