@@ -98,6 +98,11 @@ def show(error: Exception) -> Exit:
     return code
 
 
+def colour_choice() -> bool | None:
+    """False where NO_COLOR asks for none; None lets each stream decide by being a terminal."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
 def debugging() -> bool:
     """Whether tracebacks are wanted."""
     return os.environ.get("PODIUM_DEBUG", "") not in ("", "0")

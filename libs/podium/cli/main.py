@@ -7,7 +7,7 @@ import traceback
 
 import click
 
-from podium.cli.exits import Exit, debugging, show
+from podium.cli.exits import Exit, colour_choice, debugging, show
 from podium.cli.lazy import LazyGroup
 
 _EPILOG = """\b
@@ -47,7 +47,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Runs the command and returns its exit code."""
     try:
-        result = cli.main(arguments, prog_name="podium", standalone_mode=False)
+        result = cli.main(
+            arguments, prog_name="podium", standalone_mode=False, color=colour_choice()
+        )
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

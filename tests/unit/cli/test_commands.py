@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 import yaml
 from podium.jobs.v1 import job_service_pb2 as jobs
 from support import job_records
-from support.cli import Result, podium, start
+from support.cli import COMMAND, Result, podium, start
 from support.fake_podium import FakePodium, fake_podium, watched_job
 
 JOB = """\
@@ -318,3 +321,41 @@ async def test_down_and_status_without_a_stack(tmp_path: Path) -> None:
         done = await podium(command, "--data-dir", ".", cwd=tmp_path)
         assert (done.code, done.out) == (3, "")
         assert "podium up" in done.err
+
+
+async def test_the_plain_grpc_example_submits_and_prints_events(cli: Cli) -> None:
+    example = Path(__file__).parents[3] / "examples" / "submit_grpc.py"
+    lines = [line for line in example.read_text().splitlines() if line.strip()]
+    assert len(lines) <= 20
+    assert not [line for line in lines if "podium.sdk" in line or "podium.rpc" in line]
+    job = job_records.job("job-1", 3, 3)
+    cli.fake.jobs.updates = watched_job(job)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(example), cli.fake.address, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0
+    assert out.decode().splitlines()[-1] == "job-1 6 succeeded"
+    assert list(cli.fake.jobs.known) == ["job-1"]
+
+
+@pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+async def test_colours_only_on_a_terminal_that_wants_them(
+    cli: Cli, variables: dict[str, str], coloured: bool
+) -> None:
+    add_job(cli.fake)
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "job",
+        "list",
+        stdout=theirs,
+        cwd=cli.folder,
+        env={**os.environ, "TERM": "xterm", **cli.fake.environment, **variables},
+    )
+    assert await asyncio.wait_for(process.wait(), 30) == 0
+    os.close(theirs)
+    shown = os.read(ours, 10000)
+    os.close(ours)
+    assert b"succeeded" in shown
+    assert (b"\x1b[" in shown) == coloured

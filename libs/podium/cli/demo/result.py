@@ -1,0 +1,141 @@
+"""What the demo measured, as JSON and as text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+import click
+
+from podium.cli.episodes import conversation
+from podium.cli.exits import CliError
+from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.report import ReportData
+from podium.report.analysis import Gain, Rates, pairs, rates, split_gain
+from podium.report.collect import SAMPLED
+from podium.report.plot import of_report
+
+
+@dataclass(frozen=True)
+class Score:
+    """Success on the held-out scenarios: sampled with its 95 % interval, and greedy."""
+
+    success: float
+    low: float
+    high: float
+    greedy_success: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """The demo's numbers. `train_seconds` runs from the first step's begin to the last commit."""
+
+    seed: int
+    steps: int
+    train_seconds: float
+    n: int
+    before: Score
+    after: Score
+    gain: Gain | None
+
+    def json(self) -> str:
+        """As a JSON object."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+
+def measure(data: ReportData) -> Result:
+    """The numbers of a job that has ended.
+
+    Raises:
+        CliError: the job was not evaluated before and after, in both modes.
+    """
+    sampled, greedy = data.of_mode(SAMPLED), data.of_mode("greedy")
+    if len(sampled) < 2 or len(greedy) < 2 or not data.steps:
+        raise CliError(
+            "the job has no evaluation before and after, sampled and greedy",
+            "Its file needs an evaluation section with greedy: true.",
+        )
+    before, after = rates(data.before), rates(data.after)
+    seconds = (
+        data.steps[-1].commit_time.ToNanoseconds() - data.steps[0].start_time.ToNanoseconds()
+    ) / 1e9
+    return Result(
+        seed=data.job.spec.seed,
+        steps=len(data.steps),
+        train_seconds=round(seconds, 1),
+        n=sampled[-1].episodes,
+        before=_score(sampled[0], greedy[0]),
+        after=_score(sampled[-1], greedy[-1]),
+        gain=split_gain(before, after) if before is not None and after is not None else None,
+    )
+
+
+def tell(data: ReportData, result: Result) -> str:
+    """Everything that the demo shows in the terminal."""
+    parts = [
+        "",
+        of_report(data),
+        "",
+        _episodes(data),
+        "",
+        click.style(f"success on {result.n} held-out scenarios", bold=True),
+        _bars("before", result.before),
+        _bars("after", result.after),
+        f"  {100 * (result.after.success - result.before.success):+.0f} points in "
+        f"{result.steps} steps, {result.train_seconds / 60:.1f} minutes of training",
+    ]
+    before, after = rates(data.before), rates(data.after)
+    if result.gain is not None and before is not None and after is not None:
+        parts += ["", _split(result.gain, before, after)]
+    return "\n".join(parts)
+
+
+def _score(sampled: jobs.Evaluation, greedy: jobs.Evaluation) -> Score:
+    return Score(
+        success=sampled.metrics["success"],
+        low=sampled.success_low,
+        high=sampled.success_high,
+        greedy_success=greedy.metrics["success"],
+    )
+
+
+def _bars(name: str, score: Score) -> str:
+    width = 40
+    filled = round(score.success * width)
+    low, high = round(score.low * width), max(round(score.high * width), 1)
+    bar = "".join("█" if at < filled else "─" if low <= at < high else "·" for at in range(width))
+    return (
+        f"  {name:<7}{bar}  {score.success:.2f} sampled "
+        f"(95 % {score.low:.2f} to {score.high:.2f}), {score.greedy_success:.2f} greedy"
+    )
+
+
+def _split(gain: Gain, before: Rates, after: Rates) -> str:
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.0f} %"
+
+    rows = (
+        ("every action in valid format", before.format, after.format),
+        ("search found the target, given that", before.hit_if_valid, after.hit_if_valid),
+        ("success, given valid format", before.success_if_valid, after.success_if_valid),
+    )
+    table = "\n".join(
+        f"  {name:<38}{percent(first):>6} -> {percent(last):>6}" for name, first, last in rows
+    )
+    return (
+        f"{click.style('what was learned', bold=True)}\n"
+        f"  format {100 * gain.by_format:+.0f} points, search {100 * gain.by_search:+.0f} points\n"
+        f"{table}"
+    )
+
+
+def _episodes(data: ReportData) -> str:
+    chosen = pairs(data.before, data.after, 3)
+    texts = []
+    for number, (before, after) in enumerate(chosen, start=1):
+        for when, episode in (("before", before), ("after", after)):
+            title = f"episode {number}, {when} training: scenario {episode.scenario_id}"
+            texts.append(
+                f"{click.style(title, bold=True, underline=True)}\n{conversation(episode)}"
+            )
+    return "\n\n".join(texts)

@@ -1,0 +1,144 @@
+"""The demo from an empty folder to a trained policy."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from podium.cli.demo.result import measure, tell
+from podium.cli.exits import CliError, Exit
+from podium.cli.job.submit import load
+from podium.cli.output import note
+from podium.cli.progress import Progress
+from podium.cli.stack import print_event
+from podium.core.errors import FailedPreconditionError
+from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.launcher import Launcher, LauncherConfig, layout, upfile
+from podium.models import resolve
+from podium.report import collect, render
+from podium.sdk.addresses import locate
+from podium.sdk.client import AsyncClient
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+JOB_ID = "email-search"
+_RECONNECT_SECONDS = 900.0
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What to run. `settings` are `KEY=VALUE` on top of the job file."""
+
+    job_file: Path
+    settings: tuple[str, ...]
+    folder: Path
+    keep: bool = False
+
+    @property
+    def stack(self) -> Path:
+        """The data directory of the stack."""
+        return self.folder / "stack"
+
+
+async def run(demo: Demo) -> int:
+    """Runs the demo; returns an exit code."""
+    spec = load(str(demo.job_file), demo.settings)
+    resolve(spec.base_model)
+    _clear(demo)
+    note(click.style("starting the six services", bold=True))
+    async with Launcher(_config(demo, spec), print_event) as stack:
+        addresses = locate(data_dir=demo.stack)
+        async with AsyncClient(addresses) as client:
+            job = await client.jobs.create(spec, job_id=JOB_ID, request_id=JOB_ID)
+            note(click.style(f"\ntraining {spec.base_model} on {spec.environment.name}", bold=True))
+            note(f"watch it from elsewhere: podium job watch {job.id} --data-dir {demo.stack}\n")
+            job = await _follow(client, job.id)
+            if job.state != jobs.JOB_STATE_SUCCEEDED:
+                raise CliError(
+                    f"the job {jobs.JobState.Name(job.state).lower()}: {job.failure_message}",
+                    f"Logs are in {demo.stack / 'logs'}.",
+                )
+            await _results(demo, client, job)
+        _how_to_chat(demo, job)
+        if demo.keep:
+            note("\nthe services stay up; Ctrl-C stops them")
+            ended = await stack.wait()
+            raise CliError(f"{ended} does not stay up", f"Its log is {stack.log(ended)}.")
+    return Exit.OK
+
+
+async def _follow(client: AsyncClient, job_id: str) -> jobs.Job:
+    progress = Progress()
+    try:
+        async for update in client.jobs.watch(
+            job_id,
+            reconnect_seconds=_RECONNECT_SECONDS,
+            on_reconnect=lambda _, delay: progress.lost(delay),
+        ):
+            progress.update(update)
+    finally:
+        progress.close()
+    return await client.jobs.get(job_id)
+
+
+async def _results(demo: Demo, client: AsyncClient, job: jobs.Job) -> None:
+    data = await collect(client, job.id, episodes=3)
+    result = measure(data)
+    click.echo(tell(data, result))
+    report, summary = demo.folder / "report.html", demo.folder / "result.json"
+    await asyncio.to_thread(report.write_text, render(data), encoding="utf-8")
+    await asyncio.to_thread(summary.write_text, result.json())
+    await asyncio.to_thread(_write_prompt, demo, data.after)
+    click.echo(f"\nreport   {report}\nnumbers  {summary}")
+
+
+def _write_prompt(demo: Demo, episodes: Sequence[trajectory_pb2.Trajectory]) -> None:
+    """One held-out scenario's opening, to chat with."""
+    for episode in episodes[:1]:
+        opening = [
+            m for m in episode.histories[0].messages if m.role != trajectory_pb2.ROLE_ASSISTANT
+        ]
+        for message in opening[:2]:
+            role = trajectory_pb2.Role.Name(message.role).removeprefix("ROLE_").lower()
+            (demo.folder / f"{role}.txt").write_text(message.content)
+
+
+def _how_to_chat(demo: Demo, job: jobs.Job) -> None:
+    version = f"{job.id}@{job.completed_steps}"
+    where = f"--data-dir {demo.stack}"
+    system = f' --system "$(cat {demo.folder}/system.txt)"'
+    known = system if (demo.folder / "system.txt").exists() else ""
+    lines = [
+        f"podium chat {where} -m {version}",
+        f"podium chat {where} -m {version}{known} < {demo.folder / 'user.txt'}",
+    ]
+    if not demo.keep:
+        lines.insert(0, f"podium up {where} &")
+    click.echo("\nchat with the trained policy, freely or on a scenario it has not seen:")
+    for line in lines:
+        click.echo(f"  {line}")
+
+
+def _config(demo: Demo, spec: spec_pb2.JobSpec) -> LauncherConfig:
+    """The default ports, so that other commands find the stack; free ones when they are taken."""
+    ports = layout.choose_ports(layout.DEFAULT_PORT_BASE).values()
+    free = all(layout.is_free(port) for service in ports for port in vars(service).values() if port)
+    return LauncherConfig(
+        data_dir=demo.stack,
+        port_base=layout.DEFAULT_PORT_BASE if free else 0,
+        model=spec.base_model,
+    )
+
+
+def _clear(demo: Demo) -> None:
+    if upfile.read(demo.stack) is not None:
+        raise FailedPreconditionError(
+            f"a demo still runs in {demo.stack}; stop it with 'podium down --data-dir {demo.stack}'"
+        )
+    for path in (demo.stack, *demo.folder.glob("*.txt")):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    demo.folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,54 @@
+"""The demo's numbers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from podium.cli.demo.result import measure, tell
+from podium.cli.exits import CliError
+from podium.report import ReportData
+from support import job_records as records
+
+
+def data(**changes: object) -> ReportData:
+    given: dict[str, object] = {
+        "job": records.job(),
+        "steps": records.steps(),
+        "evaluations": records.evaluations(),
+        "before": records.episodes(0, 30, 12, 6),
+        "after": records.episodes(18, 99, 98, 96),
+    }
+    return ReportData(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def test_result_has_what_the_issue_asks_for() -> None:
+    found = json.loads(measure(data()).json())
+    assert found["seed"] == 7
+    assert found["steps"] == 18
+    assert found["n"] == 100
+    assert found["train_seconds"] == pytest.approx(18 * 17)
+    assert found["before"] == {
+        "success": 0.06,
+        "low": 0.028,
+        "high": 0.125,
+        "greedy_success": 0.55,
+    }
+    assert found["after"]["greedy_success"] == 0.97
+    assert found["gain"]["by_format"] + found["gain"]["by_search"] == pytest.approx(0.9)
+
+
+def test_text_shows_the_numbers_and_three_episodes_before_and_after() -> None:
+    text = tell(data(), measure(data()))
+    assert "0.06 sampled (95 % 0.03 to 0.12), 0.55 greedy" in text
+    assert "0.96 sampled" in text
+    assert "format +" in text
+    for number in (1, 2, 3):
+        assert f"episode {number}, before training" in text
+        assert f"episode {number}, after training" in text
+    assert "reward and success by step" in text
+
+
+def test_a_job_without_both_evaluations_is_refused() -> None:
+    with pytest.raises(CliError, match="no evaluation before and after"):
+        measure(data(evaluations=records.evaluations()[:2]))
