@@ -1,0 +1,1 @@
+"""The rollout service: environment times policy gives trajectories."""

@@ -1,0 +1,47 @@
+"""Write an environment: a class with `reset` and `step`.
+
+    class Guess(Environment):
+        name = "guess"
+        splits = ("train", "heldout")
+
+        def scenarios(self, split): return [Scenario("one", {"answer": 7})]
+
+        async def reset(self, scenario, seed):
+            return Observation([user("Guess a digit.")])
+
+        async def step(self, action):
+            right = action.content.strip() == str(self.answer)
+            return StepResult(Observation(), reward=float(right), terminated=True)
+
+`python -m podium.environments serve mymodule:Guess` serves it to a rollout
+service in another process.
+"""
+
+from podium.environments.base import Environment
+from podium.environments.catalog import builtin_names, load
+from podium.environments.types import (
+    Message,
+    Observation,
+    Scenario,
+    StepResult,
+    Tool,
+    ToolCall,
+    system,
+    tool_result,
+    user,
+)
+
+__all__ = [
+    "Environment",
+    "Message",
+    "Observation",
+    "Scenario",
+    "StepResult",
+    "Tool",
+    "ToolCall",
+    "builtin_names",
+    "load",
+    "system",
+    "tool_result",
+    "user",
+]

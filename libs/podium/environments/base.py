@@ -1,0 +1,66 @@
+"""The base class of environments."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.environments.types import Message, Observation, Scenario, StepResult
+
+
+class NoConfig(BaseModel):
+    """For environments without options."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Environment(ABC):
+    """One episode at a time: an instance is made for each, and closed after it.
+
+    Subclasses set `name`, `description`, `splits`, and `Config` for options
+    of their own; forbid extra fields there, so that a misspelt option is
+    refused and not ignored.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str] = ""
+    splits: ClassVar[tuple[str, ...]] = ("train", "heldout")
+    Config: ClassVar[type[BaseModel]] = NoConfig
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        """Checks the options.
+
+        Raises:
+            InvalidArgumentError: naming each wrong option.
+        """
+        try:
+            self.config: Any = self.Config.model_validate(dict(config or {}))
+        except ValidationError as error:
+            raise InvalidArgumentError(
+                violations=[
+                    Violation(
+                        ".".join(("environment.config", *map(str, wrong["loc"]))),
+                        f"got {wrong['input']!r}: {wrong['msg']}",
+                    )
+                    for wrong in error.errors(include_url=False)
+                ]
+            ) from None
+
+    @abstractmethod
+    def scenarios(self, split: str) -> Sequence[Scenario]:
+        """The scenarios of one of `splits`, always in the same order."""
+
+    @abstractmethod
+    async def reset(self, scenario: Scenario, seed: int) -> Observation:
+        """Begins the episode. All randomness must come from `seed`."""
+
+    @abstractmethod
+    async def step(self, action: Message) -> StepResult:
+        """Takes the assistant's message."""
+
+    async def close(self) -> None:  # noqa: B027 - optional
+        """Gives back what the episode held."""

@@ -1,0 +1,50 @@
+"""Environments by name."""
+
+from __future__ import annotations
+
+import importlib
+
+from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+from podium.environments.base import Environment
+
+_BUILTIN = {"email_search": "podium.environments.email_search:EmailSearch"}
+
+
+def builtin_names() -> list[str]:
+    """Names that job files may use without an address."""
+    return sorted(_BUILTIN)
+
+
+def load(name: str) -> type[Environment]:
+    """A built-in environment.
+
+    Raises:
+        NotFoundError: none has this name.
+    """
+    if name not in _BUILTIN:
+        raise NotFoundError(
+            f"no environment {name!r}; built in are {', '.join(builtin_names())}",
+            reason="ENVIRONMENT_NOT_FOUND",
+            metadata={"name": name},
+        )
+    return load_class(_BUILTIN[name])
+
+
+def load_class(path: str) -> type[Environment]:
+    """An environment's class by `package.module:Class`.
+
+    Raises:
+        InvalidArgumentError: it does not name an Environment.
+    """
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise _wrong(path, str(error)) from error
+    if not (isinstance(found, type) and issubclass(found, Environment)):
+        raise _wrong(path, "is not a subclass of podium.environments.Environment")
+    return found
+
+
+def _wrong(path: str, why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(violations=[Violation("environment", f"got {path!r}: {why}")])

@@ -1,0 +1,103 @@
+"""Between the SDK's dataclasses and the contract's messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.struct_pb2 import Struct
+
+from podium.environment.v1 import environment_service_pb2 as pb
+from podium.environments.types import Message, Observation, Scenario, Tool, ToolCall
+from podium.types.v1 import trajectory_pb2 as types_pb
+
+_ROLES: dict[str, types_pb.Role.ValueType] = {
+    "system": types_pb.ROLE_SYSTEM,
+    "user": types_pb.ROLE_USER,
+    "assistant": types_pb.ROLE_ASSISTANT,
+    "tool": types_pb.ROLE_TOOL,
+}
+_ROLE_NAMES: dict[int, Any] = {number: name for name, number in _ROLES.items()}
+
+
+def struct(values: Mapping[str, Any]) -> Struct:
+    """JSON values as a Struct.
+
+    Raises:
+        TypeError, ValueError: a value that JSON does not have.
+    """
+    # Through text, so that NaN, sets and objects are refused and tuples become lists.
+    plain = json.loads(json.dumps(dict(values), allow_nan=False))
+    result = Struct()
+    json_format.ParseDict(plain, result)
+    return result
+
+
+def unstruct(values: Struct) -> dict[str, Any]:
+    """A Struct as JSON values; whole numbers as int."""
+    return {key: _plain(value) for key, value in json_format.MessageToDict(values).items()}
+
+
+def message_to_pb(message: Message) -> types_pb.Message:
+    """An SDK message as the contract's."""
+    return types_pb.Message(
+        role=_ROLES[message.role],
+        content=message.content,
+        tool_calls=[
+            types_pb.ToolCall(id=call.id, name=call.name, arguments_json=call.arguments_json)
+            for call in message.tool_calls
+        ],
+        tool_call_id=message.tool_call_id,
+        name=message.name,
+    )
+
+
+def message_from_pb(message: types_pb.Message) -> Message:
+    """The contract's message as the SDK's."""
+    return Message(
+        role=_ROLE_NAMES.get(message.role, "user"),
+        content=message.content,
+        tool_calls=tuple(
+            ToolCall(call.id, call.name, call.arguments_json) for call in message.tool_calls
+        ),
+        tool_call_id=message.tool_call_id,
+        name=message.name,
+    )
+
+
+def scenario_to_pb(scenario: Scenario, split: str) -> types_pb.Scenario:
+    """An SDK scenario as the contract's."""
+    return types_pb.Scenario(id=scenario.id, split=split, data=struct(scenario.data))
+
+
+def scenario_from_pb(scenario: types_pb.Scenario) -> Scenario:
+    """The contract's scenario as the SDK's."""
+    return Scenario(scenario.id, unstruct(scenario.data), scenario.split)
+
+
+def observation_to_pb(observation: Observation) -> pb.Observation:
+    """An SDK observation as the contract's."""
+    return pb.Observation(
+        messages=[message_to_pb(message) for message in observation.messages],
+        tools=[tool_to_pb(tool) for tool in observation.tools],
+        state=struct(observation.state),
+    )
+
+
+def tool_to_pb(tool: Tool) -> types_pb.Tool:
+    """An SDK tool as the contract's."""
+    return types_pb.Tool(
+        name=tool.name, description=tool.description, parameters=struct(tool.parameters)
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,157 @@
+"""The environment: a question, an inbox, one text action a turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.environments.base import Environment
+from podium.environments.email_search import corpus
+from podium.environments.email_search.mailbox import shared_mailbox
+from podium.environments.types import Message, Observation, Scenario, StepResult, user
+
+PROMPT = """\
+Find the email that answers the question. Write one action:
+search: <words>
+filter: <word>
+sort: newest
+select: <number>
+
+Example
+Question: When does Olga Brandt want to meet about the roof?
+search: Olga Brandt roof
+Results:
+31 | Olga Brandt | Roof repair
+select: 31
+
+Question: {question}"""
+
+_ACTION = re.compile(r"\s*(search|filter|sort|select):[ \t]*([^\n]*)", re.IGNORECASE)
+
+VALID_REWARD = 0.05
+HIT_REWARD = 0.15
+RIGHT_REWARD = 0.8
+INVALID_REWARD = -0.05
+
+
+class Config(BaseModel):
+    """Options of the environment."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_results: int = Field(default=4, ge=1, le=24)
+    """Rows that a search shows."""
+
+
+class EmailSearch(Environment):
+    """Find one email.
+
+    An episode ends when the agent selects. The rewards of the steps sum to 1
+    for an episode that searched well and selected right: 0.05 for the first
+    valid action, 0.15 when a search first shows the right email, 0.8 for
+    selecting it; each action that cannot be read costs 0.05. Only selecting
+    the right email brings the sum above 0.5.
+
+    Metrics: `success`; `valid_format`, the share of actions that could be
+    read; `search_hit`, whether a search showed the right email; `turns`.
+    """
+
+    name: ClassVar[str] = "email_search"
+    description: ClassVar[str] = "Find the one email of an inbox that answers a question."
+    splits: ClassVar[tuple[str, ...]] = ("train", "heldout")
+    Config: ClassVar[type[BaseModel]] = Config
+
+    def scenarios(self, split: str) -> Sequence[Scenario]:
+        return [
+            Scenario(
+                id=f"{question.email.inbox}/{question.email.number}",
+                split=split,
+                data={
+                    "question": question.text,
+                    "inbox": question.email.inbox,
+                    "answer": question.email.number,
+                },
+            )
+            for question in corpus.questions(split)
+        ]
+
+    async def reset(self, scenario: Scenario, seed: int) -> Observation:
+        missing = [name for name in ("question", "inbox", "answer") if name not in scenario.data]
+        if missing:
+            raise InvalidArgumentError(
+                violations=[Violation(f"scenario.data.{name}", "is missing") for name in missing]
+            )
+        self._question = str(scenario.data["question"])
+        self._inbox = str(scenario.data["inbox"])
+        self._answer = int(scenario.data["answer"])
+        self._results: list[corpus.Email] = []
+        self._turns = self._valid = 0
+        self._hit = False
+        return Observation([user(PROMPT.format(question=self._question))], state=self._state())
+
+    async def step(self, action: Message) -> StepResult:
+        self._turns += 1
+        match = _ACTION.match(action.content)
+        if match is None:
+            return self._result(
+                "Unknown action. Write search: <words> or select: <number>", INVALID_REWARD
+            )
+        reward = VALID_REWARD if self._valid == 0 else 0.0
+        self._valid += 1
+        verb, argument = match[1].lower(), match[2].strip()
+        if verb == "select":
+            number = re.match(r"\d+", argument)
+            right = number is not None and int(number[0]) == self._answer
+            return self._result("", reward + RIGHT_REWARD * right, ended=True, success=right)
+        if verb == "search":
+            self._results = shared_mailbox().search(self._inbox, argument, self.config.max_results)
+            if not self._hit and any(email.number == self._answer for email in self._results):
+                self._hit = True
+                reward += HIT_REWARD
+        elif verb == "filter":
+            word = argument.lower()
+            self._results = [
+                email
+                for email in self._results
+                if word in f"{email.subject} {email.body} {email.sender}".lower()
+            ]
+        else:
+            self._results.sort(key=lambda email: email.date, reverse=argument.lower() != "oldest")
+        return self._result(self._listing(), reward)
+
+    def _listing(self) -> str:
+        if not self._results:
+            return "Results: none"
+        rows = [f"{e.number} | {e.sender} | {e.subject}" for e in self._results]
+        return "\n".join(("Results:", *rows))
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "query": self._question,
+            "available_actions": ["search", "filter", "sort", "select"],
+            "search_results": [
+                {"number": e.number, "sender": e.sender, "subject": e.subject}
+                for e in self._results
+            ],
+            "step": self._turns,
+        }
+
+    def _result(
+        self, text: str, reward: float, *, ended: bool = False, success: bool = False
+    ) -> StepResult:
+        return StepResult(
+            Observation([user(text)] if text else [], state=self._state()),
+            reward=reward,
+            terminated=ended,
+            metrics={
+                "success": float(success),
+                "valid_format": self._valid / self._turns,
+                "search_hit": float(self._hit),
+                "turns": float(self._turns),
+            },
+            info={"answer": self._answer},
+        )

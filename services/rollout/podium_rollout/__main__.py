@@ -1,0 +1,45 @@
+"""`python -m podium_rollout`: the rollout service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from podium.rollout.v1 import rollout_service_pb2_grpc
+from podium.rpc import Server, load_settings, run_service
+
+from podium_rollout.environments import Environments
+from podium_rollout.group import Collector
+from podium_rollout.policy import InferencePolicy
+from podium_rollout.servicer import RolloutServicer
+from podium_rollout.settings import Settings
+
+
+def main() -> None:
+    """Serves until SIGTERM or SIGINT."""
+    settings = load_settings(Settings)
+
+    @asynccontextmanager
+    async def build(server: Server) -> AsyncIterator[None]:
+        environments = Environments()
+        policy = InferencePolicy(
+            settings.inference_address,
+            generate_timeout_s=settings.generate_timeout_seconds,
+            token=settings.peer_token(),
+        )
+        server.add(
+            rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
+            RolloutServicer(Collector(environments, policy, settings.max_groups), environments),
+            "podium.rollout.v1.RolloutService",
+        )
+        try:
+            yield
+        finally:
+            await environments.close()
+            await policy.close()
+
+    run_service("rollout", settings, build)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""All attempts of a group at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, Violation
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.types.v1 import trajectory_pb2 as pb
+
+from podium_rollout import metrics
+from podium_rollout.environments import Environments
+from podium_rollout.episode import Episode
+from podium_rollout.policy import Policy
+
+
+class Collector:
+    """Runs groups, a bounded number at once."""
+
+    def __init__(self, environments: Environments, policy: Policy, max_groups: int) -> None:
+        """One a process."""
+        self._environments = environments
+        self._policy = policy
+        self._max_groups = max_groups
+        self._running = 0
+
+    async def collect(
+        self, request: rollout_pb.CollectGroupRequest
+    ) -> AsyncGenerator[pb.Trajectory]:
+        """Each trajectory as it ends. Closing the iterator cancels the rest.
+
+        Raises:
+            ResourceExhaustedError: too many groups at once.
+            PodiumError: an attempt's policy could not act; the others are
+                cancelled.
+        """
+        check_sampling(request)
+        if self._running >= self._max_groups:
+            raise ResourceExhaustedError(
+                f"{self._max_groups} groups are being collected already", reason="TOO_MANY_GROUPS"
+            )
+        self._running += 1
+        metrics.GROUPS_IN_FLIGHT.set(self._running)
+        pending = {
+            asyncio.create_task(
+                Episode(request, attempt, self._environments, self._policy).run(),
+                name=f"{request.group_id}/t{attempt}",
+            )
+            for attempt in range(request.attempts)
+        }
+        try:
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield task.result()
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            self._running -= 1
+            metrics.GROUPS_IN_FLIGHT.set(self._running)
+
+
+def check_sampling(request: rollout_pb.CollectGroupRequest) -> None:
+    """Refuses filters that make the sampler's log-probs those of another distribution.
+
+    Raises:
+        InvalidArgumentError: naming each.
+    """
+    sampling = request.sampling
+    why = "log-probs of a training rollout must be those of the full softmax"
+    violations = []
+    if sampling.HasField("top_p") and sampling.top_p < 1:
+        violations.append(Violation("sampling.top_p", f"got {sampling.top_p:g}, not 1: {why}"))
+    if sampling.top_k > 0:
+        violations.append(Violation("sampling.top_k", f"got {sampling.top_k}, not 0: {why}"))
+    if sampling.json_schema:
+        violations.append(Violation("sampling.json_schema", f"must be empty: {why}"))
+    if violations:
+        raise InvalidArgumentError(violations=violations)

@@ -1,0 +1,34 @@
+"""The rollout service's Prometheus metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+EPISODES = Counter(
+    "podium_rollout_episodes_total", "Episodes by how they ended.", ["environment", "outcome"]
+)
+TURNS = Histogram(
+    "podium_rollout_turns",
+    "Assistant turns of an episode.",
+    ["environment"],
+    buckets=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128),
+)
+TOKENS = Counter("podium_rollout_tokens_total", "Tokens recorded.", ["kind"])
+EPISODE_SECONDS = Histogram(
+    "podium_rollout_episode_seconds",
+    "Time of an episode.",
+    ["environment"],
+    buckets=(0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000),
+)
+HISTORY_SPLITS = Counter(
+    "podium_rollout_history_splits_total",
+    "Times a template could not be continued token for token.",
+)
+ENVIRONMENT_REWARD = Histogram(
+    "podium_rollout_environment_reward",
+    "Sum of an episode's environment rewards.",
+    ["environment"],
+    buckets=(-1, -0.5, -0.1, 0, 0.1, 0.25, 0.5, 0.75, 0.9, 1, 2, 5, 10, 100),
+)
+GROUPS_IN_FLIGHT = Gauge("podium_rollout_groups_in_flight", "Groups being collected.")
+EPISODES_IN_FLIGHT = Gauge("podium_rollout_episodes_in_flight", "Episodes running.")

@@ -1,0 +1,24 @@
+"""Settings of the rollout service, from the environment (`PODIUM_ROLLOUT_…`)."""
+
+from __future__ import annotations
+
+from podium.rpc import ServerSettings
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+
+class Settings(ServerSettings):
+    """See the README of this service."""
+
+    model_config = SettingsConfigDict(env_prefix="PODIUM_ROLLOUT_")
+
+    port: int = Field(default=50054, ge=0, le=65535)
+    health_port: int = Field(default=50064, ge=0, le=65535)
+    metrics_port: int = Field(default=50074, ge=0, le=65535)
+
+    inference_address: str = "127.0.0.1:50053"
+    """The inference pool."""
+    max_groups: int = Field(default=256, ge=1)
+    """Groups at once; more are refused with RESOURCE_EXHAUSTED."""
+    generate_timeout_seconds: float = Field(default=300.0, gt=0)
+    """Of one generation, within the episode's own deadline."""
