@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -34,6 +35,24 @@ def path_of(method: MethodDescriptor) -> str:
 def class_of(descriptor: Descriptor) -> type[Message]:
     """The generated class."""
     return message_factory.GetMessageClass(descriptor)
+
+
+async def finish(
+    channel: grpc.aio.Channel, method: MethodDescriptor, data: bytes, **options: Any
+) -> Any:
+    """Makes a call with one request of raw bytes; the call, once it has ended."""
+    incoming = "stream" if method.client_streaming else "unary"
+    outgoing = "stream" if method.server_streaming else "unary"
+    callable_ = getattr(channel, f"{incoming}_{outgoing}")(path_of(method))
+    call = callable_(iter([data]) if method.client_streaming else data, timeout=20, **options)
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        # A stream has no status before its last message was read.
+        if method.server_streaming:
+            async for _ in call:
+                pass
+        else:
+            await call
+    return call
 
 
 class EchoHandlers(grpc.GenericRpcHandler):

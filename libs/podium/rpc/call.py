@@ -24,6 +24,9 @@ class ServerCall:
     metadata: Mapping[str, str | bytes]
     """What the client sent; the last value of a repeated key."""
     server_streaming: bool
+    peer: str
+    """Where it comes from. Read once: asking gRPC again after the connection has gone can crash
+    the process."""
     code: grpc.StatusCode = grpc.StatusCode.OK
     """How it ended, once it has."""
     draining: bool = False
@@ -105,7 +108,7 @@ def _wrap(
         return response if isinstance(response, bytes) else handler.response_serializer(response)
 
     async def enter(stack: AsyncExitStack, context: grpc.aio.ServicerContext) -> None:
-        call = ServerCall(path, context, metadata, handler.response_streaming)
+        call = ServerCall(path, context, metadata, handler.response_streaming, context.peer())
         for layer in layers:
             await stack.enter_async_context(layer(call))
 

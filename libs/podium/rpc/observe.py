@@ -58,7 +58,7 @@ async def telemetry_layer(call: ServerCall) -> AsyncIterator[None]:
         attributes={
             attributes.RPC_SYSTEM_NAME: "grpc",
             attributes.RPC_METHOD: call.path.lstrip("/"),
-            attributes.CLIENT_ADDRESS: call.context.peer(),
+            attributes.CLIENT_ADDRESS: call.peer,
         },
         record_exception=False,
         set_status_on_exception=False,
@@ -103,7 +103,7 @@ def _finish(call: ServerCall, span: trace.Span, seconds: float) -> None:
         extra={
             "code": code.name,
             "seconds": round(seconds, 4),
-            "peer": call.context.peer(),
+            "peer": call.peer,
             **({"error_id": call.error_id} if call.error_id else {}),
         },
     )
