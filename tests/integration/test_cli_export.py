@@ -1,0 +1,93 @@
+"""`podium checkpoint export --merged` gives a model that Transformers loads as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from podium.models import digest
+from support.cli import podium
+from support.fake_podium import fake_podium
+from support.tiny_model import build_tiny_model
+
+
+def write_adapter(base: Path, folder: Path) -> None:
+    """A rank-4 adapter whose B is not zero."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    config = LoraConfig(
+        r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False
+    )
+    get_peft_model(model, config).save_pretrained(folder)
+
+
+def logits(base: Path, adapter: Path | None = None) -> object:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    if adapter is not None:
+        model = PeftModel.from_pretrained(model, adapter)
+    with torch.no_grad():
+        return model.eval()(torch.arange(40, 60)[None]).logits
+
+
+async def test_merged_export_equals_base_plus_adapter(tmp_path: Path) -> None:
+    import torch
+    from safetensors import safe_open
+    from transformers import AutoTokenizer
+
+    base = build_tiny_model(tmp_path / "base")
+    write_adapter(base, tmp_path / "adapter")
+    async with fake_podium() as fake:
+        files = {
+            f"adapter/{name}": (tmp_path / "adapter" / name).read_bytes()
+            for name in ("adapter_config.json", "adapter_model.safetensors")
+        }
+        version = fake.registry.publish("w", 5, files)
+        version.manifest.base_model = str(base)
+        version.manifest.base_model_digest = digest(base)
+        done = await podium(
+            "checkpoint",
+            "export",
+            "w@5",
+            "merged",
+            "--merged",
+            cwd=tmp_path,
+            environment=fake.environment,
+            within=110,
+        )
+        assert done.code == 0, done.err
+        version.manifest.base_model_digest = "sha256:other"
+        refused = await podium(
+            "checkpoint",
+            "export",
+            "w@5",
+            "other",
+            "--merged",
+            cwd=tmp_path,
+            environment=fake.environment,
+        )
+        assert refused.code == 5
+        assert "differs" in refused.err
+    merged = tmp_path / "merged"
+    expected, plain = logits(base, tmp_path / "adapter"), logits(base)
+    got = logits(merged)
+    assert isinstance(got, torch.Tensor)
+    # The export is rounded to the base's bfloat16 once.
+    torch.testing.assert_close(got, expected, atol=0.05, rtol=0.05)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(got, plain, atol=0.05, rtol=0.05)
+    with (
+        safe_open(base / "model.safetensors", "pt") as first,
+        safe_open(merged / "model.safetensors", "pt") as second,
+    ):
+        assert set(first.keys()) == set(second.keys())
+        for name in first.keys():  # noqa: SIM118 : not a mapping
+            assert first.get_slice(name).get_dtype() == second.get_slice(name).get_dtype()
+    assert AutoTokenizer.from_pretrained(merged).chat_template
