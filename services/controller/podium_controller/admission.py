@@ -1,0 +1,98 @@
+"""Asks the services whether a job can run at all, before it is queued."""
+
+from __future__ import annotations
+
+import difflib
+
+from podium.core.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    Violation,
+)
+from podium.types.v1 import spec_pb2
+
+from podium_controller.ports import Peers
+
+
+class Admission:
+    """The checks of CreateJob that need other services."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+
+    async def check_model(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """What the pool's engine says against the specification.
+
+        Raises:
+            FailedPreconditionError: no pool serves the base model.
+        """
+        engine = await self._peers.inference.engine()
+        if engine.base_model != spec.base_model:
+            raise FailedPreconditionError(
+                f"no pool serves the base model {spec.base_model!r}; there is one of"
+                f" {engine.base_model!r}",
+                reason="BASE_MODEL_NOT_SERVED",
+                metadata={"base_model": spec.base_model, "served": engine.base_model},
+            )
+        most = spec.rollout.sampling.max_tokens
+        if engine.max_model_len and most >= engine.max_model_len:
+            return [
+                Violation(
+                    "job.spec.rollout.sampling.max_tokens",
+                    f"got {most}; the pool's context window is {engine.max_model_len} tokens,"
+                    " prompt and answer together",
+                )
+            ]
+        return []
+
+    async def check_environment(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """Whether the environment exists and has scenarios to train and evaluate on."""
+        found = await self._check_split(spec, spec.environment.split, "environment.split")
+        if not found and spec.HasField("evaluation"):
+            found = await self._check_split(spec, spec.evaluation.split, "evaluation.split")
+        return found
+
+    async def check_name(self, job_id: str) -> None:
+        """A new job must not find another's checkpoints under its name.
+
+        Raises:
+            AlreadyExistsError: the registry has a model of that name.
+        """
+        if await self._peers.registry.alias(job_id, "latest") is not None:
+            raise AlreadyExistsError(
+                f"the registry has checkpoints of a former job {job_id!r}; choose another id",
+                reason="MODEL_EXISTS",
+                metadata={"job_id": job_id},
+            )
+
+    async def _check_split(self, spec: spec_pb2.JobSpec, split: str, path: str) -> list[Violation]:
+        try:
+            scenarios = await self._peers.rollout.scenarios(spec.environment, split, 1)
+        except NotFoundError as error:
+            return await self._missing(spec, split, path, error)
+        except InvalidArgumentError as error:
+            return [Violation("job.spec.environment.config", error.message)]
+        if not scenarios:
+            return [Violation(f"job.spec.{path}", f"got {split!r}, which has no scenarios")]
+        return []
+
+    async def _missing(
+        self, spec: spec_pb2.JobSpec, split: str, path: str, error: NotFoundError
+    ) -> list[Violation]:
+        name = spec.environment.name
+        if spec.environment.address:
+            return [Violation("job.spec.environment.name", error.message)]
+        known = {each.name: each for each in await self._peers.rollout.environments()}
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return [
+                Violation(
+                    "job.spec.environment.name",
+                    f"got {name!r}; allowed are {', '.join(sorted(known)) or 'none'}{hint}",
+                )
+            ]
+        splits = ", ".join(known[name].splits)
+        return [Violation(f"job.spec.{path}", f"got {split!r}; environment {name!r} has {splits}")]

@@ -1,0 +1,276 @@
+"""Collects and scores the groups of a step; nothing that is stored is collected again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from opentelemetry import trace
+from podium.core.errors import InternalError
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
+
+from podium_controller import metrics
+from podium_controller.control import run_all
+from podium_controller.errors import JobFailedError
+from podium_controller.identifiers import training_group
+from podium_controller.judging import JUDGE_FAILED, Judging, failure_text, unusable
+from podium_controller.ports import (
+    COLLECTED,
+    CONSUMED,
+    JUDGED,
+    GroupKey,
+    Ledger,
+    Rollout,
+    StoredGroup,
+)
+from podium_controller.recovery import Recovery
+from podium_controller.reporter import COLLECT, JUDGE, Reporter
+from podium_controller.scenarios import ScenarioOrder
+from podium_controller.serving import Serving
+from podium_controller.staleness import staleness
+from podium_controller.statistics import first_start_ns
+from podium_controller.times import now_ns
+
+# How often a group is collected again because what sampled it was too old.
+_STALE_ROUNDS = 3
+# How often in a row all groups of a step may be of no use.
+_USELESS_ROUNDS = 3
+
+
+@dataclass
+class Batch:
+    """The scored groups of a step, and how they came about."""
+
+    step: int
+    groups: list[trajectory_pb2.Group]
+    start_ns: int
+    span: trace.Span
+    seconds: dict[str, float] = field(default_factory=dict)
+    staleness: int = 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a job's episodes come from."""
+
+    rollout: Rollout
+    serving: Serving
+    recovery: Recovery
+    environment: spec_pb2.EnvironmentSpec
+    seed: int
+    episode: spec_pb2.EpisodeSpec
+
+    async def collect(
+        self,
+        key: GroupKey,
+        group_id: str,
+        scenario: trajectory_pb2.Scenario,
+        attempts: int,
+        policy: policy_pb2.PolicyRef,
+        sampling: policy_pb2.SamplingParams,
+    ) -> trajectory_pb2.Group:
+        """One group, however often its services are lost on the way."""
+        request = rollout_pb.CollectGroupRequest(
+            group_id=group_id,
+            job_id=key.job_id,
+            step=key.step,
+            environment=self.environment,
+            scenario=scenario,
+            attempts=attempts,
+            policy=policy,
+            sampling=sampling,
+            episode=self.episode,
+            seed=self.seed,
+        )
+        trajectories = await self.recovery.run(
+            "rollout", lambda: self.rollout.collect(request), self._rebuild
+        )
+        return trajectory_pb2.Group(
+            id=group_id,
+            job_id=key.job_id,
+            step=key.step,
+            scenario=scenario,
+            trajectories=trajectories,
+        )
+
+    async def _rebuild(self) -> bool:
+        await self.rollout.environments()
+        return await self.serving.reload()
+
+
+class Collector:
+    """Makes the batches of one job."""
+
+    def __init__(
+        self,
+        job_id: str,
+        spec: spec_pb2.JobSpec,
+        source: Source,
+        judging: Judging,
+        ledger: Ledger,
+        reporter: Reporter,
+        order: ScenarioOrder,
+        begin_span: Callable[[int], trace.Span],
+    ) -> None:
+        """`begin_span` makes the root span of a step; whoever takes the batch ends it."""
+        self._job_id = job_id
+        self._spec = spec
+        self._source = source
+        self._judging = judging
+        self._ledger = ledger
+        self._reporter = reporter
+        self._order = order
+        self._begin_span = begin_span
+        self._slots = asyncio.Semaphore(spec.rollout.max_concurrent_groups)
+        self.foreground_step = 0
+        """The step whose phases are the job's; others are collected in the background."""
+
+    async def collect(self, step: int) -> Batch:
+        """All groups of a step, scored, fresh enough, and of some use.
+
+        Raises:
+            JobFailedError: groups stay too old (STALENESS_EXCEEDED), or all of
+                them fail again and again (ENVIRONMENT_FAILING, JUDGE_FAILING).
+        """
+        span = self._begin_span(step)
+        try:
+            with trace.use_span(span, end_on_exit=False):
+                batch = await self._collect(step, span)
+        except BaseException:
+            span.end()
+            raise
+        return batch
+
+    async def _collect(self, step: int, span: trace.Span) -> Batch:
+        batch = Batch(step, [], now_ns(), span)
+        for rounds in range(1, _USELESS_ROUNDS + 1):
+            await self._round(batch)
+            reasons = {unusable(group) for group in batch.groups}
+            if "" in reasons:
+                break
+            await self._give_up_or_warn(batch, rounds)
+        batch.staleness = max(staleness(g, self._job_id, step) for g in batch.groups)
+        # Groups that were stored before a restart began before it.
+        batch.start_ns = min(batch.start_ns, first_start_ns(batch.groups) or batch.start_ns)
+        return batch
+
+    async def _round(self, batch: Batch) -> None:
+        step, count = batch.step, self._spec.rollout.groups_per_step
+        stored = await self._ledger.stored_groups(self._job_id, step)
+        left = count - len(stored)
+        all_collected = asyncio.Event()
+        if left == 0:
+            all_collected.set()
+
+        def collected() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                all_collected.set()
+
+        async def groups() -> list[trajectory_pb2.Group]:
+            return await run_all(
+                [self._group(step, i, stored.get(i), collected) for i in range(count)]
+            )
+
+        # Judging begins with the first group; what is timed as judging is its tail.
+        work = asyncio.create_task(groups())
+        collecting = asyncio.create_task(all_collected.wait())
+        try:
+            async with self._reporter.timed(
+                COLLECT, batch.seconds, foreground=self._is_foreground(step), step=step
+            ):
+                await asyncio.wait((work, collecting), return_when=asyncio.FIRST_COMPLETED)
+                if work.done():
+                    work.result()
+            async with self._reporter.timed(
+                JUDGE, batch.seconds, foreground=self._is_foreground(step), step=step
+            ):
+                batch.groups = await work
+        finally:
+            work.cancel()
+            collecting.cancel()
+            await asyncio.gather(work, collecting, return_exceptions=True)
+
+    async def _group(
+        self, step: int, index: int, stored: StoredGroup | None, collected: Callable[[], None]
+    ) -> trajectory_pb2.Group:
+        key = GroupKey(self._job_id, step, index)
+        if stored is not None and stored.status == CONSUMED:
+            raise InternalError(f"group {stored.group.id} has trained step {step} already")
+        limit = self._spec.rollout.max_staleness
+        for _ in range(_STALE_ROUNDS + 1):
+            fresh = stored is None
+            if stored is None:
+                async with self._slots:
+                    group = await self._sample(key)
+                await self._ledger.save_group(key, COLLECTED, group)
+                stored = StoredGroup(index, COLLECTED, group)
+            age = staleness(stored.group, self._job_id, step)
+            if age <= limit:
+                break
+            metrics.count_group("stale")
+            await self._reporter.warn(
+                f"group {stored.group.id} was sampled {age} versions ago, {limit} are allowed;"
+                " it is collected again",
+                step,
+            )
+            await self._ledger.drop_group(key)
+            stored = None
+        if stored is None:
+            raise JobFailedError(
+                f"group {training_group(self._job_id, step, index)} came from weights that are"
+                f" too old {_STALE_ROUNDS + 1} times; max_staleness is {limit}",
+                reason="STALENESS_EXCEEDED",
+            )
+        if fresh:
+            collected()
+        if stored.status == JUDGED:
+            return stored.group
+        group = await self._judging.score(stored.group)
+        await self._ledger.save_group(key, JUDGED, group)
+        return group
+
+    async def _sample(self, key: GroupKey) -> trajectory_pb2.Group:
+        rollout = self._spec.rollout
+        return await self._source.collect(
+            key,
+            training_group(self._job_id, key.step, key.position),
+            self._order.draw(key.step, key.position, rollout.groups_per_step),
+            rollout.group_size,
+            policy_pb2.PolicyRef(
+                job=self._job_id, version=key.step - 1 if rollout.max_staleness == 0 else None
+            ),
+            rollout.sampling,
+        )
+
+    async def _give_up_or_warn(self, batch: Batch, rounds: int) -> None:
+        """All groups of the step were of no use: makes room for another round, or ends the job."""
+        kind = unusable(batch.groups[0])
+        text = failure_text(batch.groups[0])
+        who = "The judge" if kind == JUDGE_FAILED else "The environment"
+        metrics.count_group(kind, len(batch.groups))
+        if rounds == _USELESS_ROUNDS:
+            raise JobFailedError(
+                f"all {len(batch.groups)} groups of step {batch.step} failed {rounds} times in a"
+                f" row. {who} says: {text}",
+                reason="JUDGE_FAILING" if kind == JUDGE_FAILED else "ENVIRONMENT_FAILING",
+            )
+        await self._reporter.warn(
+            f"all {len(batch.groups)} groups of step {batch.step} failed; trying again."
+            f" {who} says: {text}",
+            batch.step,
+        )
+        for position, group in enumerate(batch.groups):
+            key = GroupKey(self._job_id, batch.step, position)
+            if unusable(group) == JUDGE_FAILED:
+                group.skip_reason = ""
+                await self._ledger.save_group(key, COLLECTED, group)
+            else:
+                await self._ledger.drop_group(key)
+        await asyncio.sleep(2.0 ** (rounds - 1))
+
+    def _is_foreground(self, step: int) -> bool:
+        return step == self.foreground_step

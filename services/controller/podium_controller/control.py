@@ -1,0 +1,69 @@
+"""What people asked of a running job, and waits that end when they do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from podium_controller.errors import PauseRequestedError
+
+T = TypeVar("T")
+
+
+class Control:
+    """The requests that a run has to obey. The scheduler sets them, the loop looks."""
+
+    def __init__(self) -> None:
+        self.pause = asyncio.Event()
+        """Stop after the step; may be taken back."""
+        self.cancel = asyncio.Event()
+        """Stop now, for good."""
+
+    def check_pause(self) -> None:
+        """Call where a pause may take effect.
+
+        Raises:
+            PauseRequestedError: the job is to pause.
+        """
+        if self.pause.is_set():
+            raise PauseRequestedError
+
+    async def unless_paused(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work that a pause may cut short.
+
+        Raises:
+            PauseRequestedError: the pause came first; the work is cancelled.
+        """
+        task = asyncio.create_task(work)
+        pause = asyncio.create_task(self.pause.wait())
+        try:
+            await asyncio.wait((task, pause), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return await task
+            raise PauseRequestedError
+        finally:
+            await cancel_and_wait(task, pause)
+
+
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
+    """Ends tasks and returns when they have ended; what they raise is dropped."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def run_all(work: list[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results in order. The first failure cancels the rest and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from None
+    return [task.result() for task in tasks]
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

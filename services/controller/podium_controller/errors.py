@@ -1,0 +1,27 @@
+"""What can end the run of a job besides the errors that peers raise."""
+
+from __future__ import annotations
+
+from podium.core.errors import AbortedError, FailedPreconditionError, UnavailableError
+
+
+class DatabaseUnavailableError(UnavailableError):
+    """The controller's own database cannot be reached, or is too busy."""
+
+    default_reason = "DATABASE_UNAVAILABLE"
+
+
+class LeaseLostError(AbortedError):
+    """Another controller runs the jobs now; this one must not write any more."""
+
+    default_reason = "LEASE_LOST"
+
+
+class JobFailedError(FailedPreconditionError):
+    """The job cannot go on; `reason` and `message` become the job's."""
+
+    default_reason = "JOB_FAILED"
+
+
+class PauseRequestedError(Exception):
+    """The job was asked to pause, and has come to where it can."""

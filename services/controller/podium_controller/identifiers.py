@@ -1,0 +1,34 @@
+"""Names that the controller makes. All but a job's own id are pure functions of what they name."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+RESERVED = frozenset({"base"})
+"""What a policy reference means by these is not a job."""
+
+SAMPLED = "sampled"
+GREEDY = "greedy"
+
+# No vowels, so no words; no 0, 1 or l, so nothing to misread.
+_ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
+_SUFFIX_LENGTH = 6
+_SLUG_LENGTH = 40
+
+
+def new_job_id(environment: str) -> str:
+    """A readable id that nobody has: `email-search-k3v9q2`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", environment.lower()).strip("-")[:_SLUG_LENGTH].strip("-")
+    suffix = "".join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+    return f"{slug or 'job'}-{suffix}"
+
+
+def training_group(job_id: str, step: int, index: int) -> str:
+    """The id of a step's group: the same after any retry."""
+    return f"{job_id}/s{step}/g{index}"
+
+
+def evaluation_group(job_id: str, version: int, mode: str, index: int) -> str:
+    """The id of an evaluation's group: the same after any retry."""
+    return f"{job_id}/v{version}-{mode}/g{index}"

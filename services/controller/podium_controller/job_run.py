@@ -1,0 +1,143 @@
+"""One run of one job: the loop, what ends it, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import Protocol
+
+from podium.core.errors import PodiumError
+from podium.jobs.v1 import job_service_pb2 as pb
+
+from podium_controller import metrics, states
+from podium_controller.control import Control, cancel_and_wait
+from podium_controller.errors import (
+    DatabaseUnavailableError,
+    LeaseLostError,
+    PauseRequestedError,
+)
+from podium_controller.loop import TrainingLoop
+from podium_controller.ports import JobRecord, Ledger, Peers
+
+logger = logging.getLogger(__name__)
+
+
+class RunLedger(Ledger, Protocol):
+    """The ledger of a run, which can also end it."""
+
+    async def settle(
+        self, job_id: str, outcome: states.State, *, reason: str = "", message: str = ""
+    ) -> states.State:
+        """Ends a run; returns the state that the job has then."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """How the loop ended."""
+
+    outcome: states.State
+    reason: str = ""
+    message: str = ""
+
+
+class JobRun:
+    """Runs a job until it ends, pauses, or another controller is to run it."""
+
+    def __init__(
+        self,
+        job: JobRecord,
+        peers: Peers,
+        ledger: RunLedger,
+        control: Control,
+        close_seconds: float,
+    ) -> None:
+        """`close_seconds` bounds each call that frees trainer and pool."""
+        self._job = job
+        self._peers = peers
+        self._ledger = ledger
+        self._control = control
+        self._close_seconds = close_seconds
+
+    async def run(self) -> None:
+        """Returns when the job's new state is written, or must be left to a later run.
+
+        Cancelling it leaves the job as it is: it goes on with the next run.
+        """
+        try:
+            end = await self._loop()
+            await self._free(end.outcome)
+            state = await self._ledger.settle(
+                self._job.id, end.outcome, reason=end.reason, message=end.message
+            )
+        except (DatabaseUnavailableError, LeaseLostError) as error:
+            logger.warning(
+                "the job is left for a later run",
+                extra={"job": self._job.id, "reason": error.reason},
+            )
+            return
+        if state in states.ENDED:
+            metrics.forget_job(self._job.id)
+        logger.info("job run ended", extra={"job": self._job.id, "state": states.name(state)})
+
+    async def _loop(self) -> _End:
+        loop = TrainingLoop(self._job, self._peers, self._ledger, self._control)
+        work = asyncio.create_task(loop.run())
+        cancelled = asyncio.create_task(self._control.cancel.wait())
+        try:
+            await asyncio.wait((work, cancelled), return_when=asyncio.FIRST_COMPLETED)
+            if self._control.cancel.is_set():
+                await cancel_and_wait(work)
+                await self._adopt_last(loop)
+                return _End(pb.JOB_STATE_CANCELLED)
+            await work
+        except PauseRequestedError:
+            return _End(pb.JOB_STATE_PAUSED)
+        except (DatabaseUnavailableError, LeaseLostError):
+            raise
+        except PodiumError as error:
+            logger.warning(
+                "the job failed",
+                exc_info=error,
+                extra={"job": self._job.id, "reason": error.reason},
+            )
+            return _End(pb.JOB_STATE_FAILED, error.reason, error.message)
+        except Exception as error:
+            error_id = uuid.uuid4().hex[:12]
+            logger.error(
+                "uncaught exception in a job",
+                exc_info=error,
+                extra={"job": self._job.id, "error_id": error_id},
+            )
+            return _End(
+                pb.JOB_STATE_FAILED,
+                "INTERNAL",
+                f"internal error; the controller's log has it under error id {error_id}",
+            )
+        finally:
+            await cancel_and_wait(work, cancelled)
+        return _End(pb.JOB_STATE_SUCCEEDED)
+
+    async def _adopt_last(self, loop: TrainingLoop) -> None:
+        """Counts a step that was published just before the job was stopped."""
+        try:
+            async with asyncio.timeout(self._close_seconds):
+                await loop.adopt()
+        except (TimeoutError, PodiumError, PauseRequestedError) as error:
+            if isinstance(error, DatabaseUnavailableError | LeaseLostError):
+                raise
+            logger.info("could not look for a last step", extra={"job": self._job.id})
+
+    async def _free(self, outcome: states.State) -> None:
+        """Gives trainer and pool back. A job that succeeded stays loaded, to be talked to."""
+        calls = [self._peers.trainer.close(self._job.id, self._close_seconds)]
+        if outcome != pb.JOB_STATE_SUCCEEDED:
+            calls.append(self._peers.inference.unload(self._job.id, self._close_seconds))
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(result, Exception):
+                # Whoever needs them next takes them back: Optimizer.open, Serving.reload.
+                logger.warning(
+                    "could not give a service back",
+                    extra={"job": self._job.id, "error": str(result)},
+                )

@@ -1,0 +1,249 @@
+"""The training loop of one job: nothing but the order in which its components work.
+
+sample → collect → score → step → save → load → commit → retain → evaluate.
+Every piece may be repeated after a crash; what makes a step real is that the
+registry has its version (docs/decisions/0004).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.telemetry import attributes, tracer
+
+from podium_controller import metrics
+from podium_controller.collector import Batch, Collector, Source
+from podium_controller.control import Control
+from podium_controller.evaluator import Evaluator, is_due
+from podium_controller.feed import Feed
+from podium_controller.judging import Judging
+from podium_controller.optimizer import SECONDS_PREFIX, Optimizer, Published
+from podium_controller.ports import JobRecord, Ledger, Peers
+from podium_controller.publisher import Publisher
+from podium_controller.recovery import Recovery
+from podium_controller.reporter import COLLECT, PUBLISH, SERVE, WAIT, Reporter
+from podium_controller.scenarios import ScenarioOrder
+from podium_controller.serving import Serving
+from podium_controller.statistics import finite, first_start_ns, step_metrics
+from podium_controller.times import now_ns, timestamp
+
+logger = logging.getLogger(__name__)
+_tracer = tracer(__name__)
+
+
+class TrainingLoop:
+    """Runs a job from wherever it is to its last step."""
+
+    def __init__(self, job: JobRecord, peers: Peers, ledger: Ledger, control: Control) -> None:
+        self._job = job
+        self._spec = job.spec
+        self._peers = peers
+        self._ledger = ledger
+        self._control = control
+        self._completed = job.completed_steps
+        self._reporter = Reporter(job.id, ledger)
+        self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
+        self._serving = Serving(job.id, peers.inference, ledger, self._recovery)
+        self._publisher = Publisher(job.id, job.spec, peers.registry, self._recovery)
+        self._optimizer = Optimizer(
+            job.id,
+            job.spec,
+            peers.trainer,
+            peers.registry,
+            ledger,
+            self._recovery,
+            self._reporter,
+        )
+        self._source = Source(
+            rollout=peers.rollout,
+            serving=self._serving,
+            recovery=self._recovery,
+            environment=job.spec.environment,
+            seed=job.spec.seed,
+            episode=job.spec.rollout.episode,
+        )
+
+    async def run(self) -> None:
+        """Returns when the last step is committed and evaluated.
+
+        Raises:
+            PauseRequestedError: at a point from which `run` can begin again.
+            JobFailedError: the job cannot go on.
+            PodiumError: what a service answered that time does not heal.
+        """
+        await self._reporter.set_phase(WAIT)
+        evaluator = await self._evaluator()
+        feed = await self._feed()
+        try:
+            await self._establish()
+            last = self._spec.training.steps
+            overlap = self._spec.rollout.max_staleness > 0
+            await self._evaluate_if_due(evaluator)
+            while self._completed < last:
+                self._control.check_pause()
+                feed.advance(self._completed)
+                await self._step(feed)
+                if overlap:
+                    feed.advance(self._completed)
+                await self._publisher.retain()
+                await self._evaluate_if_due(evaluator)
+            await self._publisher.retain()
+        finally:
+            await feed.close()
+
+    async def adopt(self) -> bool:
+        """Commits the step after the last one if its version is published; False if not.
+
+        The controller died between the two, or the job was stopped there.
+        """
+        step = self._completed + 1
+        if step > self._spec.training.steps:
+            return False
+        published = await self._optimizer.find(step)
+        if published is None:
+            return False
+        stored = await self._ledger.stored_groups(self._job.id, step)
+        begun = first_start_ns([each.group for each in stored.values()])
+        await self._commit(step, published, None, begun)
+        logger.info("adopted a published step", extra={"job": self._job.id, "step": step})
+        return True
+
+    async def _feed(self) -> Feed:
+        environment = self._spec.environment
+        scenarios = await self._recovery.run(
+            "rollout", lambda: self._peers.rollout.scenarios(environment, environment.split)
+        )
+        collector = Collector(
+            self._job.id,
+            self._spec,
+            self._source,
+            Judging(self._peers.judge, self._spec.reward, self._recovery),
+            self._ledger,
+            self._reporter,
+            ScenarioOrder(scenarios, self._spec.seed),
+            self._begin_span,
+        )
+        return Feed(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
+
+    async def _evaluator(self) -> Evaluator | None:
+        if not self._spec.HasField("evaluation"):
+            return None
+        evaluation = self._spec.evaluation
+        scenarios = await self._recovery.run(
+            "rollout",
+            lambda: self._peers.rollout.scenarios(
+                self._spec.environment, evaluation.split, evaluation.scenarios
+            ),
+        )
+        return Evaluator(
+            self._job.id,
+            self._spec,
+            self._source,
+            self._ledger,
+            self._publisher,
+            self._reporter,
+            scenarios,
+        )
+
+    async def _establish(self) -> None:
+        """Trainer and pool at the newest published version, which is committed too."""
+        while await self.adopt():
+            pass
+        self._control.check_pause()
+        async with self._reporter.timed(PUBLISH):
+            await self._optimizer.open(self._completed or None)
+        async with self._reporter.timed(SERVE):
+            await self._serving.serve(self._completed)
+
+    async def _step(self, feed: Feed) -> None:
+        step = self._completed + 1
+        if not feed.is_ready(step):
+            await self._reporter.set_phase(COLLECT)
+        batch = await feed.take(step)
+        try:
+            with trace.use_span(batch.span, end_on_exit=False):
+                published = await self._optimizer.step(
+                    step,
+                    batch.groups,
+                    finite(step_metrics(batch.groups, batch.staleness)),
+                    batch.seconds,
+                )
+                async with self._reporter.timed(SERVE, batch.seconds, step=step):
+                    await self._serving.serve(step)
+                await self._commit(step, published, batch, batch.start_ns)
+        finally:
+            batch.span.end()
+
+    async def _commit(
+        self, step: int, published: Published, batch: Batch | None, begun: int | None
+    ) -> None:
+        """Makes the step visible. `batch` is None for a step that a former run published."""
+        now = now_ns()
+        numbers = dict(published.metrics)
+        trace_id = ""
+        if batch is not None:
+            numbers |= {f"{SECONDS_PREFIX}{k}": spent for k, spent in batch.seconds.items()}
+            trace_id = _trace_id(batch.span)
+        committed = await self._ledger.commit_step(
+            self._job.id,
+            pb.Step(
+                number=step,
+                version=published.version,
+                group_ids=published.group_ids,
+                metrics=numbers,
+                start_time=timestamp(begun or now),
+                commit_time=timestamp(now),
+                trace_id=trace_id,
+            ),
+        )
+        self._completed = step
+        if committed:
+            self._count(numbers, published, now, batch)
+
+    def _count(
+        self, numbers: dict[str, float], published: Published, now: int, batch: Batch | None
+    ) -> None:
+        job = self._job.id
+        metrics.STEPS.labels(job).inc()
+        metrics.LAST_STEP.labels(job).set(now / 1e9)
+        metrics.TOKENS.labels(job).inc(numbers.get("tokens_sampled", 0.0))
+        metrics.STALENESS.observe(numbers.get("staleness_max", 0.0))
+        if "reward_mean" in numbers:
+            metrics.REWARD.labels(job).set(numbers["reward_mean"])
+        if "success_mean" in numbers:
+            metrics.SUCCESS.labels(job).set(numbers["success_mean"])
+        for reason in published.skipped_groups.values():
+            metrics.count_group(reason)
+        metrics.count_group("trained", len(published.group_ids) - len(published.skipped_groups))
+        if batch is not None:
+            metrics.STEP_SECONDS.labels("total").observe((now - batch.start_ns) / 1e9)
+
+    async def _evaluate_if_due(self, evaluator: Evaluator | None) -> None:
+        if evaluator is not None and is_due(self._spec, self._completed):
+            await self._control.unless_paused(evaluator.evaluate(self._completed))
+
+    def _begin_span(self, step: int) -> trace.Span:
+        """The root of a step's trace, linked to the call that made the job."""
+        return _tracer.start_span(
+            "train_step",
+            context=Context(),
+            links=_links(self._job.trace_parent),
+            attributes={attributes.JOB_ID: self._job.id, attributes.STEP: step},
+        )
+
+
+def _links(trace_parent: str) -> list[trace.Link]:
+    carrier = {"traceparent": trace_parent}
+    context = trace.get_current_span(
+        TraceContextTextMapPropagator().extract(carrier, context=Context())
+    ).get_span_context()
+    return [trace.Link(context)] if context.is_valid else []
+
+
+def _trace_id(span: trace.Span) -> str:
+    context = span.get_span_context()
+    return f"{context.trace_id:032x}" if context.is_valid else ""

@@ -1,0 +1,46 @@
+"""What the controller shows to Prometheus. Labels are bounded; a job's series end with it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_PREFIX = "podium_controller"
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+
+JOBS = Gauge(f"{_PREFIX}_jobs", "Jobs by state.", ("state",))
+STEPS = Counter(f"{_PREFIX}_steps_total", "Steps committed.", ("job",))
+REWARD = Gauge(f"{_PREFIX}_reward_mean", "Mean reward of the last step.", ("job",))
+SUCCESS = Gauge(f"{_PREFIX}_success_ratio", "Mean success of the last step.", ("job",))
+TOKENS = Counter(f"{_PREFIX}_tokens_total", "Tokens that the policy sampled.", ("job",))
+LAST_STEP = Gauge(
+    f"{_PREFIX}_last_step_timestamp_seconds", "When the last step was committed.", ("job",)
+)
+STEP_SECONDS = Histogram(
+    f"{_PREFIX}_step_duration_seconds", "Seconds of a step by phase.", ("phase",), buckets=_SECONDS
+)
+STALENESS = Histogram(
+    f"{_PREFIX}_staleness_steps",
+    "Versions between a group's oldest sampled span and the weights that it trains.",
+    buckets=(0, 1, 2, 3, 4, 8, 16, 32, 64),
+)
+GROUPS = Counter(f"{_PREFIX}_groups_total", "Groups by what became of them.", ("outcome",))
+RECOVERIES = Counter(f"{_PREFIX}_recoveries_total", "Losses of a service.", ("service",))
+LEADER = Gauge(f"{_PREFIX}_leader", "1 while this controller runs the jobs.")
+
+_OUTCOMES = frozenset(
+    {"trained", "stale", "all_failed", "zero_variance", "judge_failed", "too_long"}
+)
+
+
+def count_group(outcome: str, amount: int = 1) -> None:
+    """Counts groups; reasons that other services make up are `other`."""
+    GROUPS.labels(outcome if outcome in _OUTCOMES else "other").inc(amount)
+
+
+def forget_job(job_id: str) -> None:
+    """Removes the series of a job that has ended."""
+    for metric in (STEPS, REWARD, SUCCESS, TOKENS, LAST_STEP):
+        with suppress(KeyError):
+            metric.remove(job_id)

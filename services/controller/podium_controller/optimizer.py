@@ -1,0 +1,176 @@
+"""The trainer and the registry together: a step is taken when its version is published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from podium.core.errors import InternalError, ResourceExhaustedError
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_controller import states
+from podium_controller.ports import Ledger, Registry, Trainer
+from podium_controller.recovery import Recovery
+from podium_controller.reporter import PUBLISH, TRAIN, Reporter
+from podium_controller.statistics import STEP_METRICS
+
+TRAIN_PREFIX = "train/"
+SECONDS_PREFIX = "seconds/"
+SKIPPED_PREFIX = "groups_skipped/"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A version that exists: the groups that it consumed and the numbers of its step."""
+
+    version: int
+    group_ids: list[str]
+    metrics: dict[str, float]
+    skipped_groups: Mapping[str, str]
+
+
+class Optimizer:
+    """Takes one job's steps, each exactly once."""
+
+    def __init__(
+        self,
+        job_id: str,
+        spec: spec_pb2.JobSpec,
+        trainer: Trainer,
+        registry: Registry,
+        ledger: Ledger,
+        recovery: Recovery,
+        reporter: Reporter,
+    ) -> None:
+        self._job_id = job_id
+        self._spec = spec
+        self._trainer = trainer
+        self._registry = registry
+        self._ledger = ledger
+        self._recovery = recovery
+        self._reporter = reporter
+
+    async def find(self, version: int) -> Published | None:
+        """What the registry has of a version; None when it is not published."""
+        found = await self._recovery.run("registry", lambda: self._look(version))
+        return None if found is None else from_manifest(found.manifest)
+
+    async def open(self, version: int | None) -> None:
+        """Opens the trainer at a published version; None for a new job.
+
+        Version 0 of a new job is published too.
+        """
+
+        async def call() -> None:
+            at = version
+            if at is None and await self._look(0) is not None:
+                at = 0
+            await self._open(at)
+            if at is None:
+                await self._trainer.save(trainer_pb.SaveRequest(job_id=self._job_id, step=0))
+
+        await self._recovery.run("trainer", call)
+
+    async def step(
+        self,
+        step: int,
+        groups: Sequence[trajectory_pb2.Group],
+        own_metrics: Mapping[str, float],
+        seconds: dict[str, float],
+    ) -> Published:
+        """Trains on the groups and publishes the version, through any loss on the way.
+
+        Args:
+            own_metrics: the step's numbers so far, to be kept in the manifest.
+            seconds: by phase; training and publishing are added.
+        """
+        rebuilt = False
+
+        async def call() -> Published:
+            if rebuilt:
+                # The reply may have been lost, and not the step.
+                found = await self._look(step)
+                if found is not None:
+                    await self._open(step)
+                    return from_manifest(found.manifest)
+            return await self._attempt(step, groups, own_metrics, seconds)
+
+        async def rebuild() -> bool:
+            nonlocal rebuilt
+            rebuilt = True
+            if await self._look(step) is None:
+                await self._open(step - 1)
+            return True
+
+        return await self._recovery.run("trainer", call, rebuild)
+
+    async def _attempt(
+        self,
+        step: int,
+        groups: Sequence[trajectory_pb2.Group],
+        own_metrics: Mapping[str, float],
+        seconds: dict[str, float],
+    ) -> Published:
+        async with self._reporter.timed(TRAIN, seconds, step=step):
+            taken = await self._trainer.step(self._job_id, step, groups)
+        metrics = {
+            **own_metrics,
+            **{f"{SECONDS_PREFIX}{phase}": spent for phase, spent in seconds.items()},
+            **{f"{TRAIN_PREFIX}{name}": value for name, value in taken.metrics.items()},
+        }
+        for reason in taken.skipped_groups.values():
+            metrics[SKIPPED_PREFIX + reason] = metrics.get(SKIPPED_PREFIX + reason, 0.0) + 1
+        group_ids = [group.id for group in groups]
+        async with self._reporter.timed(PUBLISH, seconds, step=step):
+            saved = await self._trainer.save(
+                trainer_pb.SaveRequest(
+                    job_id=self._job_id, step=step, group_ids=group_ids, metrics=metrics
+                )
+            )
+        if saved.version != step:
+            raise InternalError(f"the trainer saved step {step} as version {saved.version}")
+        return Published(step, group_ids, metrics, dict(taken.skipped_groups))
+
+    async def _look(self, version: int) -> registry_pb.Version | None:
+        return await self._registry.version(self._job_id, version)
+
+    async def _open(self, version: int | None) -> None:
+        request = trainer_pb.OpenRequest(
+            job_id=self._job_id,
+            base_model=self._spec.base_model,
+            training=self._spec.training,
+            seed=self._spec.seed,
+            resume_version=version,
+        )
+        try:
+            opened = await self._trainer.open(request)
+        except ResourceExhaustedError as error:
+            other = error.metadata.get("job_id", "")
+            if error.reason != "TRAINER_BUSY" or not await self._is_idle(other):
+                raise
+            # A job that holds nothing any more; its trainer could not be told when it ended.
+            await self._trainer.close(other)
+            opened = await self._trainer.open(request)
+        if opened.step != (version or 0):
+            raise InternalError(f"the trainer opened version {version} at step {opened.step}")
+
+    async def _is_idle(self, job_id: str) -> bool:
+        state = await self._ledger.state_of(job_id) if job_id else None
+        return state in states.ENDED | states.RESTING
+
+
+def from_manifest(manifest: registry_pb.Manifest) -> Published:
+    """A step as its manifest tells it.
+
+    The trainer writes its numbers under their own names; those that the
+    controller gave it have their prefixes already.
+    """
+    metrics: dict[str, float] = {}
+    for name, value in manifest.metrics.items():
+        if "/" in name or name in STEP_METRICS:
+            metrics[name] = value
+        else:
+            metrics[TRAIN_PREFIX + name] = value
+    return Published(manifest.version, list(manifest.group_ids), metrics, {})

@@ -1,0 +1,181 @@
+"""What the loop needs from the world, as small protocols. `peers` and `store` provide it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_controller.states import State
+
+
+class Rollout(Protocol):
+    """Runs episodes."""
+
+    async def collect(
+        self, request: rollout_pb.CollectGroupRequest
+    ) -> list[trajectory_pb2.Trajectory]:
+        """Runs every attempt of a group and returns all, by attempt."""
+
+    async def scenarios(
+        self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int = 0
+    ) -> list[trajectory_pb2.Scenario]:
+        """The first `limit` scenarios of a split, all for 0, in the environment's order."""
+
+    async def environments(self) -> list[rollout_pb.EnvironmentInfo]:
+        """The built-in environments."""
+
+
+class Judge(Protocol):
+    """Scores groups."""
+
+    async def score(
+        self, group: trajectory_pb2.Group, reward: spec_pb2.RewardSpec
+    ) -> trajectory_pb2.Group:
+        """The group with its rewards, or with a skip_reason and none."""
+
+
+class Trainer(Protocol):
+    """One job's optimizer."""
+
+    async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
+        """Loads the model at a version."""
+
+    async def step(
+        self, job_id: str, step: int, groups: Sequence[trajectory_pb2.Group]
+    ) -> trainer_pb.StepResponse:
+        """Takes one optimizer step."""
+
+    async def save(self, request: trainer_pb.SaveRequest) -> trainer_pb.SaveResponse:
+        """Publishes the current step."""
+
+    async def close(self, job_id: str, seconds: float | None = None) -> None:
+        """Frees the model."""
+
+
+class Inference(Protocol):
+    """Serves policies."""
+
+    async def engine(self) -> inference_pb.GetEngineResponse:
+        """Describes the pool."""
+
+    async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
+        """Has the pool serve a version."""
+
+    async def unload(self, job_id: str, seconds: float | None = None) -> None:
+        """Has the pool forget a job's versions."""
+
+    async def policies(self) -> list[inference_pb.LoadedPolicy]:
+        """What the pool serves."""
+
+
+class Registry(Protocol):
+    """Knows the published versions."""
+
+    async def version(self, model: str, version: int) -> registry_pb.Version | None:
+        """A version by number; None when there is none."""
+
+    async def alias(self, model: str, alias: str) -> registry_pb.Version | None:
+        """The version that an alias points at; None when there is none."""
+
+    async def set_alias(self, model: str, alias: str, version: int, expected: int) -> None:
+        """Moves an alias from `expected` (-1 for nowhere) to `version`."""
+
+    async def record_evaluation(
+        self, model: str, version: int, metrics: Mapping[str, float]
+    ) -> None:
+        """Adds numbers to a version."""
+
+    async def apply_retention(
+        self, model: str, keep_last: int, keep_best: int, metric: str
+    ) -> None:
+        """Deletes the versions that the rule does not keep."""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The five services that a controller drives."""
+
+    rollout: Rollout
+    judge: Judge
+    trainer: Trainer
+    inference: Inference
+    registry: Registry
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What running a job needs to know of it."""
+
+    id: str
+    spec: spec_pb2.JobSpec
+    state: State
+    completed_steps: int
+    trace_parent: str
+
+
+COLLECTED = "collected"
+JUDGED = "judged"
+CONSUMED = "consumed"
+
+
+@dataclass(frozen=True)
+class StoredGroup:
+    """A group as the database has it; `status` is collected, judged or consumed."""
+
+    position: int
+    status: str
+    group: trajectory_pb2.Group
+
+
+@dataclass(frozen=True)
+class GroupKey:
+    """Where a group belongs: a training step, or a version and mode of evaluation."""
+
+    job_id: str
+    step: int
+    position: int
+    mode: str = ""
+
+
+class Ledger(Protocol):
+    """The durable record of a job's run. Every write needs the controller's lease.
+
+    Every method can raise DatabaseUnavailableError, every write LeaseLostError.
+    """
+
+    async def set_phase(self, job_id: str, phase: str) -> None:
+        """Says what a job does now."""
+
+    async def add_event(
+        self, job_id: str, kind: pb.EventType.ValueType, message: str, step: int = 0
+    ) -> None:
+        """Appends to the job's history."""
+
+    async def stored_groups(self, job_id: str, step: int, mode: str = "") -> dict[int, StoredGroup]:
+        """The groups of a step, or of a version and mode, by position."""
+
+    async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
+        """Stores a group that is not consumed yet, in place of what was there."""
+
+    async def drop_group(self, key: GroupKey) -> None:
+        """Forgets a group that is not consumed yet."""
+
+    async def commit_step(self, job_id: str, step: pb.Step) -> bool:
+        """Commits a step with everything that it brings; False when it was committed before."""
+
+    async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
+        """Commits an evaluation, once."""
+
+    async def evaluated_modes(self, job_id: str, version: int) -> set[str]:
+        """Modes in which a version was evaluated."""
+
+    async def state_of(self, job_id: str) -> State | None:
+        """A job's state; None when it is unknown here."""

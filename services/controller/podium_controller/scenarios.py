@@ -1,0 +1,36 @@
+"""Which scenario each group attempts: a pure function of seed, step and index.
+
+The split is shuffled anew each epoch and drawn without replacement, so a
+resumed job goes on exactly where it was without anything being stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from podium.types.v1 import trajectory_pb2
+
+
+class ScenarioOrder:
+    """The order in which a job meets the scenarios of its split."""
+
+    def __init__(self, scenarios: Sequence[trajectory_pb2.Scenario], seed: int) -> None:
+        """`scenarios` must not be empty; their order does not matter, their ids do."""
+        self._scenarios = {scenario.id: scenario for scenario in scenarios}
+        self._seed = seed
+        self._epoch = -1
+        self._order: list[str] = []
+
+    def draw(self, step: int, index: int, groups_per_step: int) -> trajectory_pb2.Scenario:
+        """The scenario of group `index` (from 0) of `step` (from 1)."""
+        position = (step - 1) * groups_per_step + index
+        epoch, place = divmod(position, len(self._scenarios))
+        if epoch != self._epoch:
+            self._order = sorted(self._scenarios, key=lambda id_: self._rank(epoch, id_))
+            self._epoch = epoch
+        return self._scenarios[self._order[place]]
+
+    def _rank(self, epoch: int, scenario_id: str) -> bytes:
+        # A hash and not `random.shuffle`, whose order may differ between Python versions.
+        return hashlib.sha256(f"{self._seed}/{epoch}/{scenario_id}".encode()).digest()

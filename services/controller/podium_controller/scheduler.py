@@ -1,0 +1,171 @@
+"""Takes the lease, and runs the jobs whose turn it is while it holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from podium.jobs.v1 import job_service_pb2 as pb
+
+from podium_controller import metrics, states
+from podium_controller.control import Control, cancel_and_wait
+from podium_controller.errors import DatabaseUnavailableError, LeaseLostError
+from podium_controller.job_run import JobRun
+from podium_controller.ports import JobRecord, Peers
+from podium_controller.settings import Settings
+from podium_controller.store import LeaseStore, SqlLedger
+
+logger = logging.getLogger(__name__)
+
+# Renewals in the life of a lease: two may fail.
+_RENEWALS = 3
+
+
+@dataclass(frozen=True)
+class _Running:
+    control: Control
+    task: asyncio.Task[None]
+
+
+class Scheduler:
+    """One controller of possibly several; the one with the lease is active."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        leases: LeaseStore,
+        ledger_for: Callable[[int], SqlLedger],
+        settings: Settings,
+    ) -> None:
+        """`ledger_for` makes the ledger of a lease from its fencing token."""
+        self._peers = peers
+        self._leases = leases
+        self._ledger_for = ledger_for
+        self._settings = settings
+        self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self._runs: dict[str, _Running] = {}
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        """A job's state was changed through this process."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Stands by, leads, stands by again; until it is cancelled."""
+        while True:
+            try:
+                epoch = await self._leases.acquire(self._holder, self._settings.lease_seconds)
+                if epoch is not None:
+                    await self._lead(epoch)
+            except DatabaseUnavailableError:
+                logger.warning("the database cannot be reached; standing by")
+            except Exception:
+                logger.exception("leading ended with an error; standing by")
+            await asyncio.sleep(self._settings.poll_seconds)
+
+    async def _lead(self, epoch: int) -> None:
+        logger.info("this controller runs the jobs now", extra={"epoch": epoch})
+        metrics.LEADER.set(1)
+        ledger = self._ledger_for(epoch)
+        keeping = asyncio.create_task(self._keep(epoch))
+        scanning = asyncio.create_task(self._scan(ledger))
+        try:
+            await asyncio.wait((keeping, scanning), return_when=asyncio.FIRST_COMPLETED)
+            for task in (keeping, scanning):
+                if task.done():
+                    task.result()
+        except LeaseLostError:
+            logger.warning("the lease is lost; standing by")
+        finally:
+            metrics.LEADER.set(0)
+            metrics.JOBS.clear()
+            runs = [running.task for running in self._runs.values()]
+            self._runs.clear()
+            await cancel_and_wait(scanning, *runs)
+            await cancel_and_wait(keeping)
+            await self._release(epoch)
+
+    async def _keep(self, epoch: int) -> None:
+        """Renews the lease; ends when it is lost, or may be by the time that it is known."""
+        ttl = self._settings.lease_seconds
+        good_until = time.monotonic() + ttl
+        while True:
+            await asyncio.sleep(ttl / _RENEWALS)
+            try:
+                async with asyncio.timeout(max(good_until - time.monotonic(), 0.1)):
+                    asked = time.monotonic()
+                    if not await self._leases.renew(self._holder, epoch, ttl):
+                        raise LeaseLostError("another controller has taken over")
+                    good_until = asked + ttl
+            except (DatabaseUnavailableError, TimeoutError):
+                if time.monotonic() >= good_until:
+                    raise LeaseLostError("the lease could not be renewed") from None
+
+    async def _release(self, epoch: int) -> None:
+        try:
+            async with asyncio.timeout(self._settings.lease_seconds):
+                await self._leases.release(self._holder, epoch)
+        except (DatabaseUnavailableError, TimeoutError):
+            logger.info("the lease could not be given back; it ends by itself")
+
+    async def _scan(self, ledger: SqlLedger) -> None:
+        """Starts, pauses and cancels runs as the database says, at news and at intervals."""
+        while True:
+            self._news.clear()
+            try:
+                await self._look(ledger)
+            except DatabaseUnavailableError:
+                logger.warning("the database cannot be reached; trying again")
+            try:
+                async with asyncio.timeout(self._settings.poll_seconds):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self, ledger: SqlLedger) -> None:
+        for job_id in [job_id for job_id, run in self._runs.items() if run.task.done()]:
+            _report(self._runs.pop(job_id).task)
+        for job in await ledger.in_states(sorted(states.ACTIVE)):
+            self._steer(job, ledger)
+        for job in await ledger.in_states([pb.JOB_STATE_QUEUED]):
+            if len(self._runs) >= self._settings.max_active_jobs:
+                break
+            if job.id not in self._runs and await ledger.start(job.id):
+                self._begin(job, ledger)
+        counts = await ledger.counts()
+        for state in pb.JobState.values():
+            if state != pb.JOB_STATE_UNSPECIFIED:
+                metrics.JOBS.labels(states.name(state)).set(counts.get(state, 0))
+
+    def _steer(self, job: JobRecord, ledger: SqlLedger) -> None:
+        running = self._runs.get(job.id)
+        if running is None:
+            # A former run ended with its controller; this one goes on from what it stored.
+            running = self._begin(job, ledger)
+        if job.state == pb.JOB_STATE_CANCELLING:
+            running.control.cancel.set()
+        elif job.state == pb.JOB_STATE_PAUSING:
+            running.control.pause.set()
+        else:
+            running.control.pause.clear()
+
+    def _begin(self, job: JobRecord, ledger: SqlLedger) -> _Running:
+        control = Control()
+        run = JobRun(job, self._peers, ledger, control, self._settings.close_seconds)
+        task = asyncio.create_task(run.run(), name=f"job-{job.id}")
+        task.add_done_callback(lambda _: self.wake())
+        running = _Running(control, task)
+        self._runs[job.id] = running
+        logger.info("job run begins", extra={"job": job.id, "completed_steps": job.completed_steps})
+        return running
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("a run ended with an error; it begins again", exc_info=task.exception())

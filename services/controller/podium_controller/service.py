@@ -1,0 +1,53 @@
+"""Wires the controller together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from podium.jobs.v1 import job_service_pb2_grpc
+from podium.rpc import Server
+
+from podium_controller.admission import Admission
+from podium_controller.control import cancel_and_wait
+from podium_controller.hub import Hub
+from podium_controller.peers import connected
+from podium_controller.scheduler import Scheduler
+from podium_controller.servicer import JobServicer
+from podium_controller.settings import Settings
+from podium_controller.store import Database, JobStore, LeaseStore, SqlLedger
+
+
+@asynccontextmanager
+async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
+    """Adds JobService to the server and runs jobs inside the block."""
+    database = Database(settings.resolved_database_url())
+    try:
+        await database.migrate()
+        hub = Hub()
+        async with connected(settings) as peers:
+            scheduler = Scheduler(
+                peers,
+                LeaseStore(database),
+                lambda epoch: SqlLedger(database, hub, epoch),
+                settings,
+            )
+            server.add(
+                job_service_pb2_grpc.add_JobServiceServicer_to_server,
+                JobServicer(
+                    JobStore(database, hub),
+                    Admission(peers),
+                    hub,
+                    scheduler.wake,
+                    settings.poll_seconds,
+                ),
+                "podium.jobs.v1.JobService",
+            )
+            running = asyncio.create_task(scheduler.run(), name="scheduler")
+            try:
+                yield
+            finally:
+                await cancel_and_wait(running)
+    finally:
+        await database.close()

@@ -1,0 +1,138 @@
+"""Numbers of steps and evaluations, from the trajectories themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean, median
+
+from podium.types.v1 import trajectory_pb2
+
+SUCCESS = "success"
+
+STEP_METRICS = frozenset(
+    {
+        "groups",
+        "trajectories",
+        "trajectories_failed",
+        "trajectories_unscored",
+        "tokens_sampled",
+        "staleness_max",
+        "reward_mean",
+        "success_mean",
+    }
+)
+"""The names that `step_metrics` may give."""
+
+_Z_95 = 1.959963984540054
+
+
+def wilson_interval(mean: float, n: int) -> tuple[float, float]:
+    """The 95 % score interval of a proportion over `n` trials; (0, 1) for none.
+
+    E. B. Wilson, J. Am. Stat. Assoc. 22 (1927). Unlike the normal
+    approximation it stays inside [0, 1] and has a width at 0 and at 1.
+    """
+    if n == 0:
+        return 0.0, 1.0
+    z2 = _Z_95**2
+    centre = (mean + z2 / (2 * n)) / (1 + z2 / n)
+    half = _Z_95 / (1 + z2 / n) * math.sqrt(mean * (1 - mean) / n + z2 / (4 * n * n))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def trajectories_of(
+    groups: Iterable[trajectory_pb2.Group],
+) -> list[trajectory_pb2.Trajectory]:
+    """Every attempt of the groups."""
+    return [trajectory for group in groups for trajectory in group.trajectories]
+
+
+def reward_of(trajectory: trajectory_pb2.Trajectory) -> float | None:
+    """The final reward, before scoring the environment's own; None without either."""
+    if trajectory.HasField("reward"):
+        return trajectory.reward
+    if trajectory.HasField("environment_reward"):
+        return trajectory.environment_reward
+    return None
+
+
+def metric_means(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
+    """The mean of each metric over the attempts that report it.
+
+    `success` is over all attempts as soon as one reports it: an attempt that
+    broke has not succeeded.
+    """
+    values: dict[str, list[float]] = {}
+    for trajectory in trajectories:
+        for name, value in trajectory.metrics.items():
+            values.setdefault(name, []).append(value)
+    means = {name: fmean(found) for name, found in values.items()}
+    if SUCCESS in values:
+        means[SUCCESS] = math.fsum(values[SUCCESS]) / len(trajectories)
+    return means
+
+
+def sampled_tokens(trajectory: trajectory_pb2.Trajectory) -> int:
+    """Tokens that the policy sampled in the attempt."""
+    return sum(span.length for history in trajectory.histories for span in history.tokens.spans)
+
+
+def step_metrics(groups: Sequence[trajectory_pb2.Group], staleness: int) -> dict[str, float]:
+    """A step's own numbers: `reward_mean`, `success_mean`, `tokens_sampled`, ….
+
+    Rewards of attempts that were not scored do not count as zero; they are
+    left out of `reward_mean` and counted in `trajectories_unscored`.
+    """
+    trajectories = trajectories_of(groups)
+    rewards = [t.reward for t in trajectories if t.HasField("reward")]
+    means = metric_means(trajectories)
+    metrics = {
+        "groups": float(len(groups)),
+        "trajectories": float(len(trajectories)),
+        "trajectories_failed": float(sum(map(is_failed, trajectories))),
+        "trajectories_unscored": float(len(trajectories) - len(rewards)),
+        "tokens_sampled": float(sum(map(sampled_tokens, trajectories))),
+        "staleness_max": float(staleness),
+    }
+    if rewards:
+        metrics["reward_mean"] = fmean(rewards)
+    if SUCCESS in means:
+        metrics["success_mean"] = means[SUCCESS]
+    return metrics
+
+
+def evaluation_metrics(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
+    """The mean of every metric that the environment reports, and of `reward`."""
+    rewards = [reward for t in trajectories if (reward := reward_of(t)) is not None]
+    metrics = metric_means(trajectories)
+    if rewards:
+        metrics["reward"] = fmean(rewards)
+    return metrics
+
+
+def is_failed(trajectory: trajectory_pb2.Trajectory) -> bool:
+    """Whether the environment or the agent raised."""
+    return trajectory.stop_reason == trajectory_pb2.STOP_REASON_FAILED
+
+
+def first_start_ns(groups: Iterable[trajectory_pb2.Group]) -> int | None:
+    """When the first of the groups' attempts began; None when none says."""
+    begun = (t.start_time.ToNanoseconds() for t in trajectories_of(groups))
+    return min((each for each in begun if each), default=None)
+
+
+def seconds_per_step(commit_times_ns: Sequence[int]) -> float | None:
+    """The median time between the commits of consecutive steps; None for fewer than two.
+
+    The median, because a pause or a recovery between two steps says nothing
+    about the next one.
+    """
+    gaps = [(b - a) / 1e9 for a, b in pairwise(commit_times_ns)]
+    return median(gaps) if gaps else None
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The numbers that are numbers."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -1,0 +1,292 @@
+"""What the loop writes: fenced by the controller's lease, one transaction each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from podium.core.errors import InternalError, NotFoundError
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import trajectory_pb2
+from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from podium_controller import states
+from podium_controller.hub import Hub
+from podium_controller.identifiers import evaluation_group, training_group
+from podium_controller.ports import CONSUMED, GroupKey, JobRecord, StoredGroup
+from podium_controller.statistics import seconds_per_step
+from podium_controller.store.database import Database
+from podium_controller.store.leases import check_fence
+from podium_controller.store.rows import add_event, move, record
+from podium_controller.tables import evaluations, groups, jobs, steps
+
+_RATE_STEPS = 8
+
+
+class SqlLedger:
+    """Implements `ports.Ledger`, and what the scheduler needs besides."""
+
+    def __init__(self, database: Database, hub: Hub, epoch: int) -> None:
+        """`epoch` is the fencing token of the lease under which it writes."""
+        self._database = database
+        self._hub = hub
+        self._epoch = epoch
+
+    async def in_states(self, wanted: Sequence[states.State]) -> list[JobRecord]:
+        """Jobs in these states, in the order in which they were queued."""
+        query = (
+            select(jobs)
+            .where(jobs.c.state.in_(wanted), jobs.c.deleted.is_(False))
+            .order_by(jobs.c.queue_time, jobs.c.number)
+        )
+        async with self._database.read() as connection:
+            return [record(row) for row in (await connection.execute(query)).all()]
+
+    async def start(self, job_id: str) -> bool:
+        """Moves a queued job to RUNNING; False when it is queued no more."""
+        async with self._write() as connection:
+            row = await _locked(connection, job_id)
+            if row.state != pb.JOB_STATE_QUEUED:
+                return False
+            await move(connection, row, pb.JOB_STATE_RUNNING)
+        self._hub.notify(job_id)
+        return True
+
+    async def settle(
+        self, job_id: str, outcome: states.State, *, reason: str = "", message: str = ""
+    ) -> states.State:
+        """Ends a run; returns the state that the job has then.
+
+        Raises:
+            FailedPreconditionError: it was not running.
+        """
+        async with self._write() as connection:
+            row = await _locked(connection, job_id)
+            target = states.after_run(row.state, outcome)
+            failed = target == pb.JOB_STATE_FAILED
+            await move(
+                connection,
+                row,
+                target,
+                reason=reason if failed else "",
+                message=message if failed else "",
+            )
+        self._hub.notify(job_id)
+        return target
+
+    async def set_phase(self, job_id: str, phase: str) -> None:
+        """See `ports.Ledger`."""
+        async with self._write() as connection:
+            await connection.execute(update(jobs).where(jobs.c.id == job_id).values(phase=phase))
+
+    async def add_event(
+        self, job_id: str, kind: pb.EventType.ValueType, message: str, step: int = 0
+    ) -> None:
+        """See `ports.Ledger`."""
+        async with self._write() as connection:
+            await add_event(connection, job_id, kind, message, step=step)
+        self._hub.notify(job_id)
+
+    async def stored_groups(self, job_id: str, step: int, mode: str = "") -> dict[int, StoredGroup]:
+        """See `ports.Ledger`."""
+        query = select(groups.c.position, groups.c.status, groups.c.body).where(
+            groups.c.job_id == job_id,
+            groups.c.evaluation.is_(bool(mode)),
+            groups.c.step == step,
+            groups.c.mode == mode,
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).all()
+        return {
+            row.position: StoredGroup(
+                row.position, row.status, trajectory_pb2.Group.FromString(row.body)
+            )
+            for row in rows
+        }
+
+    async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
+        """See `ports.Ledger`."""
+        body = group.SerializeToString()
+        async with self._write() as connection:
+            if await _free(connection, group.id):
+                await connection.execute(
+                    insert(groups).values(
+                        id=group.id,
+                        job_id=key.job_id,
+                        evaluation=bool(key.mode),
+                        step=key.step,
+                        mode=key.mode,
+                        position=key.position,
+                        status=status,
+                        body=body,
+                    )
+                )
+            else:
+                await connection.execute(
+                    update(groups).where(groups.c.id == group.id).values(status=status, body=body)
+                )
+
+    async def drop_group(self, key: GroupKey) -> None:
+        """See `ports.Ledger`."""
+        async with self._write() as connection:
+            await connection.execute(
+                delete(groups).where(groups.c.id == _group_id(key), groups.c.status != CONSUMED)
+            )
+
+    async def commit_step(self, job_id: str, step: pb.Step) -> bool:
+        """See `ports.Ledger`.
+
+        The step's row, its groups' status, the job's counters and the event
+        become visible together or not at all.
+        """
+        async with self._write() as connection:
+            row = await _locked(connection, job_id)
+            if step.number <= row.completed_steps:
+                return False
+            if step.number != row.completed_steps + 1:
+                raise InternalError(
+                    f"job {job_id} has {row.completed_steps} steps; step {step.number} cannot"
+                    " be its next"
+                )
+            await connection.execute(
+                insert(steps).values(
+                    job_id=job_id,
+                    number=step.number,
+                    commit_time=step.commit_time.ToNanoseconds(),
+                    body=step.SerializeToString(),
+                )
+            )
+            await connection.execute(
+                update(groups).where(groups.c.id.in_(step.group_ids)).values(status=CONSUMED)
+            )
+            await connection.execute(
+                update(jobs)
+                .where(jobs.c.id == job_id)
+                .values(
+                    completed_steps=step.number,
+                    latest_step=step.SerializeToString(),
+                    step_seconds=await _rate(connection, job_id, step),
+                )
+            )
+            await add_event(
+                connection,
+                job_id,
+                pb.EVENT_TYPE_STEP,
+                f"step {step.number} is committed",
+                step=step.number,
+            )
+        self._hub.notify(job_id)
+        return True
+
+    async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
+        """See `ports.Ledger`."""
+        version, mode = evaluation.version, evaluation.mode
+        async with self._write() as connection:
+            await _locked(connection, job_id)
+            known = await connection.execute(
+                select(evaluations.c.mode).where(
+                    evaluations.c.job_id == job_id,
+                    evaluations.c.version == version,
+                    evaluations.c.mode == mode,
+                )
+            )
+            if known.first() is not None:
+                return
+            await connection.execute(
+                insert(evaluations).values(
+                    job_id=job_id,
+                    version=version,
+                    mode=mode,
+                    body=evaluation.SerializeToString(),
+                )
+            )
+            await connection.execute(
+                update(groups)
+                .where(
+                    groups.c.job_id == job_id,
+                    groups.c.evaluation.is_(True),
+                    groups.c.step == version,
+                    groups.c.mode == mode,
+                )
+                .values(status=CONSUMED)
+            )
+            await add_event(
+                connection,
+                job_id,
+                pb.EVENT_TYPE_EVALUATION,
+                f"version {version} is evaluated, {mode}",
+                step=version,
+                mode=mode,
+            )
+        self._hub.notify(job_id)
+
+    async def evaluated_modes(self, job_id: str, version: int) -> set[str]:
+        """See `ports.Ledger`."""
+        query = select(evaluations.c.mode).where(
+            evaluations.c.job_id == job_id, evaluations.c.version == version
+        )
+        async with self._database.read() as connection:
+            return set((await connection.execute(query)).scalars())
+
+    async def state_of(self, job_id: str) -> states.State | None:
+        """See `ports.Ledger`."""
+        async with self._database.read() as connection:
+            found = await connection.execute(select(jobs.c.state).where(jobs.c.id == job_id))
+            return found.scalar_one_or_none()
+
+    async def counts(self) -> dict[states.State, int]:
+        """How many jobs are in each state."""
+        query = (
+            select(jobs.c.state, func.count())
+            .where(jobs.c.deleted.is_(False))
+            .group_by(jobs.c.state)
+        )
+        async with self._database.read() as connection:
+            return {state: count for state, count in (await connection.execute(query)).all()}
+
+    @asynccontextmanager
+    async def _write(self) -> AsyncIterator[AsyncConnection]:
+        async with self._database.write() as connection:
+            await check_fence(connection, self._epoch)
+            yield connection
+
+
+def _group_id(key: GroupKey) -> str:
+    if key.mode:
+        return evaluation_group(key.job_id, key.step, key.mode, key.position)
+    return training_group(key.job_id, key.step, key.position)
+
+
+async def _locked(connection: AsyncConnection, job_id: str) -> Row[Any]:
+    row = (
+        await connection.execute(select(jobs).where(jobs.c.id == job_id).with_for_update())
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError(f"there is no job {job_id!r}", reason="JOB_NOT_FOUND")
+    return row
+
+
+async def _free(connection: AsyncConnection, group_id: str) -> bool:
+    """Whether the id is not taken yet; a group that has trained is never overwritten."""
+    status = (
+        await connection.execute(select(groups.c.status).where(groups.c.id == group_id))
+    ).scalar_one_or_none()
+    if status == CONSUMED:
+        raise InternalError(f"group {group_id} is consumed and cannot be stored again")
+    return status is None
+
+
+async def _rate(connection: AsyncConnection, job_id: str, step: pb.Step) -> float:
+    query = (
+        select(steps.c.commit_time)
+        .where(steps.c.job_id == job_id)
+        .order_by(steps.c.number.desc())
+        .limit(_RATE_STEPS)
+    )
+    times = sorted((await connection.execute(query)).scalars())
+    measured = seconds_per_step(times)
+    if measured is not None:
+        return measured
+    return max(0.0, (step.commit_time.ToNanoseconds() - step.start_time.ToNanoseconds()) / 1e9)

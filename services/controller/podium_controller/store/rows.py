@@ -1,0 +1,137 @@
+"""Rows as the contract's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import spec_pb2
+from sqlalchemy import Row, insert, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from podium_controller import states
+from podium_controller.ports import JobRecord
+from podium_controller.tables import events, jobs
+from podium_controller.times import now_ns, timestamp
+
+
+def record(row: Row[Any]) -> JobRecord:
+    """A row of `jobs`, for the loop."""
+    return JobRecord(
+        id=row.id,
+        spec=spec_pb2.JobSpec.FromString(row.spec),
+        state=row.state,
+        completed_steps=row.completed_steps,
+        trace_parent=row.trace_parent,
+    )
+
+
+def job_message(row: Row[Any]) -> pb.Job:
+    """A row of `jobs`, for clients."""
+    job = pb.Job(
+        id=row.id,
+        spec=spec_pb2.JobSpec.FromString(row.spec),
+        state=row.state,
+        completed_steps=row.completed_steps,
+        phase=row.phase,
+        create_time=timestamp(row.create_time),
+        failure_message=row.failure_message,
+        failure_reason=row.failure_reason,
+    )
+    if row.start_time is not None:
+        job.start_time.CopyFrom(timestamp(row.start_time))
+    if row.end_time is not None:
+        job.end_time.CopyFrom(timestamp(row.end_time))
+    if row.latest_step is not None:
+        step = pb.Step.FromString(row.latest_step)
+        job.latest_metrics.update(step.metrics)
+        _estimate(job, step, row.step_seconds)
+    return job
+
+
+def _estimate(job: pb.Job, last: pb.Step, step_seconds: float | None) -> None:
+    if step_seconds is None or job.state not in (pb.JOB_STATE_RUNNING, pb.JOB_STATE_PAUSING):
+        return
+    left = step_seconds * (job.spec.training.steps - job.completed_steps)
+    # What the step in progress has already taken, but no more than a step takes.
+    begun = (now_ns() - last.commit_time.ToNanoseconds()) / 1e9
+    job.remaining_seconds = max(0.0, left - min(max(begun, 0.0), step_seconds))
+
+
+def event_message(row: Row[Any]) -> pb.Event:
+    """A row of `events`."""
+    return pb.Event(
+        sequence=row.sequence,
+        type=row.type,
+        time=timestamp(row.time),
+        message=row.message,
+        step=row.step,
+    )
+
+
+async def add_event(
+    connection: AsyncConnection,
+    job_id: str,
+    kind: pb.EventType.ValueType,
+    message: str,
+    *,
+    step: int = 0,
+    mode: str | None = None,
+) -> int:
+    """Appends an event; the row lock on the job keeps its sequence without gaps."""
+    sequence: int = (
+        await connection.execute(
+            update(jobs)
+            .where(jobs.c.id == job_id)
+            .values(last_sequence=jobs.c.last_sequence + 1)
+            .returning(jobs.c.last_sequence)
+        )
+    ).scalar_one()
+    await connection.execute(
+        insert(events).values(
+            job_id=job_id,
+            sequence=sequence,
+            type=kind,
+            time=now_ns(),
+            message=message,
+            step=step,
+            mode=mode,
+        )
+    )
+    return sequence
+
+
+_WAITING: Collection[states.State] = (pb.JOB_STATE_QUEUED, pb.JOB_STATE_PAUSED)
+
+
+async def move(
+    connection: AsyncConnection,
+    row: Row[Any],
+    target: states.State,
+    *,
+    reason: str = "",
+    message: str = "",
+) -> None:
+    """Writes a new state, what follows from it, and the event that tells of it."""
+    now = now_ns()
+    values: dict[str, Any] = {"state": target}
+    if target in _WAITING:
+        values["phase"] = "wait"
+    if target == pb.JOB_STATE_QUEUED:
+        values["queue_time"] = now
+    if target == pb.JOB_STATE_RUNNING and row.start_time is None:
+        values["start_time"] = now
+    if target in states.ENDED:
+        values |= {"end_time": now, "phase": ""}
+    if target == pb.JOB_STATE_FAILED:
+        values |= {"failure_reason": reason, "failure_message": message}
+    await connection.execute(update(jobs).where(jobs.c.id == row.id).values(values))
+    text = f"the job is {states.name(target)}"
+    await add_event(
+        connection,
+        row.id,
+        pb.EVENT_TYPE_STATE,
+        f"{text}: {message}" if message else text,
+        step=row.completed_steps,
+    )

@@ -1,0 +1,19 @@
+"""Points in time: nanoseconds inside, protobuf timestamps outside."""
+
+from __future__ import annotations
+
+import time
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+
+def now_ns() -> int:
+    """Nanoseconds since the epoch, by this machine's clock."""
+    return time.time_ns()
+
+
+def timestamp(nanoseconds: int) -> Timestamp:
+    """As protobuf has it."""
+    stamp = Timestamp()
+    stamp.FromNanoseconds(nanoseconds)
+    return stamp
