@@ -52,6 +52,8 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
     """A watch breaks after the sequence that is first here, which is then taken away."""
     hold_watch: bool = False
     """A watch stays open after the last update."""
+    listed: int | None = None
+    """How many events ListEvents knows of, so that a watch has something new; None for all."""
     watched_after: list[int] = field(default_factory=list)
     fail_creates: int = 0
     """Creates to answer with UNAVAILABLE after the job was made."""
@@ -72,9 +74,7 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
                 raise UnavailableError("the connection broke")
         return jobs.CreateJobResponse(job=job)
 
-    async def GetJob(
-        self, request: jobs.GetJobRequest, context: Context
-    ) -> jobs.GetJobResponse:
+    async def GetJob(self, request: jobs.GetJobRequest, context: Context) -> jobs.GetJobResponse:
         return jobs.GetJobResponse(job=self._job(request.job_id))
 
     async def ListJobs(
@@ -134,7 +134,8 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
         self, request: jobs.ListEventsRequest, context: Context
     ) -> jobs.ListEventsResponse:
         self._job(request.job_id)
-        return jobs.ListEventsResponse(events=[update.event for update in self.updates])
+        events = [update.event for update in self.updates]
+        return jobs.ListEventsResponse(events=events[: self.listed])
 
     async def ListSteps(
         self, request: jobs.ListStepsRequest, context: Context

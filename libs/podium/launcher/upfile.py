@@ -121,5 +121,5 @@ def _parse(data_dir: Path) -> UpFile | None:
         raw = json.loads(path(data_dir).read_text())
         services = {name: ServiceEntry(**entry) for name, entry in raw.pop("services").items()}
         return UpFile(services=services, **raw)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None

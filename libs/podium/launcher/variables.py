@@ -15,6 +15,7 @@ _PEERS = {
     "rollout": ("inference",),
     "trainer": ("registry",),
 }
+_STATEFUL = ("controller", "registry", "inference", "trainer")
 # Ctrl-C on a laptop should not wait for the longest RPC.
 _DRAIN_SECONDS = "5"
 
@@ -28,11 +29,12 @@ def of_service(
         "port": str(ports[name].grpc),
         "health_port": str(ports[name].health),
         "metrics_port": str(ports[name].metrics),
-        "data_dir": str(data_dir / name),
         "drain_seconds": _DRAIN_SECONDS,
         "log_format": "json",
     }
     own |= {f"{peer}_address": address(ports[peer].grpc) for peer in _PEERS.get(name, ())}
+    if name in _STATEFUL:
+        own["data_dir"] = str(data_dir / name)
     if config.auth:
         token = str(token_path(data_dir))
         own |= {"auth_tokens_file": token, "token_file": token}

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.launcher import logs, upfile
 from support import job_records
 from support.cli import COMMAND, Result, podium, start
 from support.fake_podium import FakePodium, fake_podium, watched_job
@@ -359,3 +360,92 @@ async def test_colours_only_on_a_terminal_that_wants_them(
     os.close(ours)
     assert b"succeeded" in shown
     assert (b"\x1b[" in shown) == coloured
+
+
+def write_up_file(folder: Path, controller: str) -> upfile.Claim:
+    claim = upfile.Claim(folder)
+    entries = {
+        name: upfile.ServiceEntry(controller, "h", "m", 1, str(logs.log_path(folder, name)))
+        for name in ("controller", "trainer")
+    }
+    upfile.UpFile(os.getpid(), "0", "m", entries).write(folder)
+    return claim
+
+
+async def test_logs_joins_events_and_the_services_lines_about_the_job(cli: Cli) -> None:
+    add_job(cli.fake)
+    folder = cli.folder / ".podium"
+    claim = write_up_file(folder, cli.fake.address)
+    path = logs.log_path(folder, "trainer")
+    path.parent.mkdir()
+    path.write_text("loading w\nloading w2\n" + json.dumps({"message": "step", "job_id": "w"}))
+    shown = await cli("job", "logs", "w")
+    assert shown.code == 0
+    lines = shown.out.splitlines()
+    assert len([line for line in lines if line.startswith("event")]) == 6
+    assert [line for line in lines if line.startswith("trainer")] == ["trainer     loading w"]
+    path.write_text(path.read_text() + "\n")
+    tail = await cli("job", "logs", "w", "--tail", "1", "--service", "trainer")
+    assert tail.out.splitlines()[-1] == "trainer     step job_id=w"
+    assert "loading" not in tail.out
+    claim.release()
+    elsewhere = await cli("job", "logs", "w")
+    assert elsewhere.code == 0
+    assert "run elsewhere" in elsewhere.err
+
+
+async def test_logs_follow_the_job_to_its_end(cli: Cli) -> None:
+    add_job(cli.fake)
+    cli.fake.jobs.updates[1:-1] = []
+    cli.fake.jobs.listed = 1
+    followed = await cli("job", "logs", "w", "-f")
+    assert followed.code == 0
+    assert [line for line in followed.out.splitlines() if "state:" in line][-1].endswith(
+        "succeeded"
+    )
+    assert followed.out.count("state: running") == 1
+
+
+async def test_chat_in_a_terminal_keeps_the_conversation(cli: Cli) -> None:
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "chat",
+        stdin=theirs,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cli.folder,
+        env={**os.environ, **cli.fake.environment},
+    )
+    os.close(theirs)
+    os.write(ours, b"a b\nc d\n/reset\ne f\n/exit\n")
+    out, err = await asyncio.wait_for(process.communicate(), 30)
+    os.close(ours)
+    assert process.returncode == 0
+    for answer in (b"b a", b"d c", b"f e"):
+        assert answer in out
+    assert b"talking to the base model" in err
+    said = [[m.content for m in chat.messages] for chat in cli.fake.inference.chats]
+    assert said == [["a b"], ["a b", "b a", "c d"], ["e f"]]
+
+
+async def test_a_live_terminal_shows_one_status_line(cli: Cli) -> None:
+    add_job(cli.fake)
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "job",
+        "watch",
+        "w",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=theirs,
+        cwd=cli.folder,
+        env={**os.environ, **cli.fake.environment},
+    )
+    assert await asyncio.wait_for(process.wait(), 30) == 0
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "\r\x1b[2K" in shown, "the status line is redrawn"
+    assert "▁" in shown, "with a sparkline"
+    assert "step 3/3" in shown

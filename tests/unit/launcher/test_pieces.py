@@ -1,0 +1,179 @@
+"""The launcher's parts that need no process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from podium.core.errors import AlreadyExistsError, InvalidArgumentError
+from podium.launcher import LauncherConfig, logs, upfile, variables
+from podium.launcher.config import RestartPolicy
+from podium.launcher.events import Event, EventKind, describe_exit
+from podium.launcher.guardian import Guardian
+from podium.launcher.layout import READINESS, SERVICES, choose_ports, service_names
+from podium.launcher.supervisor import ServicePlan, Supervisor
+
+
+def test_default_ports_are_the_documented_ones() -> None:
+    ports = choose_ports(50051)
+    assert [ports[name].grpc for name in SERVICES] == list(range(50051, 50057))
+    assert ports["controller"].health == 50061
+    assert ports["trainer"].metrics == 50076
+    assert ports["inference"].http == 50083
+    assert {ports[name].http for name in SERVICES if name != "inference"} == {0}
+
+
+def test_free_ports_are_all_different_and_below_the_ephemeral_range() -> None:
+    every = [port for ports in choose_ports(0).values() for port in vars(ports).values() if port]
+    assert len(every) == len(set(every)) == 19
+    assert all(20000 <= port < 32768 for port in every)
+
+
+@pytest.mark.parametrize("base", [-1, 80, 65530, 70000])
+def test_impossible_port_base(base: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"got {base}; allowed"):
+        choose_ports(base)
+
+
+def test_choice_of_services() -> None:
+    assert service_names([]) == SERVICES
+    assert service_names(["judge", "controller"]) == ("controller", "judge")
+    with pytest.raises(InvalidArgumentError, match="'jugde'"):
+        service_names(["jugde"])
+    assert set(READINESS) == set(SERVICES)
+
+
+def test_every_variable_is_a_setting_of_its_service(tmp_path: Path) -> None:
+    """A name that no settings class has would be ignored without a word."""
+    from importlib import import_module
+
+    config = LauncherConfig(tmp_path, model="m", dtype="float32", weight_mode="merged", auth=True)
+    ports = choose_ports(50051)
+    for name in SERVICES:
+        settings = import_module(f"podium_{name}.settings").Settings
+        prefix = f"PODIUM_{name.upper()}_"
+        made = variables.of_service(name, config, ports, tmp_path)
+        fields = {key.removeprefix(prefix).lower() for key in made if key.startswith(prefix)}
+        assert fields - set(settings.model_fields) == set(), name
+
+
+def test_peers_are_found_where_they_listen(tmp_path: Path) -> None:
+    ports = choose_ports(0)
+    made = variables.of_service("controller", LauncherConfig(tmp_path), ports, tmp_path)
+    for peer in ("registry", "inference", "rollout", "judge", "trainer"):
+        address = made[f"PODIUM_CONTROLLER_{peer.upper()}_ADDRESS"]
+        assert address == f"127.0.0.1:{ports[peer].grpc}"
+
+
+def test_the_caller_s_environment_wins(tmp_path: Path) -> None:
+    config = LauncherConfig(tmp_path, environment={"PODIUM_JUDGE_LOG_FORMAT": "text"})
+    made = variables.of_service("judge", config, choose_ports(0), tmp_path)
+    assert made["PODIUM_JUDGE_LOG_FORMAT"] == "text"
+
+
+def test_logs_are_rotated_by_run(tmp_path: Path) -> None:
+    path = logs.log_path(tmp_path, "judge")
+    for run in range(8):
+        logs.rotate(path)
+        path.write_text(f"run {run}\n")
+    assert path.read_text() == "run 7\n"
+    assert path.with_name("judge.log.1").read_text() == "run 6\n"
+    assert path.with_name("judge.log.5").read_text() == "run 2\n"
+    assert not path.with_name("judge.log.6").exists()
+
+
+def test_tail_is_readable(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    record = {
+        "time": "2026-01-02T03:04:05+00:00",
+        "level": "ERROR",
+        "logger": "podium_judge",
+        "message": "lost",
+        "service": "judge",
+        "peer": "inference",
+    }
+    path.write_text("plain\n" * 30 + json.dumps(record) + "\n{broken\n")
+    assert logs.tail(path, 3)[0] == "plain"
+    assert logs.tail(path, 2)[0].endswith("ERROR podium_judge: lost peer=inference")
+    assert logs.tail(path, 1) == ["{broken"]
+    assert len(logs.tail(path, 20)) == 20
+    assert logs.tail(tmp_path / "none", 20) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "about"),
+    [
+        ('{"job": "mail-1"}', True),
+        ("group mail-1/s3/g0 done", True),
+        ("mail-1@4 loaded", True),
+        ("mail-12 began", False),
+        ("old-mail-1 began", False),
+        ("xmail-1 then mail-1", True),
+        ("", False),
+    ],
+)
+def test_a_job_s_lines_name_it_as_a_whole_word(line: str, about: bool) -> None:
+    assert logs.mentions(line, "mail-1") is about
+
+
+def test_claim_is_exclusive_until_released(tmp_path: Path) -> None:
+    first = upfile.Claim(tmp_path)
+    with pytest.raises(AlreadyExistsError, match="already runs"):
+        upfile.Claim(tmp_path)
+    first.release()
+    first.release()
+    upfile.Claim(tmp_path).release()
+
+
+def test_damaged_up_json_is_nothing(tmp_path: Path) -> None:
+    claim = upfile.Claim(tmp_path)
+    for text in ("", "{", "[]", '{"services": 3}', '{"services": {"a": {"b": 1}}}'):
+        upfile.path(tmp_path).write_text(text)
+        assert upfile.read(tmp_path) is None
+    claim.release()
+
+
+def test_exits_are_told_in_words() -> None:
+    assert describe_exit(3) == "exit code 3"
+    assert describe_exit(-9) == "SIGKILL"
+    assert describe_exit(-99) == "signal 99"
+
+
+@pytest.fixture
+def guardian() -> Guardian:
+    return Guardian()
+
+
+def supervisor(policy: RestartPolicy, guardian: Guardian, events: list[Event]) -> Supervisor:
+    plan = ServicePlan("judge", "m", {}, "127.0.0.1:9", Path("none"))
+    return Supervisor(plan, policy, guardian, events.append)
+
+
+def test_back_off_doubles_and_ends(guardian: Guardian) -> None:
+    events: list[Event] = []
+    kept = supervisor(RestartPolicy(max_restarts=3), guardian, events)
+    delays = [kept._next_delay(-9, served=True) for _ in range(4)]
+    assert delays == [0.5, 1.0, 2.0, None]
+    assert events[-1].kind is EventKind.GAVE_UP
+    guardian.close()
+
+
+def test_deaths_long_ago_do_not_count(guardian: Guardian) -> None:
+    kept = supervisor(RestartPolicy(max_restarts=1, window_seconds=0.0), guardian, [])
+    assert [kept._next_delay(-9, served=True) for _ in range(5)] == [0.5] * 5
+    guardian.close()
+
+
+def test_a_service_that_never_serves_is_given_up_however_slowly_it_dies(
+    guardian: Guardian,
+) -> None:
+    kept = supervisor(RestartPolicy(max_restarts=2, window_seconds=0.0), guardian, [])
+    assert [kept._next_delay(-9, served=False) for _ in range(3)] == [0.5, 0.5, None]
+    guardian.close()
+
+
+def test_a_refusal_at_the_first_start_is_final(guardian: Guardian) -> None:
+    kept = supervisor(RestartPolicy(), guardian, [])
+    assert kept._next_delay(2, served=False) is None
+    guardian.close()
