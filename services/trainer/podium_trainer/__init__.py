@@ -1,0 +1,1 @@
+"""The trainer: one job's optimizer, behind podium.trainer.v1."""

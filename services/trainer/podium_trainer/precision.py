@@ -1,0 +1,79 @@
+"""Compute type and float32 masters of what trains."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import torch
+from podium.types.v1 import spec_pb2
+
+log = logging.getLogger(__name__)
+
+
+def native_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 matrices in hardware (AVX512-BF16 or AMX)."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and (
+        torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    )
+
+
+def compute_dtype(wanted: spec_pb2.ComputeDtype.ValueType, bfloat16: str) -> torch.dtype:
+    """The type of the forward and backward pass.
+
+    A CPU without bfloat16 instructions emulates them: the same step was measured twelve
+    times slower than in float32. There a bfloat16 job keeps the bfloat16 weights of its
+    base model and computes in float32, which is nearer to exact; `bfloat16="native"`
+    insists on bfloat16 arithmetic.
+    """
+    if wanted == spec_pb2.COMPUTE_DTYPE_FLOAT32:
+        return torch.float32
+    if bfloat16 == "native" or native_bfloat16():
+        return torch.bfloat16
+    log.info("no bfloat16 instructions here; bfloat16 weights, float32 arithmetic")
+    return torch.float32
+
+
+class Masters:
+    """Float32 master weights of trainable parameters that may compute in bfloat16.
+
+    In float32 the parameter is its own master. Otherwise gradients are added up in
+    float32 after each micro-batch, the optimizer moves the masters, and `publish`
+    rounds them into the parameters.
+    """
+
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], dtype: torch.dtype) -> None:
+        self._parameters = dict(parameters)
+        self.weights: dict[str, torch.Tensor] = {}
+        """By parameter name: what the optimizer moves and a checkpoint holds."""
+        for name, parameter in self._parameters.items():
+            master = parameter.data.float()
+            if dtype == torch.float32:
+                parameter.data = master
+                self.weights[name] = parameter
+            else:
+                self.weights[name] = master.clone().requires_grad_()
+                parameter.data = master.to(dtype)
+
+    def collect(self) -> None:
+        """Moves a micro-batch's gradients up."""
+        for name, parameter in self._parameters.items():
+            master = self.weights[name]
+            if master is parameter or parameter.grad is None:
+                continue
+            gradient = parameter.grad.float()
+            master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+            parameter.grad = None
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Rounds the masters into the parameters."""
+        for name, parameter in self._parameters.items():
+            if self.weights[name] is not parameter:
+                parameter.copy_(self.weights[name])
+
+    def discard_gradients(self) -> None:
+        """Forgets the gradients of a step that ended or was given up."""
+        for name, parameter in self._parameters.items():
+            parameter.grad = None
+            self.weights[name].grad = None

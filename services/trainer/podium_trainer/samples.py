@@ -1,0 +1,142 @@
+"""From a trajectory's token records to what trains: contexts, targets, sampler log-probs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.types.v1 import trajectory_pb2
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+
+_LOGPROB_SLACK = 1e-3
+"""Nats above 0 that rounding may give a log-prob of certainty."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One history of a trajectory, cut after the last token that predicts a sampled one.
+
+    n context tokens, k trained tokens. Trained token j is `targets[j]`; the logits at
+    context index `positions[j]` predict it.
+    """
+
+    context: IntArray
+    """[n] token ids."""
+    positions: IntArray
+    """[k] ascending indices into `context`."""
+    targets: IntArray
+    """[k] token ids."""
+    logprobs: FloatArray
+    """[k] nats, under the policy that sampled, at `temperatures`."""
+    temperatures: FloatArray
+    """[k] above 0."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a trajectory that is well formed does not train."""
+
+    reason: str
+
+
+MISSING_LOGPROBS = "missing_logprobs"
+GREEDY = "greedy"
+NO_SAMPLED_TOKENS = "no_sampled_tokens"
+OVER_MAX_ROW_TOKENS = "over_max_row_tokens"
+
+
+def read_samples(
+    trajectory: trajectory_pb2.Trajectory, *, vocabulary: int, max_tokens: int
+) -> list[Sample] | Refused:
+    """The samples of every history that holds sampled tokens.
+
+    A trajectory trains as a whole or not at all.
+
+    Raises:
+        InvalidArgumentError: a token record contradicts itself.
+    """
+    samples = []
+    refused: Refused | None = None
+    for index, history in enumerate(trajectory.histories):
+        field = f"group.trajectories[{trajectory.id}].histories[{index}].tokens"
+        read = _read_record(history.tokens, field, vocabulary)
+        if isinstance(read, Refused):
+            refused = refused or read
+        elif read is not None:
+            samples.append(read)
+    if refused:
+        return refused
+    if not samples:
+        return Refused(NO_SAMPLED_TOKENS)
+    if any(len(sample.context) > max_tokens for sample in samples):
+        return Refused(OVER_MAX_ROW_TOKENS)
+    return samples
+
+
+def _read_record(
+    record: trajectory_pb2.TokenRecord, field: str, vocabulary: int
+) -> Sample | Refused | None:
+    tokens = np.fromiter(record.token_ids, np.int64, len(record.token_ids))
+    logprobs = np.fromiter(record.logprobs, np.float32, len(record.logprobs))
+    _check_spans(record, field)
+    sampled = sum(span.length for span in record.spans)
+    if len(tokens) and (tokens.min() < 0 or tokens.max() >= vocabulary):
+        worst = tokens.min() if tokens.min() < 0 else tokens.max()
+        _refuse(f"{field}.token_ids", f"got {worst}; allowed is 0 to {vocabulary - 1}")
+    if sampled == 0:
+        if len(logprobs):
+            _refuse(f"{field}.logprobs", f"got {len(logprobs)} for no sampled token")
+        return None
+    if len(logprobs) == 0:
+        return Refused(MISSING_LOGPROBS)
+    if len(logprobs) != sampled:
+        _refuse(
+            f"{field}.logprobs", f"got {len(logprobs)}; the spans hold {sampled} sampled tokens"
+        )
+    if not np.isfinite(logprobs).all():
+        return Refused(MISSING_LOGPROBS)
+    if logprobs.max() > _LOGPROB_SLACK:
+        _refuse(f"{field}.logprobs", f"got {logprobs.max():g} nats; allowed is at most 0")
+    indices = np.concatenate(
+        [np.arange(span.start, span.start + span.length) for span in record.spans]
+    )
+    temperatures = np.repeat(
+        np.array([span.temperature for span in record.spans], np.float32),
+        [span.length for span in record.spans],
+    )
+    if (temperatures == 0).any():
+        return Refused(GREEDY)
+    return Sample(
+        context=tokens[: indices[-1]],
+        positions=indices - 1,
+        targets=tokens[indices],
+        logprobs=np.minimum(logprobs, np.float32(0)),
+        temperatures=temperatures,
+    )
+
+
+def _check_spans(record: trajectory_pb2.TokenRecord, field: str) -> None:
+    end = 0
+    for index, span in enumerate(record.spans):
+        name = f"{field}.spans[{index}]"
+        if span.length < 1:
+            _refuse(f"{name}.length", f"got {span.length}; allowed is at least 1")
+        if span.start < 1:
+            _refuse(f"{name}.start", f"got {span.start}; a sampled token needs one before it")
+        if span.start < end:
+            _refuse(f"{name}.start", f"got {span.start}; the span before ends at {end}")
+        end = span.start + span.length
+        if end > len(record.token_ids):
+            _refuse(name, f"ends at {end}; the record has {len(record.token_ids)} tokens")
+        if not np.isfinite(span.temperature) or span.temperature < 0:
+            _refuse(f"{name}.temperature", f"got {span.temperature}; allowed is 0 or more")
+
+
+def _refuse(field: str, description: str) -> None:
+    raise InvalidArgumentError(
+        violations=[Violation(field, description)], reason="INCONSISTENT_TOKEN_RECORD"
+    )

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from podium.types.v1 import spec_pb2
+from podium_trainer.model import Policy
+from support.tiny_policy import build_small_llama, move_adapter
+
+
+@pytest.fixture(scope="session")
+def small_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_small_llama(tmp_path_factory.mktemp("small-llama"))
+
+
+@pytest.fixture(scope="session")
+def policy(small_llama: Path) -> Policy:
+    """Float32, with an adapter that has moved. Tests leave its weights as they are."""
+    lora = spec_pb2.LoraSpec(rank=4, alpha=8)
+    made = Policy(small_llama, "small-llama", lora, seed=0, dtype=torch.float32)
+    move_adapter(made)
+    return made
