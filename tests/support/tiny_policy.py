@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ def build_small_llama(folder: Path, *, seed: int = 0, **changes: object) -> Path
     return folder
 
 
-def training_spec(**changes: object) -> spec_pb2.TrainingSpec:
+def training_spec(**changes: Any) -> spec_pb2.TrainingSpec:
     """A specification with every default filled; `loss`, `lora` take dicts."""
     spec = spec_pb2.TrainingSpec(**{"steps": 10, **changes})
     apply_defaults(spec)

@@ -22,4 +22,5 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     options = ((_ARENA_MAX, 1), (_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1))
-    return all([mallopt(option, value) for option, value in options])
+    taken = [mallopt(option, value) for option, value in options]
+    return all(taken)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -146,7 +147,7 @@ class Policy:
 class _Attention(AbstractContextManager[None]):
     """Another attention implementation for a while."""
 
-    def __init__(self, model: torch.nn.Module, name: str) -> None:
+    def __init__(self, model: Any, name: str) -> None:
         self._model, self._name = model, name
         self._before = model.config._attn_implementation
 
@@ -157,7 +158,7 @@ class _Attention(AbstractContextManager[None]):
         self._model.set_attn_implementation(self._before)
 
 
-def _load(folder: Path, dtype: torch.dtype, attention: str) -> torch.nn.Module:
+def _load(folder: Path, dtype: torch.dtype, attention: str) -> Any:
     try:
         return AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation=attention, local_files_only=True
@@ -169,7 +170,7 @@ def _load(folder: Path, dtype: torch.dtype, attention: str) -> torch.nn.Module:
         ) from error
 
 
-def _unsupported(model: torch.nn.Module, why: str) -> InvalidArgumentError:
+def _unsupported(model: Any, why: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         violations=[
             Violation("base_model", f"models of kind {model.config.model_type} cannot train: {why}")

@@ -134,8 +134,8 @@ def build_row(samples: Sequence[Weighted]) -> Row:
     )
     order = np.argsort(slots, kind="stable")
 
-    def each(values: Iterable[float], dtype: type) -> NDArray[np.generic]:
-        return np.repeat(np.array(list(values), dtype), lengths)[order]
+    def each(values: Iterable[float]) -> NDArray[np.float64]:
+        return np.repeat(np.array(list(values), np.float64), lengths)[order]
 
     return Row(
         tokens=np.concatenate(tokens),
@@ -146,9 +146,9 @@ def build_row(samples: Sequence[Weighted]) -> Row:
         slots=slots[order],
         targets=np.concatenate([item.sample.targets for item in samples])[order],
         logprobs=np.concatenate([item.sample.logprobs for item in samples])[order],
-        advantages=each((item.advantage for item in samples), np.float32),
-        weights=each((item.weight for item in samples), np.float32),
-        trajectories=each((item.trajectory for item in samples), np.int64),
+        advantages=each(item.advantage for item in samples).astype(np.float32),
+        weights=each(item.weight for item in samples).astype(np.float32),
+        trajectories=each(item.trajectory for item in samples).astype(np.int64),
     )
 
 

@@ -53,7 +53,7 @@ def accumulate_gradient(
         RequestCancelledError: `cancelled` was set; the gradient is forgotten.
     """
     with phases.measure("pack"):
-        rows = pack(batch.samples, min(row_tokens, training.max_row_tokens))
+        rows = pack(batch.samples, _row_budget(batch, row_tokens, training.max_row_tokens))
     statistics = Statistics()
     try:
         for row in rows:
@@ -89,6 +89,13 @@ def apply_gradient(
         finally:
             policy.masters.discard_gradients()
     return norm
+
+
+def _row_budget(batch: Batch, row_tokens: int, max_row_tokens: int) -> int:
+    # Memory grows with the row, so rows are as small as this machine likes them, unless a
+    # sample alone needs more.
+    longest = max(len(item.sample.context) for item in batch.samples)
+    return min(max_row_tokens, max(row_tokens, longest))
 
 
 def _add_row(

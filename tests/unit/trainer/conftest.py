@@ -8,6 +8,9 @@ from podium.types.v1 import spec_pb2
 from podium_trainer.model import Policy
 from support.tiny_policy import build_small_llama, move_adapter
 
+# Two threads on a model of this size only wait for each other.
+torch.set_num_threads(1)
+
 
 @pytest.fixture(scope="session")
 def small_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:

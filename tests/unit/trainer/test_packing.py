@@ -15,6 +15,7 @@ from podium_trainer.batch import Weighted
 from podium_trainer.model import Policy
 from podium_trainer.objective import token_losses
 from podium_trainer.packing import Row, build_row, flat, pack
+from podium_trainer.samples import Sample
 from support.tiny_policy import VOCABULARY, move_adapter, sample, training_spec, weighted
 
 LOSS = training_spec(loss={"kl_coefficient": 0.1}).loss
@@ -24,7 +25,8 @@ LOSS = training_spec(loss={"kl_coefficient": 0.1}).loss
 def samples_of_trees(draw: st.DrawFn) -> list[Weighted]:
     """Groups of samples grown from each other: forks anywhere, prefixes, duplicates."""
     token = st.integers(0, VOCABULARY - 1)
-    samples, groups = [], []
+    samples: list[Sample] = []
+    groups: list[int] = []
     system = draw(st.lists(token, min_size=0, max_size=4))
     for number in range(draw(st.integers(1, 3))):
         prompt = system + draw(st.lists(token, min_size=2, max_size=6))
@@ -87,8 +89,9 @@ def assert_equal_evaluation(policy: Policy, one: list[Row], two: list[Row]) -> N
     assert loss == pytest.approx(expected_loss, rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.timeout(600)
 @settings(
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
