@@ -1,12 +1,18 @@
 """How services speak to each other: servers, channels, errors, retries."""
 
-from podium.rpc.auth import Authenticator, BearerTokens
-from podium.rpc.client import connect
-from podium.rpc.errors import rpc_errors
-from podium.rpc.retry import retry_unavailable
-from podium.rpc.server import Server
-from podium.rpc.service import run_service
-from podium.rpc.settings import ServerSettings, load_settings
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podium.rpc.auth import Authenticator, BearerTokens
+    from podium.rpc.client import connect
+    from podium.rpc.errors import rpc_errors
+    from podium.rpc.retry import retry_unavailable
+    from podium.rpc.server import Server
+    from podium.rpc.service import run_service
+    from podium.rpc.settings import ServerSettings, load_settings
 
 __all__ = [
     "Authenticator",
@@ -19,3 +25,22 @@ __all__ = [
     "rpc_errors",
     "run_service",
 ]
+
+_HOMES = {
+    "Authenticator": "auth",
+    "BearerTokens": "auth",
+    "Server": "server",
+    "ServerSettings": "settings",
+    "connect": "client",
+    "load_settings": "settings",
+    "retry_unavailable": "retry",
+    "rpc_errors": "errors",
+    "run_service": "service",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports on first use: a command that only calls must not wait for what only serves."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

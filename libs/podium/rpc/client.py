@@ -5,9 +5,8 @@ from __future__ import annotations
 import grpc
 
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.rpc.client_config import channel_options
+from podium.rpc.client_config import DEFAULT_MESSAGE_BYTES, channel_options
 from podium.rpc.client_interceptors import client_interceptors
-from podium.rpc.settings import MEBIBYTE
 
 
 def connect(
@@ -16,7 +15,7 @@ def connect(
     default_timeout: float | None = 30.0,
     token: str = "",
     credentials: grpc.ChannelCredentials | None = None,
-    max_message_bytes: int = 64 * MEBIBYTE,
+    max_message_bytes: int = DEFAULT_MESSAGE_BYTES,
 ) -> grpc.aio.Channel:
     """A channel to `host:port`, balanced over every address that its name has.
 

@@ -10,6 +10,8 @@ from typing import Any
 from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
 from google.protobuf.descriptor_pb2 import MethodOptions
 
+DEFAULT_MESSAGE_BYTES = 64 * 1024 * 1024
+
 _RETRY_POLICY = {
     "maxAttempts": 4,
     "initialBackoff": "0.1s",

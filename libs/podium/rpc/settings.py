@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-MEBIBYTE = 1024 * 1024
+from podium.rpc.client_config import DEFAULT_MESSAGE_BYTES
 
 
 class ServerSettings(BaseSettings):
@@ -29,7 +29,7 @@ class ServerSettings(BaseSettings):
     """How long running calls may go on after SIGTERM."""
     max_concurrent_rpcs: int = Field(default=1024, ge=1)
     """Calls at once; more are refused with RESOURCE_EXHAUSTED."""
-    max_message_bytes: int = Field(default=64 * MEBIBYTE, ge=1024, le=2**31 - 1)
+    max_message_bytes: int = Field(default=DEFAULT_MESSAGE_BYTES, ge=1024, le=2**31 - 1)
     """Greatest message, each way; a greater one is refused with RESOURCE_EXHAUSTED."""
     max_connection_age_seconds: float = Field(default=600.0, gt=0)
     """Clients reconnect after this long, and so find new replicas."""

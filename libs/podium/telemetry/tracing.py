@@ -6,11 +6,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from opentelemetry import trace
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _FLUSH_SECONDS = 3.0
@@ -39,11 +40,15 @@ def setup_tracing(service: str) -> Callable[[], None]:
         A function that sends what is left, for at most three seconds. An
         endpoint that does not answer loses its spans, never the shutdown.
     """
+    # Imported here: clients have spans without the SDK.
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+
     attributes = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: f"podium-{service}"}
     provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
     if any(os.environ.get(name) for name in _ENDPOINTS):
-        # Imported here: it costs a tenth of a second that most runs need not pay.
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
