@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podium.rpc import run_service
+from podium.rpc import load_settings, run_service
 
 from podium_controller.service import controller
 from podium_controller.settings import Settings
@@ -10,7 +10,7 @@ from podium_controller.settings import Settings
 
 def main() -> None:
     """Serves until SIGTERM or SIGINT."""
-    settings = Settings()
+    settings = load_settings(Settings)
     run_service("controller", settings, lambda server: controller(server, settings))
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from podium.rpc import ServerSettings
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
-
-
-def _default_data_dir() -> Path:
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "podium" / "controller"
 
 
 class Settings(ServerSettings):
@@ -24,10 +18,10 @@ class Settings(ServerSettings):
     health_port: int = Field(default=50061, ge=0, le=65535)
     metrics_port: int = Field(default=50071, ge=0, le=65535)
 
-    data_dir: Path = Field(default_factory=_default_data_dir)
+    data_dir: Path = Path(".podium/controller")
     """Where the SQLite database lies when no other is named."""
     database_url: str = ""
-    """SQLAlchemy URL, `sqlite:///path` or `postgresql://…`; empty for SQLite in data_dir."""
+    """`sqlite+aiosqlite:///path` or `postgresql+psycopg://…`; empty for SQLite in data_dir."""
 
     registry_address: str = "127.0.0.1:50052"
     inference_address: str = "127.0.0.1:50053"
@@ -56,5 +50,5 @@ class Settings(ServerSettings):
     """What freeing trainer and pool may take at the end of a job."""
 
     def resolved_database_url(self) -> str:
-        """The URL of the database, the default one included."""
-        return self.database_url or f"sqlite:///{self.data_dir / 'controller.db'}"
+        """The database's URL with the default filled in."""
+        return self.database_url or f"sqlite+aiosqlite:///{self.data_dir.resolve()}/controller.db"

@@ -1,15 +1,8 @@
-"""What Alembic runs: upgrades over the connection that the service hands in."""
+"""Run by Alembic."""
 
 from __future__ import annotations
 
-from alembic import context
-
+from podium.sql.migration import run
 from podium_controller.tables import metadata
 
-connection = context.config.attributes.get("connection")
-if connection is None:
-    raise SystemExit("the controller migrates its own database when it starts")
-
-context.configure(connection=connection, target_metadata=metadata)
-with context.begin_transaction():
-    context.run_migrations()
+run(metadata)

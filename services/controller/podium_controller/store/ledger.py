@@ -239,12 +239,12 @@ class SqlLedger:
     async def counts(self) -> dict[states.State, int]:
         """How many jobs are in each state."""
         query = (
-            select(jobs.c.state, func.count())
+            select(jobs.c.state, func.count().label("jobs"))
             .where(jobs.c.deleted.is_(False))
             .group_by(jobs.c.state)
         )
         async with self._database.read() as connection:
-            return {state: count for state, count in (await connection.execute(query)).all()}
+            return {row.state: row.jobs for row in (await connection.execute(query)).all()}
 
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[AsyncConnection]:

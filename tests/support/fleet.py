@@ -1,0 +1,622 @@
+"""Test doubles of the services that a controller drives, over real gRPC.
+
+Doubles: rollout, inference and trainer, faithful where the controller can
+tell: an engine forgets its policies when it dies, a trainer its step; ids,
+versions and failures are those of the contract. The registry is the real
+service in a process of its own, the judge is the real servicer.
+
+Every double calls `Fleet.reached` with the name of a point, such as
+`step:taken`; a test hangs its faults there, so that nothing under test needs
+a hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from google.protobuf.timestamp_pb2 import Timestamp
+from podium.core.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
+from podium.judge.v1 import judge_service_pb2 as judge_pb
+from podium.judge.v1 import judge_service_pb2_grpc as judge_grpc
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.registry_client import RegistryClient
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
+from podium.rpc import Server, ServerSettings
+from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
+from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
+from podium.types.v1 import policy_pb2, trajectory_pb2
+from podium_judge.servicer import JudgeServicer
+from podium_judge.settings import Settings as JudgeSettings
+
+BASE_MODEL = "double-model"
+TRAIN_SCENARIOS = 10
+HELDOUT_SCENARIOS = 5
+
+Point = Callable[[str, str], Awaitable[None]]
+"""Called with a point's name and what it is about, e.g. a group's id."""
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, below those that the kernel gives to clients."""
+    for port in range(20000 + os.getpid() % 10000, 32000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            if port not in _GIVEN:
+                _GIVEN.add(port)
+                return port
+    raise AssertionError("no free port")
+
+
+_GIVEN: set[int] = set()
+
+
+class Member:
+    """A double on a port of its own, which it keeps over its deaths."""
+
+    service = ""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.port = free_port()
+        self.calls: Counter[str] = Counter()
+        self._server: Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def attach(self, server: Server) -> None:
+        """Adds the servicer."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """What dies with the process."""
+
+    async def start(self) -> None:
+        server = Server(self.service, ServerSettings(port=self.port))
+        self.attach(server)
+        await server.start()
+        self._server = server
+
+    async def kill(self) -> None:
+        """Cuts every call and loses what was in memory."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(0)
+        self.forget()
+
+    async def reached(self, point: str, about: str = "") -> None:
+        """Lets the test act; a call that is cut here ends here."""
+        self.calls[point] += 1
+        await self.fleet.reached(point, about)
+
+
+class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
+    """A merged pool: one job, one version at a time."""
+
+    service = "inference"
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self.job = ""
+        self.version = -1
+        self.loads: list[tuple[str, int]] = []
+
+    def attach(self, server: Server) -> None:
+        server.add(
+            inference_grpc.add_InferenceServiceServicer_to_server,
+            self,
+            "podium.inference.v1.InferenceService",
+        )
+
+    def forget(self) -> None:
+        self.job, self.version = "", -1
+
+    @property
+    def alive(self) -> bool:
+        return self._server is not None
+
+    def resolve(self, policy: policy_pb2.PolicyRef) -> int:
+        """The version that samples for a policy now."""
+        if not self.alive:
+            raise UnavailableError("inference cannot be reached", metadata={"peer": "inference"})
+        pinned = policy.HasField("version") and policy.version != self.version
+        if policy.job != self.job or pinned:
+            raise NotFoundError(
+                f"{policy.job}@{policy.version} is not loaded", reason="POLICY_NOT_LOADED"
+            )
+        return self.version
+
+    async def GetEngine(self, request: Any, context: Any) -> inference_pb.GetEngineResponse:
+        return inference_pb.GetEngineResponse(base_model=BASE_MODEL, max_model_len=2048)
+
+    async def ListPolicies(self, request: Any, context: Any) -> inference_pb.ListPoliciesResponse:
+        policies = [inference_pb.LoadedPolicy(job="")]
+        if self.job:
+            policies.append(inference_pb.LoadedPolicy(job=self.job, version=self.version))
+        return inference_pb.ListPoliciesResponse(policies=policies)
+
+    async def LoadPolicy(self, request: Any, context: Any) -> inference_pb.LoadPolicyResponse:
+        await self.reached("load:begin", f"{request.job}@{request.version}")
+        if self.job not in ("", request.job):
+            raise FailedPreconditionError(f"serves {self.job}", reason="POOL_IN_USE")
+        await self.fleet.client.get_version(request.job, request.version)
+        known = (self.job, self.version) == (request.job, request.version)
+        self.job, self.version = request.job, request.version
+        self.loads.append((request.job, request.version))
+        await self.reached("load:end", f"{request.job}@{request.version}")
+        return inference_pb.LoadPolicyResponse(
+            policy=inference_pb.LoadedPolicy(job=self.job, version=self.version),
+            already_loaded=known,
+        )
+
+    async def UnloadPolicy(self, request: Any, context: Any) -> inference_pb.UnloadPolicyResponse:
+        await self.reached("unload", request.job)
+        if self.job == request.job:
+            self.forget()
+        return inference_pb.UnloadPolicyResponse()
+
+
+class RolloutDouble(Member, rollout_grpc.RolloutServiceServicer):
+    """Episodes of one turn, whose outcome is a pure function of their id and version."""
+
+    service = "rollout"
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self.collected: Counter[str] = Counter()
+        """Groups that were streamed to their end."""
+        self.requests: list[rollout_pb.CollectGroupRequest] = []
+        self.running = 0
+        self.most_running = 0
+        self.cancelled = 0
+        self.failing = False
+        """Whether every attempt raises."""
+        self.version_of: Callable[[str, int], int] = lambda _, version: version
+        """What the spans of a group claim, from its id and the real version."""
+
+    def attach(self, server: Server) -> None:
+        server.add(
+            rollout_grpc.add_RolloutServiceServicer_to_server,
+            self,
+            "podium.rollout.v1.RolloutService",
+        )
+
+    async def ListEnvironments(
+        self, request: Any, context: Any
+    ) -> rollout_pb.ListEnvironmentsResponse:
+        info = rollout_pb.EnvironmentInfo(name="double", splits=["train", "heldout", "empty"])
+        return rollout_pb.ListEnvironmentsResponse(environments=[info])
+
+    async def ListScenarios(self, request: Any, context: Any) -> rollout_pb.ListScenariosResponse:
+        counts = {"train": TRAIN_SCENARIOS, "heldout": HELDOUT_SCENARIOS, "empty": 0}
+        if request.environment.name != "double" or request.split not in counts:
+            raise NotFoundError(f"no split {request.split!r} of {request.environment.name!r}")
+        if request.environment.config.fields["refuse"].bool_value:
+            raise InvalidArgumentError("the option `refuse` is refused")
+        start = int(request.page_token or 0)
+        size = min(request.page_size or 1000, 4)
+        found = range(start, min(start + size, counts[request.split]))
+        more = found.stop < counts[request.split]
+        return rollout_pb.ListScenariosResponse(
+            scenarios=[
+                trajectory_pb2.Scenario(id=f"{request.split}-{i}", split=request.split)
+                for i in found
+            ],
+            next_page_token=str(found.stop) if more else "",
+        )
+
+    async def CollectGroup(
+        self, request: rollout_pb.CollectGroupRequest, context: Any
+    ) -> AsyncIterator[rollout_pb.CollectGroupResponse]:
+        self.requests.append(request)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await self.reached("collect:begin", request.group_id)
+            for attempt in range(request.attempts):
+                yield rollout_pb.CollectGroupResponse(trajectory=self._episode(request, attempt))
+            await self.reached("collect:end", request.group_id)
+            self.fleet.inference.resolve(request.policy)
+            self.collected[request.group_id] += 1
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+
+    def _episode(
+        self, request: rollout_pb.CollectGroupRequest, attempt: int
+    ) -> trajectory_pb2.Trajectory:
+        version = self.fleet.inference.resolve(request.policy)
+        version = self.version_of(request.group_id, version)
+        now = Timestamp()
+        now.GetCurrentTime()
+        trajectory = trajectory_pb2.Trajectory(
+            id=f"{request.group_id}/t{attempt}",
+            group_id=request.group_id,
+            scenario_id=request.scenario.id,
+            attempt=attempt,
+            start_time=now,
+            end_time=now,
+        )
+        if self.failing:
+            trajectory.stop_reason = trajectory_pb2.STOP_REASON_FAILED
+            trajectory.failure.type = "KeyError"
+            trajectory.failure.message = "the inbox is missing"
+            return trajectory
+        luck = _hash(request.seed, trajectory.id, request.sampling.temperature)[0] / 256
+        success = float(luck < 0.2 + 0.1 * version)
+        trajectory.stop_reason = trajectory_pb2.STOP_REASON_TERMINATED
+        trajectory.environment_reward = success + luck / 10
+        trajectory.metrics.update({"success": success, "turns": 1.0})
+        span = trajectory_pb2.SampledSpan(
+            start=2,
+            length=3,
+            policy=request.policy.job,
+            weights_version=version,
+            temperature=request.sampling.temperature,
+        )
+        history = trajectory.histories.add()
+        history.messages.add(role=trajectory_pb2.ROLE_USER, content="find it")
+        history.messages.add(role=trajectory_pb2.ROLE_ASSISTANT, content=f"luck {luck}")
+        history.tokens.token_ids.extend([1, 2, 3, 4, 5])
+        history.tokens.logprobs.extend([-0.5, -0.25, -0.125])
+        history.tokens.spans.append(span)
+        return trajectory
+
+
+class JudgeDouble(Member, judge_grpc.JudgeServiceServicer):
+    """The real judge, watched."""
+
+    service = "judge"
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self._client = httpx.AsyncClient()
+        self._real = JudgeServicer(JudgeSettings(), self._client)
+        self.judged: list[str] = []
+        self.broken = False
+
+    def attach(self, server: Server) -> None:
+        server.add(
+            judge_grpc.add_JudgeServiceServicer_to_server, self, "podium.judge.v1.JudgeService"
+        )
+
+    async def ScoreGroup(self, request: Any, context: Any) -> judge_pb.ScoreGroupResponse:
+        self.judged.append(request.group.id)
+        await self.reached("judge:begin", request.group.id)
+        if self.broken:
+            request.group.skip_reason = "judge_failed"
+            return judge_pb.ScoreGroupResponse(group=request.group)
+        response = await self._real.ScoreGroup(request, context)
+        await self.reached("judge:end", request.group.id)
+        return response
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
+    """An optimizer whose weights are a digest of all that they were trained on, in order."""
+
+    service = "trainer"
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self.job = ""
+        self.step = -1
+        self.weights = ""
+        self.opens: list[tuple[str, int]] = []
+        self.taken: list[tuple[str, int]] = []
+        self.ages: dict[int, list[int]] = {}
+        """Step to the versions that its groups were sampled from."""
+
+    def attach(self, server: Server) -> None:
+        server.add(
+            trainer_grpc.add_TrainerServiceServicer_to_server,
+            self,
+            "podium.trainer.v1.TrainerService",
+        )
+
+    def forget(self) -> None:
+        self.job, self.step, self.weights = "", -1, ""
+
+    async def Open(self, request: Any, context: Any) -> trainer_pb.OpenResponse:
+        await self.reached("open", request.job_id)
+        if self.job not in ("", request.job_id):
+            raise ResourceExhaustedError(
+                f"job {self.job} is open", reason="TRAINER_BUSY", metadata={"job_id": self.job}
+            )
+        at = request.resume_version if request.HasField("resume_version") else 0
+        if (self.job, self.step) != (request.job_id, at) or self.fleet.trainer_reloads:
+            self.weights = _hash(request.seed, "fresh").hex()
+            if request.HasField("resume_version"):
+                self.weights = await self._fetch(request.job_id, at)
+        self.job, self.step = request.job_id, at
+        self.opens.append((self.job, at))
+        return trainer_pb.OpenResponse(step=self.step, trainable_parameters=1)
+
+    async def Step(self, requests: Any, context: Any) -> trainer_pb.StepResponse:
+        header: trainer_pb.StepHeader | None = None
+        groups: list[trajectory_pb2.Group] = []
+        async for request in requests:
+            if header is None:
+                header = request.header
+                self._expect(header.job_id, header.step - 1)
+                await self.reached("step:begin", str(header.step))
+            else:
+                groups.append(request.group)
+        assert header is not None
+        spans = [
+            span
+            for group in groups
+            for trajectory in group.trajectories
+            for history in trajectory.histories
+            for span in history.tokens.spans
+        ]
+        learned = [(t.id, t.reward) for group in groups for t in group.trajectories]
+        await asyncio.sleep(self.fleet.step_seconds)
+        self._expect(header.job_id, header.step - 1)
+        self.step += 1
+        self.weights = _hash(self.weights, learned).hex()
+        self.taken.append((self.job, self.step))
+        self.ages[self.step] = [span.weights_version for span in spans]
+        await self.reached("step:taken", str(self.step))
+        return trainer_pb.StepResponse(
+            step=self.step,
+            metrics={"loss": 1 / self.step, "seconds_forward": 0.1},
+            skipped_groups={g.id: g.skip_reason for g in groups if g.skip_reason},
+        )
+
+    async def Save(self, request: Any, context: Any) -> trainer_pb.SaveResponse:
+        await self.reached("save:begin", str(request.step))
+        self._expect(request.job_id, request.step)
+        version = await self.fleet.client.push(
+            {
+                "adapter/adapter_config.json": b"{}",
+                "adapter/adapter_model.safetensors": self.weights.encode(),
+                "state/state.json": json.dumps({"step": self.step}).encode(),
+            },
+            registry_pb.Manifest(
+                model=request.job_id,
+                version=request.step,
+                kind=registry_pb.VERSION_KIND_ADAPTER,
+                base_model=BASE_MODEL,
+                group_ids=request.group_ids,
+                metrics={**request.metrics, **({"loss": 1 / self.step} if self.step else {})},
+            ),
+            request_id=f"{request.job_id}/{request.step}",
+            timeout_s=2.0,
+        )
+        await self.reached("save:published", str(request.step))
+        return trainer_pb.SaveResponse(
+            version=request.step, manifest_digest=version.manifest_digest
+        )
+
+    async def Close(self, request: Any, context: Any) -> trainer_pb.CloseResponse:
+        await self.reached("close", request.job_id)
+        if self.job == request.job_id:
+            self.forget()
+        return trainer_pb.CloseResponse()
+
+    def _expect(self, job: str, step: int) -> None:
+        if self.job != job:
+            raise FailedPreconditionError(f"{job} is not open", reason="JOB_NOT_OPEN")
+        if self.step != step:
+            raise FailedPreconditionError(f"is at {self.step}, not {step}", reason="WRONG_STEP")
+
+    async def _fetch(self, job: str, version: int) -> str:
+        return await self.fleet.weights_of(job, version)
+
+
+class RegistryProcess:
+    """The real registry as a process, which keeps its folder and port over its deaths."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.port = free_port()
+        self._health, self._metrics = free_port(), free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        environment = {
+            "PODIUM_REGISTRY_PORT": str(self.port),
+            "PODIUM_REGISTRY_HEALTH_PORT": str(self._health),
+            "PODIUM_REGISTRY_METRICS_PORT": str(self._metrics),
+            "PODIUM_REGISTRY_DATA_DIR": str(self._folder / "registry"),
+        }
+        self._process = start_process("podium_registry", environment, self._folder)
+        await wait_for_port(self.port, self._process)
+
+    async def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+class Fleet:
+    """All five, and the places where a test may act."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.registry = RegistryProcess(folder)
+        self.inference = InferenceDouble(self)
+        self.rollout = RolloutDouble(self)
+        self.judge = JudgeDouble(self)
+        self.trainer = TrainerDouble(self)
+        self.client = RegistryClient(self.registry.address)
+        self.at: Point = _nothing
+        self.step_seconds = 0.0
+        self.trainer_reloads = False
+        """Whether Open reads the registry even for the version that is open."""
+
+    @property
+    def doubles(self) -> tuple[Member, ...]:
+        return (self.inference, self.rollout, self.judge, self.trainer)
+
+    async def reached(self, point: str, about: str) -> None:
+        await self.at(point, about)
+
+    async def weights_of(self, job: str, version: int) -> str:
+        """The weights of a published version."""
+        target = self.folder / f"pulled-{job}-{version}-{os.urandom(4).hex()}"
+        await self.client.pull(job, version, target, only=("adapter/",), timeout_s=5.0)
+        weights = (target / "adapter" / "adapter_model.safetensors").read_text()
+        shutil.rmtree(target)
+        return weights
+
+    def variables(self) -> dict[str, str]:
+        """What a controller needs to find them."""
+        members: dict[str, Any] = {
+            "registry": self.registry,
+            "inference": self.inference,
+            "rollout": self.rollout,
+            "judge": self.judge,
+            "trainer": self.trainer,
+        }
+        return {
+            f"PODIUM_CONTROLLER_{name.upper()}_ADDRESS": member.address
+            for name, member in members.items()
+        }
+
+    def settings(self) -> dict[str, str]:
+        """The same, as fields of its settings."""
+        prefix = "PODIUM_CONTROLLER_"
+        return {k.removeprefix(prefix).lower(): v for k, v in self.variables().items()}
+
+
+@asynccontextmanager
+async def fleet_of_doubles() -> AsyncIterator[Fleet]:
+    """A running fleet."""
+    folder = Path(tempfile.mkdtemp(prefix="podium-fleet-"))
+    fleet = Fleet(folder)
+    try:
+        await fleet.registry.start()
+        for double in fleet.doubles:
+            await double.start()
+        yield fleet
+    finally:
+        for double in fleet.doubles:
+            await double.kill()
+        await fleet.judge.close()
+        await fleet.client.close()
+        await fleet.registry.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class ControllerProcess:
+    """The controller as a process of its own, to be killed."""
+
+    def __init__(self, fleet: Fleet, database_url: str = "", name: str = "controller") -> None:
+        self._fleet = fleet
+        self._folder = fleet.folder / name
+        self._folder.mkdir()
+        self._url = database_url
+        self._ports = [free_port() for _ in range(3)]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    async def start(self) -> None:
+        port, health, metrics = self._ports
+        environment = {
+            "PODIUM_CONTROLLER_PORT": str(port),
+            "PODIUM_CONTROLLER_HEALTH_PORT": str(health),
+            "PODIUM_CONTROLLER_METRICS_PORT": str(metrics),
+            "PODIUM_CONTROLLER_DATA_DIR": str(self._folder),
+            "PODIUM_CONTROLLER_DATABASE_URL": self._url,
+            "PODIUM_CONTROLLER_LEASE_SECONDS": "1",
+            "PODIUM_CONTROLLER_POLL_SECONDS": "0.1",
+            **self._fleet.variables(),
+        }
+        self.process = start_process("podium_controller", environment, self._folder)
+        self.starts += 1
+        await wait_for_port(port, self.process)
+
+    def kill(self) -> None:
+        """SIGKILL, and gone when it returns."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def log(self) -> str:
+        """What it has logged so far."""
+        return (self._folder / "podium_controller.log").read_text()
+
+
+def start_process(
+    module: str, environment: dict[str, str], folder: Path
+) -> subprocess.Popen[bytes]:
+    """`python -m module`, logging into the folder."""
+    with (folder / f"{module}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module],
+            env={**os.environ, **environment},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+
+
+async def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Returns when something listens."""
+    for _ in range(600):
+        assert process.poll() is None, f"the process ended with {process.returncode}"
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return
+    raise AssertionError(f"nothing listens on port {port}")
+
+
+async def _nothing(point: str, about: str) -> None:
+    return None
+
+
+def _hash(*parts: object) -> bytes:
+    return hashlib.sha256(repr(parts).encode()).digest()

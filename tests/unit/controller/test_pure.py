@@ -1,0 +1,202 @@
+"""Scenario order, statistics, staleness, ids, tokens: the controller's pure functions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from podium.core.errors import InvalidArgumentError
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller import paging
+from podium_controller.evaluator import is_due
+from podium_controller.identifiers import evaluation_group, new_job_id, training_group
+from podium_controller.judging import failure_text, unusable
+from podium_controller.scenarios import ScenarioOrder
+from podium_controller.staleness import staleness
+from podium_controller.statistics import (
+    STEP_METRICS,
+    evaluation_metrics,
+    seconds_per_step,
+    step_metrics,
+    wilson_interval,
+)
+
+SCENARIOS = [trajectory_pb2.Scenario(id=f"s{i}") for i in range(7)]
+
+
+def draws(order: ScenarioOrder, steps: range, per_step: int) -> list[str]:
+    return [order.draw(step, i, per_step).id for step in steps for i in range(per_step)]
+
+
+@given(seed=st.integers(0, 2**62), per_step=st.integers(1, 9))
+def test_every_epoch_meets_every_scenario_once(seed: int, per_step: int) -> None:
+    met = draws(ScenarioOrder(SCENARIOS, seed), range(1, 22), per_step)
+    for start in range(0, len(met) - 7, 7):
+        assert sorted(met[start : start + 7]) == [s.id for s in SCENARIOS]
+
+
+@given(seed=st.integers(0, 2**62), step=st.integers(1, 50), index=st.integers(0, 3))
+def test_a_draw_depends_on_nothing_but_seed_step_and_index(
+    seed: int, step: int, index: int
+) -> None:
+    whole = ScenarioOrder(SCENARIOS, seed)
+    met = draws(whole, range(1, step + 1), 4)
+    resumed = ScenarioOrder(list(reversed(SCENARIOS)), seed)
+    assert resumed.draw(step, index, 4).id == met[(step - 1) * 4 + index]
+
+
+def test_epochs_and_seeds_differ_in_order() -> None:
+    order = draws(ScenarioOrder(SCENARIOS, 1), range(1, 3), 7)
+    assert order[:7] != order[7:]
+    assert order[:7] != draws(ScenarioOrder(SCENARIOS, 2), range(1, 2), 7)
+
+
+@pytest.mark.parametrize(
+    ("mean", "n", "low", "high"),
+    [
+        # Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
+        (81 / 263, 263, 0.2553, 0.3662),
+        (15 / 148, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1 / 29, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson_intervals_equal_published_ones(
+    mean: float, n: int, low: float, high: float
+) -> None:
+    assert wilson_interval(mean, n) == pytest.approx((low, high), abs=5e-5)
+
+
+@given(n=st.integers(1, 10**6), data=st.data())
+def test_wilson_intervals_hold_the_mean_inside_zero_and_one(n: int, data: st.DataObject) -> None:
+    mean = data.draw(st.integers(0, n)) / n
+    low, high = wilson_interval(mean, n)
+    assert 0 <= low <= mean + 1e-12
+    assert mean - 1e-12 <= high <= 1
+
+
+def test_no_trials_tell_nothing() -> None:
+    assert wilson_interval(math.nan, 0) == (0, 1)
+
+
+def attempt(version: int = 3, *, policy: str = "j", **fields: object) -> trajectory_pb2.Trajectory:
+    result = trajectory_pb2.Trajectory(**{"id": "t", **fields})
+    span = trajectory_pb2.SampledSpan(start=0, length=4, policy=policy, weights_version=version)
+    result.histories.add().tokens.spans.append(span)
+    return result
+
+
+FAILED = {
+    "stop_reason": trajectory_pb2.STOP_REASON_FAILED,
+    "failure": trajectory_pb2.Failure(type="OSError", message="no disk"),
+}
+
+
+def test_metrics_of_a_step() -> None:
+    group = trajectory_pb2.Group(
+        trajectories=[
+            attempt(reward=1.0, metrics={"success": 1.0}),
+            attempt(reward=0.0, metrics={"success": 0.0}),
+            attempt(**FAILED),
+        ]
+    )
+    metrics = step_metrics([group], staleness=2)
+    assert set(metrics) <= STEP_METRICS
+    assert metrics["reward_mean"] == 0.5
+    # The attempt that broke has not succeeded.
+    assert metrics["success_mean"] == pytest.approx(1 / 3)
+    assert metrics["tokens_sampled"] == 12
+    assert metrics["trajectories_failed"] == metrics["trajectories_unscored"] == 1
+    assert metrics["staleness_max"] == 2
+
+
+def test_without_rewards_or_success_there_are_no_means() -> None:
+    metrics = step_metrics([trajectory_pb2.Group(trajectories=[attempt(**FAILED)])], 0)
+    assert "reward_mean" not in metrics
+    assert "success_mean" not in metrics
+
+
+def test_evaluations_take_the_environments_reward_where_there_is_no_other() -> None:
+    metrics = evaluation_metrics(
+        [
+            attempt(environment_reward=1.0, metrics={"turns": 2.0}),
+            attempt(environment_reward=9.0, reward=0.0),
+        ]
+    )
+    assert metrics == {"reward": 0.5, "turns": 2.0}
+
+
+def test_staleness_is_that_of_the_oldest_span() -> None:
+    group = trajectory_pb2.Group(trajectories=[attempt(4), attempt(3)])
+    assert staleness(group, "j", step=5) == 1
+    assert staleness(group, "j", step=4) == 0
+    assert staleness(trajectory_pb2.Group(), "j", step=9) == 0
+    # Another policy's tokens are never fresh.
+    foreign = trajectory_pb2.Group(trajectories=[attempt(4, policy="other")])
+    assert staleness(foreign, "j", step=5) == 5
+
+
+def test_why_a_group_is_of_no_use() -> None:
+    broken = trajectory_pb2.Group(trajectories=[attempt(**FAILED), attempt(**FAILED)])
+    assert unusable(broken) == "all_failed"
+    assert failure_text(broken) == "OSError: no disk"
+    assert unusable(trajectory_pb2.Group(trajectories=[attempt(), attempt(**FAILED)])) == ""
+    judged = trajectory_pb2.Group(trajectories=[attempt()], skip_reason="judge_failed")
+    assert unusable(judged) == "judge_failed"
+    judged.skip_reason = "zero_variance"
+    assert unusable(judged) == ""
+
+
+def test_ids() -> None:
+    assert training_group("j", 3, 0) == "j/s3/g0"
+    assert evaluation_group("j", 3, "greedy", 7) == "j/v3-greedy/g7"
+    ids = {new_job_id("Email_Search!") for _ in range(200)}
+    assert len(ids) == 200
+    assert all(re.fullmatch(r"email-search-[a-z0-9]{6}", each) for each in ids)
+    for name in ("", "___", "x" * 300, "ÄÖ"):
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", new_job_id(name))
+        assert len(new_job_id(name)) <= 63
+
+
+def test_evaluations_are_due_first_last_and_every_so_often() -> None:
+    spec = spec_pb2.JobSpec(training=spec_pb2.TrainingSpec(steps=7))
+    assert not any(is_due(spec, version) for version in range(8))
+    spec.evaluation.every_steps = 0
+    assert [v for v in range(8) if is_due(spec, v)] == [0, 7]
+    spec.evaluation.every_steps = 3
+    assert [v for v in range(8) if is_due(spec, v)] == [0, 3, 6, 7]
+
+
+def test_step_seconds_are_a_median_of_gaps() -> None:
+    second = 10**9
+    assert seconds_per_step([5 * second]) is None
+    # A night's pause in the middle does not count.
+    assert seconds_per_step([0, 2 * second, 40_000 * second, 40_003 * second]) == 3
+
+
+def test_page_tokens_fit_only_their_own_call() -> None:
+    request = pb.ListEventsRequest(job_id="j", page_size=2)
+    token = paging.encode(request, [4])
+    assert paging.decode(pb.ListEventsRequest(job_id="j", page_token=token), [int]) == [4]
+    assert paging.decode(pb.ListEventsRequest(job_id="j"), [int]) is None
+    foreign = [
+        pb.ListEventsRequest(job_id="other", page_token=token),
+        pb.ListStepsRequest(job_id="j", page_token=token),
+        pb.ListEventsRequest(job_id="j", page_token=token[:-2]),
+        pb.ListEventsRequest(job_id="j", page_token="é!"),
+        pb.ListEventsRequest(job_id="j", page_token=paging.encode(request, ["4"])),
+    ]
+    for each in foreign:
+        with pytest.raises(InvalidArgumentError) as raised:
+            paging.decode(each, [int])
+        assert [v.field for v in raised.value.violations] == ["page_token"]
+
+
+def test_scenarios_are_spread_evenly_over_a_long_run() -> None:
+    counts = Counter(draws(ScenarioOrder(SCENARIOS, 5), range(1, 8), 7))
+    assert set(counts.values()) == {7}

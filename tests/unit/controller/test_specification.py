@@ -1,0 +1,108 @@
+"""Defaults, and checks across fields, of a job's specification."""
+
+from __future__ import annotations
+
+from podium.contract import validate
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import policy_pb2, spec_pb2
+from podium_controller.specification import complete, violations
+
+
+def spec(**changes: object) -> spec_pb2.JobSpec:
+    return spec_pb2.JobSpec(
+        **{
+            "base_model": "m",
+            "environment": spec_pb2.EnvironmentSpec(name="double"),
+            "training": spec_pb2.TrainingSpec(steps=3),
+            **changes,
+        }
+    )
+
+
+def fields(job_spec: spec_pb2.JobSpec, job_id: str = "") -> list[str]:
+    return [v.field for v in violations(pb.Job(id=job_id, spec=complete(job_spec)))]
+
+
+def test_a_plain_job_has_every_default_and_no_violation() -> None:
+    plain = spec()
+    full = complete(plain)
+    assert fields(plain) == []
+    assert validate(full) == []
+    assert full.rollout.group_size == 8
+    assert full.rollout.sampling.temperature == 1
+    assert full.rollout.episode.max_turns == 8
+    assert full.training.lora.rank == 16
+    assert full.training.loss.kl_estimator == spec_pb2.KL_ESTIMATOR_K3
+    assert full.retention.keep_last == 3
+    assert full.recovery_timeout_seconds == 600
+    assert not full.HasField("evaluation")
+    assert not full.HasField("reward")
+    # The caller's message is untouched.
+    assert plain == spec()
+
+
+def test_parts_of_a_scorer_come_with_its_kind_alone() -> None:
+    reward = spec_pb2.RewardSpec(
+        scorers=[
+            spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_ENVIRONMENT),
+            spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_WEIGHTED),
+            spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER),
+        ]
+    )
+    plain, weighted, ruler = complete(spec(reward=reward)).reward.scorers
+    assert plain.weight == 1
+    assert not plain.HasField("weighted")
+    assert not plain.HasField("ruler")
+    assert weighted.weighted.accuracy == 0.4
+    assert ruler.HasField("ruler")
+    assert fields(spec(reward=reward)) == []
+
+
+def test_every_violation_is_reported_at_once_with_its_path() -> None:
+    bad = spec(
+        environment=spec_pb2.EnvironmentSpec(name="double", split=""),
+        rollout=spec_pb2.RolloutSpec(
+            sampling=policy_pb2.SamplingParams(
+                temperature=0, top_p=0.9, top_k=5, json_schema="{}", seed=3
+            )
+        ),
+        reward=spec_pb2.RewardSpec(
+            scorers=[
+                spec_pb2.Scorer(
+                    kind=spec_pb2.SCORER_KIND_WEIGHTED,
+                    weight=0,
+                    weighted=spec_pb2.WeightedCriteria(accuracy=0.9, task_type="chess"),
+                ),
+                spec_pb2.Scorer(
+                    kind=spec_pb2.SCORER_KIND_ENVIRONMENT, weight=0, ruler=spec_pb2.RulerSpec()
+                ),
+            ]
+        ),
+        evaluation=spec_pb2.EvaluationSpec(split="", best_metric=""),
+    )
+    assert fields(bad, "base") == [
+        "job.id",
+        "job.spec.environment.split",
+        "job.spec.rollout.sampling.temperature",
+        "job.spec.rollout.sampling.top_p",
+        "job.spec.rollout.sampling.top_k",
+        "job.spec.rollout.sampling.json_schema",
+        "job.spec.rollout.sampling.seed",
+        "job.spec.reward.scorers[0].weighted",
+        "job.spec.reward.scorers[0].weighted.task_type",
+        "job.spec.reward.scorers[1].ruler",
+        "job.spec.reward.scorers",
+        "job.spec.evaluation.split",
+        "job.spec.evaluation.best_metric",
+    ]
+    texts = {v.field: v.description for v in violations(pb.Job(spec=complete(bad)))}
+    assert "sum to 1.5" in texts["job.spec.reward.scorers[0].weighted"]
+    assert "got 0.9; allowed is 1" in texts["job.spec.rollout.sampling.top_p"]
+
+
+def test_weights_may_sum_to_one_up_to_rounding() -> None:
+    criteria = spec_pb2.WeightedCriteria(
+        accuracy=0.1, efficiency=0.2, completeness=0.3, satisfaction=0.4
+    )
+    scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_WEIGHTED, weighted=criteria)
+    assert fields(spec(reward=spec_pb2.RewardSpec(scorers=[scorer]))) == []
