@@ -107,13 +107,13 @@ async def _controller(addresses: Addresses, expected: bool) -> Finding:
     except PodiumError as error:
         return Finding(
             "fail" if expected else "warn",
-            "controller",
+            "address",
             f"{error.message}; looked at {where}",
             "Check the address and the network."
             if addresses.source in ("--address", "PODIUM_ADDRESS")
             else "Nothing runs here yet: start it with 'podium up'.",
         )
-    return Finding("ok", "controller", f"answers at {where}")
+    return Finding("ok", "address", f"jobs are taken at {where}")
 
 
 def _model(name: str) -> Finding:

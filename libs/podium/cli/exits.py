@@ -57,8 +57,8 @@ _CODES: tuple[tuple[type[errors.PodiumError], Exit], ...] = (
 )
 
 _HINTS = {
-    Exit.UNREACHABLE: "Is Podium running? Start it with 'podium up', or say where it is with "
-    "--address HOST:PORT or PODIUM_ADDRESS; 'podium doctor' looks for the cause.",
+    Exit.UNREACHABLE: "'podium doctor' looks for the cause. Where nothing runs yet, start it with "
+    "'podium up'; where it runs elsewhere, name it with --address HOST:PORT or PODIUM_ADDRESS.",
     Exit.AUTH: "Set PODIUM_TOKEN to a bearer token that this installation accepts.",
 }
 

@@ -113,7 +113,8 @@ async def run_until_signal(config: LauncherConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, ask_to_stop)
-    note(f"starting {', '.join(stack.services)}; the engine takes about half a minute")
+    patience = "; the engine takes about half a minute" if "inference" in stack.services else ""
+    note(f"starting {', '.join(stack.services)}{patience}")
     starting = asyncio.create_task(stack.start())
     stopped = asyncio.create_task(stop.wait())
     try:
@@ -251,3 +252,4 @@ def _print_ready(stack: Launcher) -> None:
         note(f"       OpenAI API at {stack.openai_base_url}")
     note(f"       data and logs in {stack.data_dir}")
     note("next:  podium job init > job.yaml && podium job submit -f job.yaml --follow")
+    note("       Ctrl-C, or 'podium down' elsewhere, stops everything")

@@ -307,7 +307,7 @@ async def test_doctor_says_what_to_do(tmp_path: Path) -> None:
     assert done.code == 1
     assert findings["model"]["status"] == "fail"
     assert "podium.models.prepare not-there" in findings["model"]["advice"]
-    assert {"packages", "controller", "disk", "memory", "cpu"} <= set(findings)
+    assert {"packages", "address", "disk", "memory", "cpu"} <= set(findings)
     text = await podium("doctor", "--model", "not-there", "--data-dir", ".", cwd=tmp_path)
     assert "FAIL  model" in text.out
 
