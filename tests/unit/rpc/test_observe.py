@@ -102,9 +102,10 @@ async def test_the_status_of_an_error_is_recorded(serve, spans, caplog, model, c
     served = await serve()
     before = handled("server", REGISTRY, "GetVersion", code)
     client_before = handled("client", REGISTRY, "GetVersion", code)
-    with caplog.at_level(logging.INFO, logger=observe.__name__), pytest.raises(grpc.RpcError):
-        await served.registry.GetVersion(reg.GetVersionRequest(model=model))
-    found = await both_sides(spans)
+    with caplog.at_level(logging.INFO, logger=observe.__name__):
+        with pytest.raises(grpc.RpcError):
+            await served.registry.GetVersion(reg.GetVersionRequest(model=model))
+        found = await both_sides(spans)
     assert found[SpanKind.CLIENT].status.status_code is StatusCode.ERROR
     assert found[SpanKind.SERVER].status.status_code is server_status
     for span in found.values():
