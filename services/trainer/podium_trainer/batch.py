@@ -11,7 +11,15 @@ from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.advantages import advantages, zero_variance
-from podium_trainer.samples import Refused, Sample, read_samples
+from podium_trainer.samples import (
+    GREEDY,
+    MISSING_LOGPROBS,
+    NO_SAMPLED_TOKENS,
+    OVER_MAX_ROW_TOKENS,
+    Refused,
+    Sample,
+    read_samples,
+)
 
 ALL_FAILED = "all_failed"
 GROUP_OF_ONE = "group_of_one"
@@ -20,6 +28,27 @@ NO_TRAINABLE_TRAJECTORY = "no_trainable_trajectory"
 FAILED = "failed"
 NO_REWARD = "no_reward"
 REWARD_NOT_FINITE = "reward_not_finite"
+
+JUDGE_FAILED = "judge_failed"
+"""The judge's reason, in Group.skip_reason."""
+
+REASONS = frozenset(
+    {
+        ALL_FAILED,
+        FAILED,
+        GREEDY,
+        GROUP_OF_ONE,
+        JUDGE_FAILED,
+        MISSING_LOGPROBS,
+        NO_REWARD,
+        NO_SAMPLED_TOKENS,
+        NO_TRAINABLE_TRAJECTORY,
+        OVER_MAX_ROW_TOKENS,
+        REWARD_NOT_FINITE,
+        ZERO_VARIANCE,
+    }
+)
+"""Every reason of ours for which something does not train."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from podium_trainer.adapter import adapter_config, add_adapter, trainable
 from podium_trainer.attention import DENSE, SEGMENTS
@@ -159,6 +160,7 @@ class _Attention(AbstractContextManager[None]):
 
 
 def _load(folder: Path, dtype: torch.dtype, attention: str) -> Any:
+    disable_progress_bar()
     try:
         return AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation=attention, local_files_only=True

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,7 +97,7 @@ class Session:
             self._restore(checkpoint)
 
     def train(
-        self, groups: Sequence[trajectory_pb2.Group], cancelled: threading.Event
+        self, groups: Sequence[trajectory_pb2.Group], cancelled: Callable[[], bool]
     ) -> StepOutcome:
         """Takes one optimizer step, or none: what it raises leaves everything as it was.
 
@@ -106,7 +105,7 @@ class Session:
 
         Raises:
             InvalidArgumentError: a token record contradicts itself.
-            RequestCancelledError: `cancelled` was set before the weights moved.
+            RequestCancelledError: `cancelled` said so before the weights moved.
             InternalError: the gradient is not finite.
         """
         training = self.config.training

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -41,7 +40,7 @@ def accumulate_gradient(
     training: spec_pb2.TrainingSpec,
     *,
     row_tokens: int,
-    cancelled: threading.Event,
+    cancelled: Callable[[], bool],
     phases: Phases,
 ) -> dict[str, float]:
     """Adds up the gradient of the batch's loss, one row at a time; applies nothing.
@@ -50,14 +49,14 @@ def accumulate_gradient(
         The step's metrics.
 
     Raises:
-        RequestCancelledError: `cancelled` was set; the gradient is forgotten.
+        RequestCancelledError: `cancelled` said so; the gradient is forgotten.
     """
     with phases.measure("pack"):
         rows = pack(batch.samples, _row_budget(batch, row_tokens, training.max_row_tokens))
     statistics = Statistics()
     try:
         for row in rows:
-            if cancelled.is_set():
+            if cancelled():
                 raise RequestCancelledError("the step was cancelled; the weights are unchanged")
             _add_row(policy, row, training.loss, statistics, phases)
     except BaseException:

@@ -1,0 +1,107 @@
+"""TrainerService over gRPC: reads the stream, drives the worker, maps the result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from podium.contract import apply_defaults
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.telemetry import attributes, tracer
+from podium.trainer.v1 import trainer_service_pb2 as pb
+from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_trainer.session import JobConfig
+from podium_trainer.worker import Worker
+
+logger = logging.getLogger(__name__)
+_tracer = tracer(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class TrainerServicer(pb_grpc.TrainerServiceServicer):
+    """See the proto file for what each method does and how it fails."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def Open(self, request: pb.OpenRequest, context: Context) -> pb.OpenResponse:
+        """See the proto file."""
+        training = spec_pb2.TrainingSpec()
+        training.CopyFrom(request.training)
+        apply_defaults(training)
+        config = JobConfig(request.job_id, request.base_model, training, request.seed)
+        resume = request.resume_version if request.HasField("resume_version") else None
+        session = await self._worker.open(config, resume)
+        return pb.OpenResponse(
+            step=session.step, trainable_parameters=session.policy.trainable_parameters
+        )
+
+    async def Step(
+        self, request_iterator: AsyncIterator[pb.StepRequest], context: Context
+    ) -> pb.StepResponse:
+        """See the proto file."""
+        header, groups = await self._read(request_iterator)
+        with _tracer.start_as_current_span("optimizer_step") as span:
+            span.set_attribute(attributes.JOB_ID, header.job_id)
+            span.set_attribute(attributes.STEP, header.step)
+            outcome = await self._worker.step(header.job_id, header.step, groups)
+            for phase, seconds in outcome.seconds.items():
+                span.set_attribute(f"{attributes.PHASE}.{phase}.seconds", seconds)
+        logger.info(
+            "step taken" if outcome.batch.samples else "step skipped",
+            extra={
+                "job_id": header.job_id,
+                "step": outcome.step,
+                "groups": len(groups),
+                "skipped_groups": len(outcome.batch.skipped_groups),
+                **{name: round(value, 6) for name, value in outcome.metrics.items()},
+            },
+        )
+        return pb.StepResponse(
+            step=outcome.step,
+            metrics=outcome.metrics,
+            skipped_groups=outcome.batch.skipped_groups,
+            skipped_trajectories=outcome.batch.skipped_trajectories,
+        )
+
+    async def Save(self, request: pb.SaveRequest, context: Context) -> pb.SaveResponse:
+        """See the proto file."""
+        with _tracer.start_as_current_span("save_checkpoint"):
+            published = await self._worker.save(
+                request.job_id, request.step, list(request.group_ids), dict(request.metrics)
+            )
+        return pb.SaveResponse(version=published.version, manifest_digest=published.manifest_digest)
+
+    async def Close(self, request: pb.CloseRequest, context: Context) -> pb.CloseResponse:
+        """See the proto file."""
+        await self._worker.close(request.job_id)
+        return pb.CloseResponse()
+
+    async def _read(
+        self, requests: AsyncIterator[pb.StepRequest]
+    ) -> tuple[pb.StepHeader, list[trajectory_pb2.Group]]:
+        header: pb.StepHeader | None = None
+        groups: list[trajectory_pb2.Group] = []
+        async for request in requests:
+            kind = request.WhichOneof("item")
+            if header is None and kind == "header":
+                header = request.header
+                # Before the groups: a wrong step need not send them.
+                self._worker.expect(header.job_id, header.step)
+            elif header is not None and kind == "group":
+                groups.append(request.group)
+            else:
+                wanted = "a group" if header else "the header first"
+                raise _wrong_order(f"got {kind or 'nothing'}; allowed is {wanted}")
+        if header is None:
+            raise _wrong_order("got an empty stream; allowed is the header first, then groups")
+        return header, groups
+
+
+def _wrong_order(description: str) -> InvalidArgumentError:
+    return InvalidArgumentError(violations=[Violation("item", description)])

@@ -1,0 +1,31 @@
+"""Settings of the trainer, from the environment (`PODIUM_TRAINER_…`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from podium.rpc import ServerSettings
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+
+class Settings(ServerSettings):
+    """See the README of this service."""
+
+    model_config = SettingsConfigDict(env_prefix="PODIUM_TRAINER_")
+
+    port: int = Field(50056, ge=0, le=65535)
+    health_port: int = Field(50066, ge=0, le=65535)
+    metrics_port: int = Field(50076, ge=0, le=65535)
+
+    registry_address: str = "127.0.0.1:50052"
+    """Where checkpoints go."""
+    threads: int = Field(default=0, ge=0)
+    """Threads of one matrix product; 0 for one a core."""
+    row_tokens: int = Field(default=2048, ge=16)
+    """Tokens of a packed row, unless a trajectory needs more or the job allows fewer.
+    Memory grows with it; larger rows share more prefixes."""
+    bfloat16: Literal["auto", "native"] = "auto"
+    """`auto` computes bfloat16 jobs in float32 on a CPU without bfloat16 instructions."""
+    attention: Literal["podium_segments", "sdpa"] = "podium_segments"
+    """`podium_segments` computes only what the prefix tree has; `sdpa` uses a dense mask."""

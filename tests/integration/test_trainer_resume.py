@@ -1,0 +1,103 @@
+"""T25: train 4 = train 2, SIGKILL, resume 2; bit for bit, through the real registry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from podium.registry.v1 import registry_service_pb2 as registry_pb2
+from podium.registry_client import RegistryClient
+from podium.rpc import connect
+from podium.trainer.v1 import trainer_service_pb2 as pb
+from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from support.tiny_policy import build_small_llama, group, trajectory
+from support.trainer_process import ServiceProcess, service, step_messages
+
+STEPS = 4
+TRAINING = spec_pb2.TrainingSpec(
+    steps=STEPS,
+    learning_rate=5e-3,
+    warmup_steps=3,
+    weight_decay=0.01,
+    lora=spec_pb2.LoraSpec(rank=4),
+    loss=spec_pb2.LossSpec(kl_coefficient=0.05),
+)
+
+
+def groups_of(step: int) -> list[trajectory_pb2.Group]:
+    return [
+        group(
+            f"s{step}/g{g}",
+            *(
+                trajectory(
+                    f"s{step}/g{g}/t{i}",
+                    float((i * 7 + step) % 5),
+                    [g + 1, step + 3, *[(i * 13 + k * (step + 1)) % 97 for k in range(40)]],
+                    [(2, 10), (20, 22)],
+                    logprobs=[-3.0 - ((i + k) % 3) for k in range(32)],
+                )
+                for i in range(4)
+            ),
+        )
+        for g in range(3)
+    ]
+
+
+async def train(
+    process: ServiceProcess, model: Path, job_id: str, steps: Sequence[int], resume: int | None
+) -> None:
+    async with connect(process.address) as channel:
+        stub: pb_grpc.TrainerServiceAsyncStub = pb_grpc.TrainerServiceStub(channel)
+        opened = await stub.Open(
+            pb.OpenRequest(
+                job_id=job_id,
+                base_model=str(model),
+                training=TRAINING,
+                seed=11,
+                resume_version=resume,
+            ),
+            timeout=120,
+        )
+        assert opened.step == steps[0] - 1
+        if resume is None:
+            await stub.Save(pb.SaveRequest(job_id=job_id, step=0), timeout=60)
+        for step in steps:
+            response = await stub.Step(step_messages(job_id, step, groups_of(step)), timeout=120)
+            assert response.metrics["tokens_trained"] > 0
+            await stub.Save(pb.SaveRequest(job_id=job_id, step=step), timeout=60)
+
+
+def digests(version: registry_pb2.Version) -> dict[str, str]:
+    return {file.path: file.digest for file in version.manifest.files}
+
+
+@pytest.mark.timeout(300)
+async def test_t25_resume_is_bit_for_bit(tmp_path: Path) -> None:
+    model = build_small_llama(tmp_path / "model")
+    data = {"PODIUM_REGISTRY_DATA_DIR": str(tmp_path / "data")}
+    async with service("registry", tmp_path / "registry.log", data) as registry:
+        environment = {
+            "PODIUM_TRAINER_REGISTRY_ADDRESS": registry.address,
+            "PODIUM_TRAINER_THREADS": "1",
+            "PODIUM_TRAINER_ROW_TOKENS": "96",
+        }
+        async with service("trainer", tmp_path / "whole.log", environment) as process:
+            await train(process, model, "whole", [1, 2, 3, 4], None)
+            assert await process.terminate() == 0
+        async with service("trainer", tmp_path / "first.log", environment) as process:
+            await train(process, model, "parts", [1, 2], None)
+            await process.kill()
+        async with service("trainer", tmp_path / "second.log", environment) as process:
+            await train(process, model, "parts", [3, 4], 2)
+        client = RegistryClient(registry.address)
+        try:
+            for step in range(STEPS + 1):
+                whole = await client.get_version("whole", step)
+                parts = await client.get_version("parts", step)
+                assert digests(whole) == digests(parts), f"step {step}"
+            moved = [digests(await client.get_version("whole", step)) for step in (3, 4)]
+            assert moved[0] != moved[1]
+        finally:
+            await client.close()
