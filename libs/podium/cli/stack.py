@@ -43,11 +43,13 @@ DEFAULT_DATA_DIR = ".podium"
     show_default=True,
     help="Base model: a prepared one's name, ORG/NAME, or a folder.",
 )
-@click.option("--dtype", type=click.Choice(["bfloat16", "float32"]), help="Type to serve in.")
+@click.option(
+    "--dtype", type=click.Choice(["bfloat16", "float16", "float32"]), help="Type to serve in."
+)
 @click.option(
     "--weight-mode",
     type=click.Choice(["adapter", "merged"]),
-    help="How the pool holds policies. [default: merged on CPU, adapter on GPU]",
+    help="How the pool holds policies. [default: merged]",
 )
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
 @click.option("--auth", is_flag=True, help="Refuse calls without the token in DATA_DIR/token.")

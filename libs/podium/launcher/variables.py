@@ -15,7 +15,7 @@ _PEERS = {
     "rollout": ("inference",),
     "trainer": ("registry",),
 }
-_STATEFUL = ("controller", "registry", "inference", "trainer")
+_STATEFUL = ("controller", "registry", "inference")
 # Ctrl-C on a laptop should not wait for the longest RPC.
 _DRAIN_SECONDS = "5"
 
