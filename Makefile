@@ -100,8 +100,8 @@ format: setup ## Let ruff and buf rewrite what they can
 	$(BIN)/buf format --write
 
 .PHONY: type
-type: setup ## mypy
-	MYPYPATH=tests $(BIN)/mypy libs services tests
+type: setup ## mypy, strictly, over everything but the tests
+	$(BIN)/mypy libs services examples
 
 .PHONY: imports
 imports: setup ## Hold the import contracts of .importlinter

@@ -295,7 +295,7 @@ async def test_trajectories_page_by_step_group_and_attempt(stores: Stores) -> No
         ids: list[str] = []
         after = None
         while True:
-            page, after = await stores.jobs.trajectories(  # type: ignore[arg-type]
+            page, after = await stores.jobs.trajectories(
                 "job", after=after, limit=limit, max_bytes=max_bytes, **options
             )
             assert len(page) <= limit

@@ -21,7 +21,7 @@ LIGHT = ("controller", "registry", "rollout", "judge")
 
 
 def config(tmp_path: Path, **changes: object) -> LauncherConfig:
-    return LauncherConfig(data_dir=tmp_path / "data", port_base=0, services=LIGHT, **changes)  # type: ignore[arg-type]
+    return LauncherConfig(data_dir=tmp_path / "data", port_base=0, services=LIGHT, **changes)
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def fake_judge() -> Iterator[FakeJudge]:
         def handle_error(self, request: object, client_address: object) -> None:
             # A client that gave up on a slow answer is what some tests are about.
             if not isinstance(sys.exception(), ConnectionError):
-                super().handle_error(request, client_address)  # type: ignore[arg-type]
+                super().handle_error(request, client_address)
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

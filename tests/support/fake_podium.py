@@ -302,8 +302,8 @@ async def fake_podium(**settings: Any) -> AsyncIterator[FakePodium]:
     """Serves the doubles on a free port."""
     server = Server("fake", ServerSettings(**settings))
     # The doubles lack what no client calls; gRPC answers that with UNIMPLEMENTED.
-    pool = FakeInference()  # type: ignore[abstract]
-    fake = FakePodium(FakeJobs(), FakeRegistry(), pool, "")  # type: ignore[abstract]
+    pool = FakeInference()
+    fake = FakePodium(FakeJobs(), FakeRegistry(), pool, "")
     server.add(jobs_grpc.add_JobServiceServicer_to_server, fake.jobs, "podium.jobs.v1.JobService")
     server.add(
         registry_grpc.add_RegistryServiceServicer_to_server,
@@ -317,7 +317,7 @@ async def fake_podium(**settings: Any) -> AsyncIterator[FakePodium]:
     )
     server.add(
         rollout_grpc.add_RolloutServiceServicer_to_server,
-        FakeRollout(),  # type: ignore[abstract]
+        FakeRollout(),
         "podium.rollout.v1.RolloutService",
     )
     await server.start()

@@ -42,7 +42,11 @@ class Violation:
 
     def __str__(self) -> str:
         where = f"line {self.line}: " if self.line else ""
-        return f"{where}{self.field}: {self.description}" if self.field else f"{where}{self.description}"
+        return (
+            f"{where}{self.field}: {self.description}"
+            if self.field
+            else f"{where}{self.description}"
+        )
 
 
 class PodiumError(Exception):

@@ -14,6 +14,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from podium.core.errors import ResourceExhaustedError, UnavailableError
@@ -43,6 +44,8 @@ class Database:
                 Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
             options["connect_args"] = {"timeout": _LOCK_SECONDS}
         self._engine: AsyncEngine = create_async_engine(parsed, **options)
+        # Waiting writers would each hold a connection and poll for SQLite's lock.
+        self._writer = asyncio.Lock() if self.is_sqlite else None
         if self.is_sqlite:
             sa.event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
@@ -68,10 +71,24 @@ class Database:
             ResourceExhaustedError: STORAGE_FULL.
         """
         with _translated():
-            async with self._engine.connect() as connection:
+            async with self._turn(), self._engine.connect() as connection:
                 connection = await connection.execution_options(**{_WRITE: True})
                 async with connection.begin():
                     yield connection
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self._writer is None:
+            yield
+            return
+        try:
+            await asyncio.wait_for(self._writer.acquire(), _LOCK_SECONDS)
+        except TimeoutError as error:
+            raise _busy() from error
+        try:
+            yield
+        finally:
+            self._writer.release()
 
     async def migrate(self, scripts: Path) -> None:
         """Brings the schema to the newest revision in an Alembic folder.
@@ -102,6 +119,8 @@ class _translated:  # noqa: N801 - reads as a function
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, PoolTimeoutError):
+            raise _busy() from error
         if not isinstance(error, DBAPIError):
             return
         text = str(error.orig).lower()
@@ -114,6 +133,10 @@ class _translated:  # noqa: N801 - reads as a function
             raise UnavailableError(
                 "the database cannot be reached", reason="DATABASE_UNAVAILABLE"
             ) from error
+
+
+def _busy() -> UnavailableError:
+    return UnavailableError("the database is busy; try again", reason="DATABASE_BUSY")
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:

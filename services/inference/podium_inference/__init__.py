@@ -1,0 +1,1 @@
+"""The inference service: one vLLM engine, many policies of one base model."""

@@ -57,7 +57,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         )
         self._models: dict[Endpoint, OpenAIJudge] = {}
 
-    async def ScoreGroup(  # noqa: N802
+    async def ScoreGroup(
         self,
         request: judge_service_pb2.ScoreGroupRequest,
         context: grpc.aio.ServicerContext[Any, Any],

@@ -13,7 +13,8 @@ from podium.registry.v1 import registry_service_pb2_grpc
 from podium.rpc import Server, load_settings, run_service
 from podium.sql import Database
 
-from podium_registry.blobs import Blobs
+from podium_registry.blobs import Blobs, measure
+from podium_registry.collector import Collector
 from podium_registry.history import History
 from podium_registry.object_store import ObjectBlobStore
 from podium_registry.servicer import RegistryServicer
@@ -34,12 +35,15 @@ def main() -> None:
     async def build(server: Server) -> AsyncIterator[None]:
         database = Database(settings.resolved_database_url())
         await database.migrate(_MIGRATIONS)
-        blobs = Blobs(
+        store = ObjectBlobStore(settings.resolved_store_url())
+        staging = await asyncio.to_thread(Staging, settings.data_dir / "uploads")
+        blobs = Blobs(database, store, staging, max_bytes=settings.max_blob_bytes)
+        collector = Collector(
             database,
-            ObjectBlobStore(settings.resolved_store_url()),
-            Staging(settings.data_dir / "uploads"),
-            max_bytes=settings.max_blob_bytes,
+            store,
+            staging,
             grace_seconds=settings.gc_grace_seconds,
+            upload_ttl_seconds=settings.upload_ttl_seconds,
         )
         history = History(database, settings.watch_poll_seconds)
         server.add(
@@ -48,31 +52,34 @@ def main() -> None:
                 blobs,
                 Versions(database, history),
                 history,
-                server.draining,
-                settings.upload_ttl_seconds,
+                collector,
+                upload_idle_seconds=settings.upload_idle_seconds,
             ),
             "podium.registry.v1.RegistryService",
         )
-        collector = asyncio.create_task(_collect_for_ever(blobs, settings))
+        await measure(database)
+        collecting = asyncio.create_task(_collect_for_ever(collector, settings.gc_interval_seconds))
         try:
             yield
         finally:
-            collector.cancel()
+            collecting.cancel()
             with suppress(asyncio.CancelledError):
-                await collector
+                await collecting
             await database.close()
 
     run_service("registry", settings, build)
 
 
-async def _collect_for_ever(blobs: Blobs, settings: Settings) -> None:
-    while settings.gc_interval_seconds:
-        await asyncio.sleep(settings.gc_interval_seconds)
+async def _collect_for_ever(collector: Collector, interval_seconds: float) -> None:
+    while interval_seconds:
+        await asyncio.sleep(interval_seconds)
         try:
-            count, freed = await blobs.collect(settings.upload_ttl_seconds)
+            count, freed = await collector.collect()
             logger.info("garbage collected", extra={"blobs": count, "bytes": freed})
         except PodiumError as error:
             logger.warning("garbage collection failed: %s", error.message)
+        except Exception:
+            logger.exception("garbage collection failed")
 
 
 if __name__ == "__main__":

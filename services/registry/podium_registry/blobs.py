@@ -1,54 +1,60 @@
-"""Blobs: uploading, finding, reading, and collecting what nothing names."""
+"""Blobs: uploading, finding and reading."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
+import google_crc32c
 import sqlalchemy as sa
 from podium.core.errors import (
     DataLossError,
     InvalidArgumentError,
     NotFoundError,
     OutOfRangeError,
+    UnavailableError,
     Violation,
 )
 from podium.sql import Database
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_registry import metrics
 from podium_registry.digests import check_digest
 from podium_registry.object_store import BlobStore
-from podium_registry.staging import Staging, Upload, one_writer
-from podium_registry.tables import blobs, version_blobs
+from podium_registry.staging import CHUNK_BYTES, Staging, Upload, content_of, one_writer
+from podium_registry.tables import blobs
 
-CHUNK_BYTES = 1 << 20
+logger = logging.getLogger(__name__)
+
+_STORE_ATTEMPTS = 5
+
+
+class _ObjectGone(Exception):  # noqa: N818 - no error: the collector was faster
+    pass
 
 
 class Blobs:
     """Content-addressed bytes.
 
-    The row of a blob is written in the same transaction in which its object
-    is stored, and deleted in the one in which its object is deleted. So the
-    row's lock orders an upload against the garbage collector.
+    A row that is not `deleting` promises that its object is there. An upload
+    stores the object first, then looks for it again under the row's lock in
+    the transaction that makes the promise. The collector takes the promise
+    back in one transaction, and in another, holding the row's lock, deletes
+    the object and then the row: whenever either dies, the promise holds.
     """
 
     def __init__(
-        self,
-        database: Database,
-        store: BlobStore,
-        staging: Staging,
-        *,
-        max_bytes: int,
-        grace_seconds: float,
+        self, database: Database, store: BlobStore, staging: Staging, *, max_bytes: int
     ) -> None:
-        """`grace_seconds`: how long a blob that nothing names is kept."""
+        """`max_bytes`: greatest blob."""
         self._database = database
         self._store = store
         self._staging = staging
         self._max_bytes = max_bytes
-        self._grace = grace_seconds
 
     async def find(self, digests: Sequence[str]) -> list[str]:
         """Those that are stored; each is kept for the grace period from now.
@@ -85,6 +91,25 @@ class Blobs:
         """An unfinished upload. Raises NotFoundError."""
         return self._staging.get(upload_id)
 
+    async def progress(self, upload_id: str) -> tuple[int, int, bool]:
+        """(persisted bytes, declared bytes, stored and verified) of an upload.
+
+        Raises:
+            NotFoundError: it was never begun here, or it expired.
+        """
+        try:
+            upload = self._staging.get(upload_id)
+        except NotFoundError:
+            content = content_of(upload_id)
+            if content is None:
+                raise
+            async with self._database.read() as connection:
+                size = await _size(connection, content[0])
+            if size != content[1]:
+                raise
+            return size, size, True
+        return await asyncio.to_thread(upload.persist), upload.size, False
+
     def lock(self, upload: Upload) -> asyncio.Lock:
         """Makes the caller the upload's one writer. Raises AbortedError."""
         return one_writer(upload)
@@ -104,27 +129,51 @@ class Blobs:
         """Verifies and stores an upload that has all its bytes.
 
         Raises:
-            DataLossError: WRONG_DIGEST.
+            DataLossError: WRONG_DIGEST; the upload begins again at 0.
+            ResourceExhaustedError: STORAGE_FULL; the upload stays.
+            UnavailableError: the store cannot be reached; the upload stays.
         """
-        await asyncio.to_thread(upload.verify)
-        async with self._database.write() as connection:
-            if not await touch(connection, [upload.digest]):
-                await connection.execute(
-                    sa.insert(blobs).values(
-                        digest=upload.digest, size=upload.size, touch_time=time.time()
-                    )
-                )
-                await self._store.put(upload.digest, upload.path)
-        self._staging.finish(upload)
+        checks = await asyncio.to_thread(upload.verify)
+        for _ in range(_STORE_ATTEMPTS):
+            await self._store.put(upload.digest, upload.path)
+            # Another replica was first, or the collector was: look again.
+            with suppress(IntegrityError, _ObjectGone):
+                await self._promise(upload, checks)
+                break
+        else:
+            raise UnavailableError(
+                "the blob is being collected; try again", reason="BLOB_BEING_COLLECTED"
+            )
+        await asyncio.to_thread(self._staging.finish, upload)
+        await measure(self._database)
         metrics.UPLOADS_IN_PROGRESS.set(self._staging.count)
+
+    async def _promise(self, upload: Upload, checks: bytes) -> None:
+        """Writes the row. Raises _ObjectGone, and writes none, when the object is not there."""
+        async with self._database.write() as connection:
+            if await touch(connection, [upload.digest]):
+                return
+            values = {
+                "size": upload.size,
+                "touch_time": time.time(),
+                "chunk_crc32c": checks,
+                "deleting": False,
+            }
+            mine = blobs.c.digest == upload.digest
+            # From here on the row is locked, so the collector is not at its object.
+            revived = await connection.execute(sa.update(blobs).where(mine).values(values))
+            if revived.rowcount == 0:
+                await connection.execute(sa.insert(blobs).values(digest=upload.digest, **values))
+            if await self._store.size(upload.digest) != upload.size:
+                raise _ObjectGone
 
     async def size(self, digest: str) -> int:
         """Bytes of a stored blob. Raises NotFoundError."""
         async with self._database.read() as connection:
-            size = await connection.scalar(sa.select(blobs.c.size).where(blobs.c.digest == digest))
+            size = await _size(connection, digest)
         if size is None:
-            raise NotFoundError(f"blob {digest} is not stored", reason="BLOB_NOT_FOUND")
-        return int(size)
+            raise _not_stored(digest)
+        return size
 
     async def read(self, digest: str, offset: int) -> AsyncIterator[tuple[int, bytes, int]]:
         """(offset, bytes, whole size) from an offset on.
@@ -132,9 +181,20 @@ class Blobs:
         Raises:
             NotFoundError: no such blob.
             OutOfRangeError: an offset past the end.
-            DataLossError: the stored object is shorter or longer than it was.
+            DataLossError: BLOB_DAMAGED: the stored bytes are not those that were
+                uploaded, or are gone; no damaged byte is handed out.
         """
-        size = await self.size(digest)
+        async with self._database.read() as connection:
+            row = (
+                await connection.execute(
+                    sa.select(blobs.c.size, blobs.c.chunk_crc32c).where(
+                        blobs.c.digest == digest, ~blobs.c.deleting
+                    )
+                )
+            ).first()
+        if row is None:
+            raise _not_stored(digest)
+        size = int(row.size)
         if offset > size:
             raise OutOfRangeError(
                 f"offset {offset} is past the blob's end at {size}",
@@ -142,48 +202,66 @@ class Blobs:
             )
         stored = await self._store.size(digest)
         if stored != size:
-            raise DataLossError(
-                f"blob {digest} has {stored} stored bytes, not {size}", reason="BLOB_DAMAGED"
-            )
-        async for data in self._store.read(digest, offset, size):
+            raise _damaged(digest, f"{stored or 0} bytes are stored, not {size}")
+        # Chunks are checked whole, so the first one may begin before the offset.
+        at = offset - offset % CHUNK_BYTES
+        async for chunk in self._store.read(digest, at, size):
+            check = at // CHUNK_BYTES * 4
+            expected = row.chunk_crc32c[check : check + 4]
+            # Blobs from before revision 0002 have none.
+            if expected and google_crc32c.value(chunk) != int.from_bytes(expected, "big"):
+                raise _damaged(digest, f"the stored bytes from {at} on are not what was uploaded")
+            data = chunk[max(offset - at, 0) :]
+            at += len(chunk)
             metrics.BYTES_DOWNLOADED.inc(len(data))
-            yield offset, data, size
-            offset += len(data)
-
-    async def collect(self, upload_ttl_seconds: float) -> tuple[int, int]:
-        """Deletes blobs that nothing names; returns how many, and their bytes."""
-        self._staging.expire(upload_ttl_seconds)
-        limit = time.time() - self._grace
-        named = sa.exists().where(version_blobs.c.digest == blobs.c.digest)
-        async with self._database.read() as connection:
-            rows = await connection.execute(
-                sa.select(blobs.c.digest).where(blobs.c.touch_time <= limit, ~named)
-            )
-            candidates = [row.digest for row in rows]
-        count = freed = 0
-        for digest in candidates:
-            async with self._database.write() as connection:
-                # Looked at again under the lock: it may have been found or named since.
-                row = (
-                    await connection.execute(
-                        sa.delete(blobs)
-                        .where(blobs.c.digest == digest, blobs.c.touch_time <= limit, ~named)
-                        .returning(blobs.c.size)
-                    )
-                ).first()
-                if row is not None:
-                    await self._store.delete(digest)
-                    count, freed = count + 1, freed + int(row.size)
-        metrics.BLOBS_COLLECTED.inc(count)
-        return count, freed
+            if data:
+                yield at - len(data), data, size
 
 
-async def touch(connection: AsyncConnection, digests: Sequence[str]) -> set[str]:
-    """Marks stored blobs as looked for now, locking their rows; returns those found."""
+async def measure(database: Database) -> None:
+    """Sets the gauge of what is stored."""
+    async with database.read() as connection:
+        total = await connection.scalar(sa.select(sa.func.sum(blobs.c.size)))
+    metrics.STORAGE_BYTES.set(total or 0)
+
+
+async def touch(connection: AsyncConnection, digests: Sequence[str]) -> dict[str, int]:
+    """Marks stored blobs as looked for now, and locks their rows.
+
+    Returns:
+        The sizes of those found, by digest.
+    """
+    wanted = sorted(set(digests))
+    # Locked in one order, or two calls with the same blobs would wait for each other.
     rows = await connection.execute(
-        sa.update(blobs)
-        .where(blobs.c.digest.in_(sorted(set(digests))))
-        .values(touch_time=time.time())
-        .returning(blobs.c.digest)
+        sa.select(blobs.c.digest, blobs.c.size)
+        .where(blobs.c.digest.in_(wanted), ~blobs.c.deleting)
+        .order_by(blobs.c.digest)
+        .with_for_update()
     )
-    return {row.digest for row in rows}
+    found = {row.digest: int(row.size) for row in rows}
+    if found:
+        seen = sa.update(blobs).where(blobs.c.digest.in_(sorted(found)))
+        await connection.execute(seen.values(touch_time=time.time()))
+    return found
+
+
+async def _size(connection: AsyncConnection, digest: str) -> int | None:
+    size = await connection.scalar(
+        sa.select(blobs.c.size).where(blobs.c.digest == digest, ~blobs.c.deleting)
+    )
+    return None if size is None else int(size)
+
+
+def _not_stored(digest: str) -> NotFoundError:
+    return NotFoundError(
+        f"blob {digest} is not stored", reason="BLOB_NOT_FOUND", metadata={"digest": digest}
+    )
+
+
+def _damaged(digest: str, why: str) -> DataLossError:
+    metrics.DAMAGED_BLOBS.inc()
+    logger.error("a stored blob is damaged: %s", why, extra={"digest": digest})
+    return DataLossError(
+        f"blob {digest} is damaged: {why}", reason="BLOB_DAMAGED", metadata={"digest": digest}
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from enum import IntEnum
 
 import sqlalchemy as sa
@@ -59,7 +59,7 @@ class History:
         self._woken.set()
         self._woken = asyncio.Event()
 
-    async def watch(self, model: str, after: int) -> AsyncIterator[pb.WatchVersionsResponse]:
+    async def watch(self, model: str, after: int) -> AsyncGenerator[pb.WatchVersionsResponse, None]:
         """Every change after a sequence number, for ever.
 
         Raises:

@@ -8,5 +8,16 @@ VERSIONS_CREATED = Counter("podium_registry_versions_created_total", "Versions p
 VERSIONS_DELETED = Counter("podium_registry_versions_deleted_total", "Versions deleted.")
 BYTES_UPLOADED = Counter("podium_registry_blob_bytes_uploaded_total", "Bytes received.")
 BYTES_DOWNLOADED = Counter("podium_registry_blob_bytes_downloaded_total", "Bytes sent.")
-BLOBS_COLLECTED = Counter("podium_registry_blobs_collected_total", "Blobs deleted as garbage.")
+DAMAGED_BLOBS = Counter(
+    "podium_registry_damaged_blobs_total", "Downloads that met damaged or missing stored bytes."
+)
 UPLOADS_IN_PROGRESS = Gauge("podium_registry_uploads_in_progress", "Unfinished uploads.")
+STORAGE_BYTES = Gauge(
+    "podium_registry_storage_bytes",
+    "Bytes of all stored blobs, as of this replica's last upload or collection.",
+)
+COLLECTIONS = Counter(
+    "podium_registry_gc_runs_total", "Garbage collections, by outcome.", ("outcome",)
+)
+BLOBS_COLLECTED = Counter("podium_registry_gc_deleted_blobs_total", "Blobs deleted as garbage.")
+BYTES_COLLECTED = Counter("podium_registry_gc_freed_bytes_total", "Bytes deleted as garbage.")

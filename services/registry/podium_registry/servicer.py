@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import google_crc32c
 import grpc
 from podium.core.errors import (
     DataLossError,
+    DeadlineExceededError,
     InvalidArgumentError,
-    UnavailableError,
     Violation,
 )
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 
 from podium_registry.blobs import Blobs
+from podium_registry.collector import Collector
 from podium_registry.history import History
 from podium_registry.versions import Versions
 
@@ -34,15 +36,16 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
         blobs: Blobs,
         versions: Versions,
         history: History,
-        draining: asyncio.Event,
-        upload_ttl_seconds: float,
+        collector: Collector,
+        *,
+        upload_idle_seconds: float,
     ) -> None:
-        """`draining` ends the watches."""
+        """`upload_idle_seconds`: the longest wait for an upload's next chunk."""
         self._blobs = blobs
         self._versions = versions
         self._history = history
-        self._draining = draining
-        self._upload_ttl = upload_ttl_seconds
+        self._collector = collector
+        self._upload_idle = upload_idle_seconds
 
     async def FindBlobs(
         self, request: pb.FindBlobsRequest, context: _Context
@@ -56,41 +59,51 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
         if upload is None:
             return pb.StartUploadResponse(persisted_size=request.size, complete=True)
         return pb.StartUploadResponse(
-            upload_id=upload.upload_id, persisted_size=upload.persisted_size
+            upload_id=upload.upload_id,
+            persisted_size=await asyncio.to_thread(upload.persist),
         )
 
     async def UploadBlob(
         self, request_iterator: AsyncIterator[pb.UploadBlobRequest], context: _Context
     ) -> pb.UploadBlobResponse:
-        first = await anext(aiter(request_iterator), None)
-        if first is None or not first.upload_id:
+        message = await self._next(request_iterator)
+        if message is None or not message.upload_id:
             raise InvalidArgumentError(
                 violations=[Violation("upload_id", "must be set in the first message")]
             )
-        upload = self._blobs.upload(first.upload_id)
+        upload = self._blobs.upload(message.upload_id)
         async with self._blobs.lock(upload):
-            message: pb.UploadBlobRequest | None = first
             while message is not None:
                 if google_crc32c.value(message.data) != message.crc32c:
+                    persisted = await asyncio.to_thread(upload.persist)
                     raise DataLossError(
                         f"the chunk at offset {message.offset} does not match its crc32c",
                         reason="WRONG_CRC32C",
-                        metadata={"persisted_size": str(upload.persisted_size)},
+                        metadata={"persisted_size": str(persisted)},
                     )
-                if message.data:
-                    await self._blobs.append(upload, message.offset, message.data)
-                message = await anext(aiter(request_iterator), None)
-            persisted = upload.persisted_size
-            if persisted == upload.size:
+                await self._blobs.append(upload, message.offset, message.data)
+                message = await self._next(request_iterator)
+            persisted = await asyncio.to_thread(upload.persist)
+            complete = persisted == upload.size
+            if complete:
                 await self._blobs.complete(upload)
-                return pb.UploadBlobResponse(persisted_size=persisted, complete=True)
-        return pb.UploadBlobResponse(persisted_size=persisted)
+        return pb.UploadBlobResponse(persisted_size=persisted, complete=complete)
+
+    async def _next(
+        self, requests: AsyncIterator[pb.UploadBlobRequest]
+    ) -> pb.UploadBlobRequest | None:
+        try:
+            return await asyncio.wait_for(anext(requests, None), self._upload_idle)
+        except TimeoutError as error:
+            raise DeadlineExceededError(
+                f"no chunk came for {self._upload_idle:g} seconds", reason="UPLOAD_IDLE"
+            ) from error
 
     async def GetUpload(
         self, request: pb.GetUploadRequest, context: _Context
     ) -> pb.GetUploadResponse:
-        upload = self._blobs.upload(request.upload_id)
-        return pb.GetUploadResponse(persisted_size=upload.persisted_size, size=upload.size)
+        persisted, size, complete = await self._blobs.progress(request.upload_id)
+        return pb.GetUploadResponse(persisted_size=persisted, size=size, complete=complete)
 
     async def DownloadBlob(
         self, request: pb.DownloadBlobRequest, context: _Context
@@ -174,18 +187,10 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
     async def WatchVersions(
         self, request: pb.WatchVersionsRequest, context: _Context
     ) -> AsyncIterator[pb.WatchVersionsResponse]:
-        stream = self._history.watch(request.model, request.after_sequence)
-        drained = asyncio.ensure_future(self._draining.wait())
-        try:
-            while True:
-                step = asyncio.ensure_future(anext(stream))
-                await asyncio.wait((step, drained), return_when=asyncio.FIRST_COMPLETED)
-                if not step.done():
-                    step.cancel()
-                    raise UnavailableError("the registry is draining; watch again")
-                yield step.result()
-        finally:
-            drained.cancel()
+        # A drain cuts it: the kit ends the streams that are named Watch.
+        async with aclosing(self._history.watch(request.model, request.after_sequence)) as changes:
+            async for change in changes:
+                yield change
 
     async def AcquireLease(
         self, request: pb.AcquireLeaseRequest, context: _Context
@@ -223,5 +228,5 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
     async def CollectGarbage(
         self, request: pb.CollectGarbageRequest, context: _Context
     ) -> pb.CollectGarbageResponse:
-        count, freed = await self._blobs.collect(self._upload_ttl)
+        count, freed = await self._collector.collect()
         return pb.CollectGarbageResponse(deleted_blobs=count, freed_bytes=freed)

@@ -32,6 +32,8 @@ class Settings(ServerSettings):
     """How long a blob that nothing names is kept after it was last looked for."""
     upload_ttl_seconds: float = Field(default=86400.0, gt=0)
     """How long an unfinished upload is kept after its last byte."""
+    upload_idle_seconds: float = Field(default=120.0, gt=0)
+    """Longest wait for an upload's next chunk; what came until then is kept."""
     watch_poll_seconds: float = Field(default=2.0, gt=0)
     """How soon a watch sees the changes of another replica."""
 

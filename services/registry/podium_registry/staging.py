@@ -6,11 +6,14 @@ import asyncio
 import errno
 import hashlib
 import json
+import logging
 import os
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import google_crc32c
 from podium.core.errors import (
     AbortedError,
     DataLossError,
@@ -19,6 +22,9 @@ from podium.core.errors import (
     ResourceExhaustedError,
 )
 
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES = 1 << 20
 _SYNC_BYTES = 16 << 20
 
 
@@ -31,79 +37,115 @@ class Upload:
     size: int
     path: Path
     writer: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _unsynced: int = 0
+    """Held by the call that has the upload."""
+    _file: threading.RLock = field(default_factory=threading.RLock)
+    # A cancelled call gives `writer` back while its thread still writes.
+    _synced: int = 0
 
     @property
-    def persisted_size(self) -> int:
-        """Bytes that a restart would find."""
+    def received(self) -> int:
+        """Bytes in the file."""
         return self.path.stat().st_size if self.path.exists() else 0
+
+    def persist(self) -> int:
+        """Bytes that even a loss of power leaves; what was received is synced first. Blocking.
+
+        Raises:
+            ResourceExhaustedError: STORAGE_FULL.
+        """
+        with self._file:
+            received = self.received
+            if self._synced != received:
+                try:
+                    _sync(self.path)
+                except OSError as error:
+                    raise _full(error, self._synced) from error
+                self._synced = received
+            return received
 
     def append(self, data: bytes, offset: int) -> None:
         """Appends a chunk at its offset. Blocking.
 
         Raises:
             OutOfRangeError: WRONG_OFFSET: the chunk does not continue the
-                file, or goes past the declared size.
+                file; PAST_DECLARED_SIZE.
             ResourceExhaustedError: STORAGE_FULL; what was there stays.
         """
-        persisted = self.persisted_size
-        if offset != persisted:
-            raise OutOfRangeError(
-                f"chunk at offset {offset} does not continue the upload at {persisted}",
-                reason="WRONG_OFFSET",
-                metadata={"offset": str(offset), "persisted_size": str(persisted)},
-            )
-        if offset + len(data) > self.size:
-            raise OutOfRangeError(
-                f"chunk ends at {offset + len(data)}, past the declared size {self.size}",
-                reason="PAST_DECLARED_SIZE",
-                metadata={"persisted_size": str(persisted), "size": str(self.size)},
-            )
-        with self.path.open("ab") as file:
+        with self._file:
+            received = self.received
+            if offset != received:
+                persisted = self.persist()
+                raise OutOfRangeError(
+                    f"chunk at offset {offset} does not continue the upload at {persisted}",
+                    reason="WRONG_OFFSET",
+                    metadata={"offset": str(offset), "persisted_size": str(persisted)},
+                )
+            if offset + len(data) > self.size:
+                persisted = self.persist()
+                raise OutOfRangeError(
+                    f"chunk ends at {offset + len(data)}, past the declared size {self.size}",
+                    reason="PAST_DECLARED_SIZE",
+                    metadata={"persisted_size": str(persisted), "size": str(self.size)},
+                )
             try:
-                file.write(data)
-                file.flush()
-                self._unsynced += len(data)
-                if self._unsynced >= _SYNC_BYTES:
-                    os.fsync(file.fileno())
-                    self._unsynced = 0
+                with self.path.open("ab") as file:
+                    file.write(data)
             except OSError as error:
                 # A part of the chunk may be on disk; its crc32c covers only the whole.
-                os.truncate(self.path, persisted)
-                raise _full(error) from error
+                os.truncate(self.path, received)
+                raise _full(error, received) from error
+            if self.received - self._synced >= _SYNC_BYTES:
+                self.persist()
 
-    def verify(self) -> None:
+    def verify(self) -> bytes:
         """Checks the whole file against the digest. Blocking.
+
+        Returns:
+            The crc32c of each MiB, 4 bytes each, big-endian.
 
         Raises:
             DataLossError: another digest; the upload begins again at 0.
         """
-        hasher = hashlib.sha256()
-        with self.path.open("rb") as file:
-            while block := file.read(1 << 20):
-                hasher.update(block)
-            os.fsync(file.fileno())
-        actual = f"sha256:{hasher.hexdigest()}"
-        if actual != self.digest:
-            os.truncate(self.path, 0)
-            raise DataLossError(
-                f"the uploaded bytes are {actual}, not {self.digest}",
-                reason="WRONG_DIGEST",
-                metadata={"actual": actual, "declared": self.digest},
-            )
+        with self._file:
+            hasher = hashlib.sha256()
+            checks = bytearray()
+            with self.path.open("rb") as file:
+                while block := file.read(CHUNK_BYTES):
+                    hasher.update(block)
+                    checks += google_crc32c.value(block).to_bytes(4, "big")
+            actual = f"sha256:{hasher.hexdigest()}"
+            if actual != self.digest:
+                os.truncate(self.path, 0)
+                self._synced = 0
+                raise DataLossError(
+                    f"the uploaded bytes are {actual}, not {self.digest}",
+                    reason="WRONG_DIGEST",
+                    metadata={"actual": actual, "declared": self.digest, "persisted_size": "0"},
+                )
+            return bytes(checks)
 
 
 class Staging:
-    """The uploads of one registry process, kept in a folder."""
+    """The uploads of one registry process, kept in a folder that is its own."""
 
     def __init__(self, folder: Path) -> None:
         """Finds the uploads that an earlier process left."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._lock = threading.Lock()
         self._uploads: dict[str, Upload] = {}
         for record in folder.glob("*.json"):
-            raw = json.loads(record.read_text())
-            self._add(record.stem, raw["digest"], raw["size"])
+            try:
+                raw = json.loads(record.read_text())
+                self._add(record.stem, str(raw["digest"]), int(raw["size"]))
+            except (ValueError, KeyError, TypeError):
+                logger.warning(
+                    "dropping an unreadable upload record", extra={"upload": record.stem}
+                )
+                record.unlink()
+        for path in folder.iterdir():
+            if path.suffix != ".json" and path.stem not in self._uploads:
+                path.unlink()
 
     def start(self, digest: str, size: int) -> Upload:
         """The unfinished upload of a digest and size, or a new one. Blocking.
@@ -111,18 +153,23 @@ class Staging:
         Raises:
             ResourceExhaustedError: STORAGE_FULL.
         """
-        upload_id = hashlib.sha256(f"{digest}/{size}".encode()).hexdigest()[:32]
-        if upload_id in self._uploads:
-            return self._uploads[upload_id]
-        record = self._folder / f"{upload_id}.json"
-        draft = record.with_suffix(".draft")
-        try:
-            draft.write_text(json.dumps({"digest": digest, "size": size}))
-            draft.replace(record)
-            (self._folder / f"{upload_id}.part").touch()
-        except OSError as error:
-            raise _full(error) from error
-        return self._add(upload_id, digest, size)
+        # Names the content, so that a finished upload can still be told from an unknown one.
+        upload_id = f"{digest.removeprefix('sha256:')}-{size:x}"
+        with self._lock:
+            if upload_id in self._uploads:
+                return self._uploads[upload_id]
+            record = self._folder / f"{upload_id}.json"
+            draft = record.with_suffix(".draft")
+            try:
+                draft.write_text(json.dumps({"digest": digest, "size": size}))
+                _sync(draft)
+                draft.replace(record)
+                upload = self._add(upload_id, digest, size)
+                _sync(self._folder)
+            except OSError as error:
+                draft.unlink(missing_ok=True)
+                raise _full(error, 0) from error
+            return upload
 
     def get(self, upload_id: str) -> Upload:
         """An unfinished upload. Raises NotFoundError."""
@@ -134,18 +181,21 @@ class Staging:
             ) from None
 
     def finish(self, upload: Upload) -> None:
-        """Forgets an upload and its bytes."""
-        self._uploads.pop(upload.upload_id, None)
-        upload.path.unlink(missing_ok=True)
-        upload.path.with_suffix(".json").unlink(missing_ok=True)
+        """Forgets an upload and its bytes. Blocking."""
+        with self._lock:
+            self._uploads.pop(upload.upload_id, None)
+            upload.path.unlink(missing_ok=True)
+            upload.path.with_suffix(".json").unlink(missing_ok=True)
 
     def expire(self, ttl_seconds: float) -> int:
-        """Forgets uploads without a byte for that long; returns how many."""
+        """Forgets uploads without a byte for that long; returns how many. Blocking."""
         limit = time.time() - ttl_seconds
         old = [
             upload
-            for upload in self._uploads.values()
-            if not upload.writer.locked() and upload.path.stat().st_mtime < limit
+            for upload in list(self._uploads.values())
+            if not upload.writer.locked()
+            and upload.path.exists()
+            and upload.path.stat().st_mtime < limit
         ]
         for upload in old:
             self.finish(upload)
@@ -158,10 +208,20 @@ class Staging:
 
     def _add(self, upload_id: str, digest: str, size: int) -> Upload:
         path = self._folder / f"{upload_id}.part"
-        path.touch()
+        if not path.exists():
+            path.touch()
         upload = Upload(upload_id, digest, size, path)
         self._uploads[upload_id] = upload
         return upload
+
+
+def content_of(upload_id: str) -> tuple[str, int] | None:
+    """The digest and size that an id of ours was made for; None for any other text."""
+    digits, _, size = upload_id.partition("-")
+    try:
+        return f"sha256:{digits}", int(size, 16)
+    except ValueError:
+        return None
 
 
 def one_writer(upload: Upload) -> asyncio.Lock:
@@ -175,7 +235,19 @@ def one_writer(upload: Upload) -> asyncio.Lock:
     return upload.writer
 
 
-def _full(error: OSError) -> Exception:
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _full(error: OSError, persisted: int) -> Exception:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return ResourceExhaustedError("the registry's disk is full", reason="STORAGE_FULL")
+        return ResourceExhaustedError(
+            "the registry's disk is full",
+            reason="STORAGE_FULL",
+            metadata={"persisted_size": str(persisted)},
+        )
     return error

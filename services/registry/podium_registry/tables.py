@@ -42,6 +42,10 @@ blobs = sa.Table(
     sa.Column("digest", sa.String(80), primary_key=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("touch_time", sa.Float, nullable=False),
+    # Of each MiB, big-endian: damage is seen at any offset without reading it all.
+    sa.Column("chunk_crc32c", sa.LargeBinary, nullable=False),
+    # Condemned by the collector, whose object may be gone already.
+    sa.Column("deleting", sa.Boolean, nullable=False),
 )
 
 aliases = sa.Table(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 import sqlalchemy as sa
 from podium.core.errors import (
@@ -28,6 +29,7 @@ from podium_registry.history import Change, History, record
 from podium_registry.tables import aliases, leases, requests, version_blobs, versions
 
 LATEST = "latest"
+T = TypeVar("T")
 
 
 class Versions:
@@ -42,8 +44,8 @@ class Versions:
         """Publishes a manifest whole, or finds what the same request published.
 
         Raises:
-            InvalidArgumentError: two files with one path, or a number that is
-                not finite.
+            InvalidArgumentError: files that cannot lie in one folder, a size
+                that is not the blob's, or a number that is not finite.
             AlreadyExistsError: the version, or the request id with another body.
             FailedPreconditionError: MISSING_BLOB.
             NotFoundError: a parent.
@@ -51,12 +53,7 @@ class Versions:
         _check_manifest(manifest)
         body = manifest.SerializeToString(deterministic=True)
         digest = of_bytes(body)
-        try:
-            created = await self._insert(manifest, body, digest, request_id)
-        except IntegrityError:
-            # Two replicas, or two calls on PostgreSQL: the other one was first.
-            created = await self._insert(manifest, body, digest, request_id)
-        if created:
+        if await _twice(lambda: self._insert(manifest, body, digest, request_id)):
             metrics.VERSIONS_CREATED.inc()
             self._history.wake()
         return await self.get(manifest.model, manifest.version)
@@ -77,13 +74,15 @@ class Versions:
                 if await _row(connection, parent.model, parent.version) is None:
                     raise _no_version(parent.model, parent.version)
             names = {file.digest for file in manifest.files}
-            missing = sorted(names - await touch(connection, sorted(names)))
+            stored = await touch(connection, sorted(names))
+            missing = sorted(names - stored.keys())
             if missing:
                 raise FailedPreconditionError(
                     f"{len(missing)} blobs are not stored, first {missing[0]}",
                     reason="MISSING_BLOB",
                     metadata={"digest": missing[0], "count": str(len(missing))},
                 )
+            _check_sizes(manifest, stored)
             key = {"model": manifest.model, "version": manifest.version}
             await connection.execute(
                 sa.insert(versions).values(
@@ -202,6 +201,11 @@ class Versions:
             AbortedError: ALIAS_MOVED.
         """
         _check_alias(alias)
+        await _twice(lambda: self._set_alias(model, alias, version, expected))
+        self._history.wake()
+        return await self.get(model, version)
+
+    async def _set_alias(self, model: str, alias: str, version: int, expected: int | None) -> None:
         async with self._database.write() as connection:
             if await _row(connection, model, version, lock=True) is None:
                 raise _no_version(model, version)
@@ -216,8 +220,6 @@ class Versions:
             if current != version:
                 await _point(connection, model, alias, version)
                 await record(connection, Change.ALIAS_SET, model, version, alias)
-        self._history.wake()
-        return await self.get(model, version)
 
     async def delete_alias(self, model: str, alias: str) -> None:
         """Removes an alias; none is no error. Raises InvalidArgumentError for `latest`."""
@@ -343,18 +345,46 @@ class Versions:
         return sorted(deleted)
 
 
+async def _twice(change: Callable[[], Awaitable[T]]) -> T:
+    """Repeats a transaction whose row another one, of this or another replica, wrote first."""
+    try:
+        return await change()
+    except IntegrityError:
+        return await change()
+
+
 def _check_manifest(manifest: pb.Manifest) -> None:
+    paths = [file.path for file in manifest.files]
+    folders = {
+        "/".join(parts[:depth])
+        for parts in (path.split("/") for path in paths)
+        for depth in range(1, len(parts))
+    }
     seen: set[str] = set()
     violations = []
-    for index, file in enumerate(manifest.files):
-        if file.path in seen:
-            violations.append(
-                Violation(f"manifest.files[{index}].path", f"{file.path!r} stands twice")
-            )
-        seen.add(file.path)
+    for index, path in enumerate(paths):
+        field = f"manifest.files[{index}].path"
+        if path in seen:
+            violations.append(Violation(field, f"{path!r} stands twice"))
+        elif path in folders:
+            violations.append(Violation(field, f"{path!r} is a folder of another file"))
+        seen.add(path)
     if violations:
         raise InvalidArgumentError(violations=violations)
     _check_finite(manifest.metrics, "manifest.metrics")
+
+
+def _check_sizes(manifest: pb.Manifest, stored: Mapping[str, int]) -> None:
+    violations = [
+        Violation(
+            f"manifest.files[{index}].size",
+            f"got {file.size}; the stored blob has {stored[file.digest]} bytes",
+        )
+        for index, file in enumerate(manifest.files)
+        if file.size != stored[file.digest]
+    ]
+    if violations:
+        raise InvalidArgumentError(violations=violations)
 
 
 def _check_finite(numbers: Mapping[str, float], field: str) -> None:

@@ -13,13 +13,14 @@ from typing import TypeVar
 
 from opentelemetry import trace
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from podium.core.tool_calls import parse_tool_calls
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.telemetry import current_trace_id, tracer
 from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
-from podium_rollout import metrics, tools
+from podium_rollout import metrics
 from podium_rollout.environments import EnvironmentRaisedError, Environments, Session
 from podium_rollout.policy import Policy
 from podium_rollout.record import Record
@@ -150,7 +151,7 @@ class Episode:
         history.record.sampled(generation, sampling.temperature)
         progress.turns += 1
         message = (
-            tools.parse(generation.text)
+            parse_tool_calls(generation.text)
             if progress.tools
             else pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
         )

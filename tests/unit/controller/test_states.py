@@ -47,7 +47,7 @@ def test_an_ended_job_never_leaves_its_state() -> None:
         (states.after_resume, {Q: Q, R: R, PG: R, P: Q, CG: None, C: None, S: None, F: None}),
     ],
 )
-def test_requests_in_every_state(request_, moves) -> None:  # type: ignore[no-untyped-def]
+def test_requests_in_every_state(request_, moves) -> None:
     assert set(moves) == set(ALL)
     for current, target in moves.items():
         if target is None:

@@ -24,7 +24,7 @@ def data(**changes: object) -> ReportData:
         "before": records.episodes(0, 30, 12, 6),
         "after": records.episodes(18, 99, 98, 96),
     }
-    return ReportData(**{**given, **changes})  # type: ignore[arg-type]
+    return ReportData(**{**given, **changes})
 
 
 def test_rates_by_hand() -> None:

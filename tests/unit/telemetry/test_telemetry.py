@@ -120,7 +120,7 @@ class _Collector(trace_service_pb2_grpc.TraceServiceServicer):
     def __init__(self) -> None:
         self.received: list[Any] = []
 
-    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802  # gRPC's name
+    def Export(self, request: Any, context: Any) -> Any:  # gRPC's name
         self.received.extend(request.resource_spans)
         return trace_service_pb2.ExportTraceServiceResponse()
 

@@ -10,7 +10,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
 
 
-def parse(text: str) -> pb.Message:
+def parse_tool_calls(text: str) -> pb.Message:
     """The assistant's message in a reply.
 
     A call that is not JSON with a name stays in the text, where the

@@ -1,0 +1,96 @@
+"""`python -m podium_inference`: the inference service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from podium import models
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.registry_client import RegistryClient
+from podium.rpc import Server, load_settings, run_service
+
+from podium_inference.engine import VllmEngine
+from podium_inference.openai_api import OpenAiApi
+from podium_inference.pool import Pool
+from podium_inference.render import Renderer
+from podium_inference.servicer import InferenceServicer
+from podium_inference.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 0.5
+_LAST_ANSWERS_SECONDS = 2.0
+
+
+def main() -> None:
+    """Serves until SIGTERM or SIGINT; ends with status 1 when the engine dies."""
+    settings = load_settings(Settings)
+
+    @asynccontextmanager
+    async def build(server: Server) -> AsyncIterator[None]:
+        folder = models.resolve(settings.model)
+        digest = await asyncio.to_thread(models.digest, folder)
+        engine = VllmEngine(settings, folder)
+        registry = RegistryClient(settings.registry_address, token=settings.peer_token())
+        holder = f"inference/{socket.gethostname()}/{os.getpid()}"
+
+        def lease(job: str, version: int) -> AbstractAsyncContextManager[None]:
+            return registry.lease(job, version, holder)
+
+        api = OpenAiApi(settings)
+        pool = Pool(
+            engine,
+            registry,
+            lease,
+            merged=settings.weight_mode == "merged",
+            base_digest=digest,
+            folder=settings.data_dir.absolute() / "policies",
+            max_requests=settings.max_num_seqs + settings.max_waiting,
+            load_timeout_s=settings.load_timeout_seconds,
+            on_change=api.update,
+        )
+        description = pb.GetEngineResponse(
+            base_model=settings.model,
+            base_model_digest=digest,
+            max_model_len=engine.max_model_len,
+            weight_mode=(pb.WEIGHT_MODE_MERGED if pool.merged else pb.WEIGHT_MODE_ADAPTER),
+            http_port=settings.http_port,
+            dtype=settings.dtype,
+            vocab_size=engine.vocab_size,
+        )
+        server.add(
+            pb_grpc.add_InferenceServiceServicer_to_server,
+            InferenceServicer(engine, pool, Renderer(engine.tokenizer), description),
+            "podium.inference.v1.InferenceService",
+        )
+        watch = asyncio.create_task(_end_with_engine(engine, server))
+        try:
+            async with api.run(engine, pool):
+                yield
+        finally:
+            watch.cancel()
+            await pool.close()
+            await registry.close()
+            engine.close()
+
+    run_service("inference", settings, build)
+
+
+async def _end_with_engine(engine: VllmEngine, server: Server) -> None:
+    """A dead engine does not come back: tell callers, then let the supervisor start anew."""
+    while not engine.dead:  # noqa: ASYNC110 - vLLM has no event for it
+        await asyncio.sleep(_WATCH_SECONDS)
+    logger.error("the engine has died; ending")
+    server.set_serving(False)
+    await asyncio.sleep(_LAST_ANSWERS_SECONDS)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

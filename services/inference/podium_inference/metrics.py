@@ -1,0 +1,26 @@
+"""The inference service's own Prometheus metrics; vLLM's stand beside them."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+GENERATIONS = Counter("podium_inference_generations_total", "Generations.", ["outcome"])
+TOKENS = Counter("podium_inference_tokens_total", "Tokens by kind.", ["kind"])
+RUNNING = Gauge("podium_inference_running", "Generations running or queued in the engine.")
+WAITING = Gauge("podium_inference_waiting", "Generations held back by a change of weights.")
+POLICIES = Gauge("podium_inference_policies", "Policy versions that are served.")
+NEWEST_VERSION = Gauge(
+    "podium_inference_weights_version", "Newest version served of a policy.", ["policy"]
+)
+_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+LOAD_SECONDS = Histogram(
+    "podium_inference_policy_load_seconds", "Time to fetch and serve a version.", buckets=_SECONDS
+)
+PAUSE_SECONDS = Histogram(
+    "podium_inference_policy_pause_seconds",
+    "Time that requests were held back for a change of weights.",
+    buckets=_SECONDS,
+)
+LOAD_FAILURES = Counter(
+    "podium_inference_policy_load_failures_total", "Versions not loaded.", ["reason"]
+)

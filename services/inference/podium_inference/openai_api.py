@@ -1,0 +1,134 @@
+"""vLLM's own OpenAI HTTP API on the same engine, under the same gate."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
+
+import uvicorn
+from podium.core.errors import PodiumError
+
+from podium_inference.engine import VllmEngine
+from podium_inference.pool import Pool, Served
+from podium_inference.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class GatedClient:
+    """The engine as vLLM's server sees it: every generation goes through the pool."""
+
+    def __init__(self, engine: VllmEngine, pool: Pool) -> None:
+        """Everything but `generate` is the engine's own."""
+        self._llm = engine.llm
+        self._pool = pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._llm, name)
+
+    async def generate(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        """As AsyncLLM's, while the policy that was asked for is kept from being exchanged."""
+        adapter = kwargs.get("lora_request")
+        job, version = "", None
+        if adapter is not None:
+            job, _, number = adapter.lora_name.rpartition("@")
+            version = int(number)
+        elif self._pool.merged:
+            # Whichever is merged in: the API checked the name just before.
+            served = self._pool.served()[0]
+            job, version = served.job, served.version if served.job else None
+        async with self._pool.use(job, version):
+            async for output in self._llm.generate(*args, **kwargs):
+                yield output
+
+
+class OpenAiApi:
+    """Serves HTTP, and keeps the list of model names."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing runs yet."""
+        self._settings = settings
+        self._models: Any = None
+
+    @asynccontextmanager
+    async def run(self, engine: VllmEngine, pool: Pool) -> AsyncIterator[None]:
+        """Serves while the block runs."""
+        from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+        from vllm.entrypoints.launchers.app import build_app
+        from vllm.entrypoints.launchers.cli_args import (
+            make_arg_parser,
+            validate_parsed_serve_args,
+        )
+        from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+        parser = make_arg_parser(FlexibleArgumentParser())
+        arguments = parser.parse_args(
+            [
+                f"--model={engine.llm.model_config.model}",
+                f"--served-model-name={self._settings.model}",
+                "--enable-auto-tool-choice",
+                f"--tool-call-parser={self._settings.tool_parser}",
+                "--disable-fastapi-docs",
+                "--generation-config=vllm",
+            ]
+        )
+        validate_parsed_serve_args(arguments)
+        tasks = await engine.llm.get_supported_tasks()
+        app = build_app(arguments, tasks, engine.llm.model_config)
+        client: Any = GatedClient(engine, pool)
+        await init_app_state(client, app.state, arguments, tasks)
+        self._models = app.state.openai_serving_models
+        self.update(pool.served())
+        server = _Server(
+            uvicorn.Config(
+                app,
+                host=self._settings.host,
+                port=self._settings.http_port,
+                log_level="warning",
+                timeout_graceful_shutdown=int(self._settings.drain_seconds),
+            )
+        )
+        task = asyncio.create_task(server.serve())
+        while not server.started and not task.done():  # noqa: ASYNC110 - uvicorn has no event
+            await asyncio.sleep(0.05)
+        if task.done():
+            raise PodiumError(f"the OpenAI API cannot listen on port {self._settings.http_port}")
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await task
+
+    def update(self, served: list[Served]) -> None:
+        """Lists what is served now: `job@version`, and `job` for its newest."""
+        if self._models is None:
+            return
+        from vllm.entrypoints.openai.models.protocol import BaseModelPath
+
+        path = self._models.base_model_paths[0].model_path
+        names = [s.model_name or self._settings.model for s in served]
+        newest: dict[str, Served] = {}
+        for item in served:
+            if item.job:
+                newest.setdefault(item.job, item)
+        if any(item.adapter for item in served):
+            self._models.lora_requests = {s.model_name: s.adapter for s in served if s.adapter}
+            self._models.lora_requests |= {job: s.adapter for job, s in newest.items()}
+            names = [self._settings.model]
+        else:
+            self._models.lora_requests = {}
+            names += newest
+        self._models.base_model_paths[:] = [
+            BaseModelPath(name=name, model_path=path) for name in names
+        ]
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the service."""
+
+    def capture_signals(self) -> Any:
+        """Captures none."""
+        return nullcontext()

@@ -1,0 +1,230 @@
+"""`podium.inference.v1.InferenceService`: validates, calls the domain, maps the result."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+import grpc
+from podium.contract import apply_defaults
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.tool_calls import parse_tool_calls
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.telemetry import tracer
+from podium.types.v1 import policy_pb2
+from podium.types.v1 import trajectory_pb2 as types_pb
+
+from podium_inference import metrics
+from podium_inference.engine import Engine
+from podium_inference.pool import Pool, Served
+from podium_inference.render import Renderer
+
+_Context = grpc.aio.ServicerContext
+_tracer = tracer(__name__)
+
+
+class InferenceServicer(pb_grpc.InferenceServiceServicer):
+    """See the contract for what each method does and how it fails."""
+
+    def __init__(
+        self, engine: Engine, pool: Pool, renderer: Renderer, description: pb.GetEngineResponse
+    ) -> None:
+        """`description` is what GetEngine answers."""
+        self._engine = engine
+        self._pool = pool
+        self._renderer = renderer
+        self._description = description
+
+    async def Generate(self, request: pb.GenerateRequest, context: _Context) -> pb.GenerateResponse:
+        pieces = self._generate(request.policy, request.prompt_token_ids, request.sampling)
+        return pb.GenerateResponse(generation=await _whole(pieces))
+
+    async def StreamGenerate(
+        self, request: pb.StreamGenerateRequest, context: _Context
+    ) -> AsyncIterator[pb.StreamGenerateResponse]:
+        pieces = self._generate(request.policy, request.prompt_token_ids, request.sampling)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield pb.StreamGenerateResponse(delta=piece)
+
+    async def Chat(self, request: pb.ChatRequest, context: _Context) -> pb.ChatResponse:
+        prompt = await asyncio.to_thread(self._renderer.first, request.messages, request.tools)
+        generation = await _whole(self._generate(request.policy, prompt, request.sampling))
+        message = _message(generation, request.tools)
+        return pb.ChatResponse(message=message, prompt_token_ids=prompt, generation=generation)
+
+    async def StreamChat(
+        self, request: pb.StreamChatRequest, context: _Context
+    ) -> AsyncIterator[pb.StreamChatResponse]:
+        prompt = await asyncio.to_thread(self._renderer.first, request.messages, request.tools)
+        whole = pb.Generation()
+        async with aclosing(self._generate(request.policy, prompt, request.sampling)) as pieces:
+            async for piece in pieces:
+                _append(whole, piece)
+                response = pb.StreamChatResponse(delta=piece)
+                if piece.finish_reason:
+                    response.message.CopyFrom(_message(whole, request.tools))
+                yield response
+
+    async def Render(self, request: pb.RenderRequest, context: _Context) -> pb.RenderResponse:
+        if request.prefix_ids:
+            ids = await asyncio.to_thread(
+                self._renderer.following,
+                request.messages,
+                request.tools,
+                request.prefix_ids,
+                request.prefix_messages,
+            )
+        else:
+            ids = await asyncio.to_thread(self._renderer.first, request.messages, request.tools)
+        return pb.RenderResponse(token_ids=ids)
+
+    async def GetEngine(
+        self, request: pb.GetEngineRequest, context: _Context
+    ) -> pb.GetEngineResponse:
+        return self._description
+
+    async def ListPolicies(
+        self, request: pb.ListPoliciesRequest, context: _Context
+    ) -> pb.ListPoliciesResponse:
+        rows = [s for s in self._pool.served() if not request.job or s.job == request.job]
+        start = _position(request.page_token, len(rows))
+        end = start + (request.page_size or 100)
+        return pb.ListPoliciesResponse(
+            policies=[_loaded(served) for served in rows[start:end]],
+            next_page_token=f"at-{end}" if end < len(rows) else "",
+        )
+
+    async def LoadPolicy(
+        self, request: pb.LoadPolicyRequest, context: _Context
+    ) -> pb.LoadPolicyResponse:
+        keep = request.keep_older if request.HasField("keep_older") else 1
+        # A caller that gives up must not leave weights half exchanged.
+        served, pause, before = await asyncio.shield(
+            self._pool.load(request.job, request.version, keep)
+        )
+        return pb.LoadPolicyResponse(
+            policy=_loaded(served), pause_seconds=pause, already_loaded=before
+        )
+
+    async def UnloadPolicy(
+        self, request: pb.UnloadPolicyRequest, context: _Context
+    ) -> pb.UnloadPolicyResponse:
+        version = request.version if request.HasField("version") else None
+        await asyncio.shield(self._pool.unload(request.job, version))
+        return pb.UnloadPolicyResponse()
+
+    async def _generate(
+        self,
+        policy: policy_pb2.PolicyRef,
+        prompt: Sequence[int],
+        sampling: policy_pb2.SamplingParams,
+    ) -> AsyncGenerator[pb.Generation, None]:
+        apply_defaults(sampling)
+        self._check_prompt(prompt)
+        version = policy.version if policy.HasField("version") else None
+        request_id = uuid.uuid4().hex
+        outcome = "aborted"
+        with _tracer.start_as_current_span("generate") as span:
+            span.set_attribute("gen_ai.operation.name", "chat")
+            span.set_attribute("gen_ai.usage.input_tokens", len(prompt))
+            try:
+                async with self._pool.use(policy.job, version) as served:
+                    span.set_attribute("gen_ai.request.model", served.model_name or "base")
+                    sampled, cached = 0, 0
+                    pieces = self._engine.generate(prompt, sampling, request_id, served.adapter)
+                    async with aclosing(pieces):
+                        async for piece in pieces:
+                            sampled += len(piece.token_ids)
+                            cached = max(cached, piece.cached_prompt_tokens)
+                            yield pb.Generation(
+                                token_ids=piece.token_ids,
+                                logprobs=piece.logprobs,
+                                text=piece.text,
+                                finish_reason=piece.finish_reason,  # type: ignore[arg-type]
+                                policy=served.job,
+                                weights_version=served.version,
+                                request_id=request_id,
+                                cached_prompt_tokens=cached,
+                            )
+                outcome = "ok"
+                span.set_attribute("gen_ai.usage.output_tokens", sampled)
+                metrics.TOKENS.labels("sampled").inc(sampled)
+                metrics.TOKENS.labels("cached").inc(cached)
+                metrics.TOKENS.labels("prompt").inc(len(prompt))
+            except Exception:
+                outcome = "failed"
+                raise
+            finally:
+                metrics.GENERATIONS.labels(outcome).inc()
+
+    def _check_prompt(self, prompt: Sequence[int]) -> None:
+        if not prompt:
+            raise InvalidArgumentError(violations=[Violation("prompt_token_ids", "is empty")])
+        wrong = next((i for i in prompt if not 0 <= i < self._engine.vocab_size), None)
+        if wrong is not None:
+            last = self._engine.vocab_size - 1
+            raise InvalidArgumentError(
+                violations=[
+                    Violation("prompt_token_ids", f"got id {wrong}; allowed are 0 to {last}")
+                ]
+            )
+        if len(prompt) >= self._engine.max_model_len:
+            raise InvalidArgumentError(
+                violations=[
+                    Violation(
+                        "prompt_token_ids",
+                        f"got {len(prompt)} tokens; allowed are fewer than the context window's "
+                        f"{self._engine.max_model_len}",
+                    )
+                ],
+                reason="CONTEXT_LENGTH_EXCEEDED",
+            )
+
+
+async def _whole(pieces: AsyncGenerator[pb.Generation, None]) -> pb.Generation:
+    result = pb.Generation()
+    async with aclosing(pieces):
+        async for piece in pieces:
+            _append(result, piece)
+    return result
+
+
+def _append(whole: pb.Generation, piece: pb.Generation) -> None:
+    text = whole.text + piece.text
+    whole.MergeFrom(piece)
+    whole.text = text
+
+
+def _message(generation: pb.Generation, tools: Sequence[types_pb.Tool]) -> types_pb.Message:
+    if not tools:
+        return types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=generation.text)
+    message = parse_tool_calls(generation.text)
+    if message.tool_calls:
+        generation.finish_reason = types_pb.FINISH_REASON_TOOL_CALLS
+    return message
+
+
+def _loaded(served: Served) -> pb.LoadedPolicy:
+    result = pb.LoadedPolicy(
+        job=served.job,
+        version=served.version,
+        model_name=served.model_name,
+        running_requests=served.running,
+    )
+    result.load_time.FromNanoseconds(int(served.load_time * 1e9))
+    return result
+
+
+def _position(token: str, length: int) -> int:
+    if not token:
+        return 0
+    number = token.removeprefix("at-")
+    if token.startswith("at-") and number.isdecimal() and int(number) <= length:
+        return int(number)
+    raise InvalidArgumentError(
+        violations=[Violation("page_token", f"got {token!r}; not a token of this listing")]
+    )

@@ -1,0 +1,58 @@
+"""Settings of the inference service, from the environment (`PODIUM_INFERENCE_…`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from podium.rpc import ServerSettings
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+
+class Settings(ServerSettings):
+    """See the README of this service."""
+
+    model_config = SettingsConfigDict(env_prefix="PODIUM_INFERENCE_")
+
+    port: int = Field(default=50053, ge=0, le=65535)
+    health_port: int = Field(default=50063, ge=0, le=65535)
+    metrics_port: int = Field(default=50073, ge=0, le=65535)
+    http_port: int = Field(default=50083, ge=1, le=65535)
+    """Port of the OpenAI HTTP API."""
+
+    model: str = "smollm2-135m-instruct"
+    """Base model: a name that `podium.models` knows, or a folder."""
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    """Compute type of the engine."""
+    weight_mode: Literal["merged", "adapter"] = "merged"
+    """`merged`: one job a pool, no LoRA overhead; `adapter`: many jobs share the pool."""
+    max_model_len: int = Field(default=2048, ge=16)
+    """Tokens that prompt and answer may have together."""
+    max_num_seqs: int = Field(default=64, ge=1)
+    """Sequences that the engine runs at once."""
+    max_waiting: int = Field(default=4096, ge=0)
+    """Requests beyond those; more are refused with RESOURCE_EXHAUSTED."""
+    kv_cache_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    """Memory for keys and values on the CPU; a GPU takes what is left."""
+    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
+    """Share of a GPU's memory that the engine takes."""
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    """GPUs of one node over which the model is split."""
+    enforce_eager: bool = True
+    """Whether to skip compilation, which saves minutes at the start and costs speed on a GPU."""
+    max_loras: int = Field(default=4, ge=1, le=64)
+    """Adapters in one batch, in adapter mode."""
+    max_lora_rank: int = Field(default=64, ge=1, le=512)
+    """Greatest rank of an adapter, in adapter mode."""
+    tool_parser: str = "hermes"
+    """vLLM's tool-call parser for the OpenAI API."""
+    seed: int = Field(default=0, ge=0)
+    """Of draws without a seed of their own."""
+
+    registry_address: str = "127.0.0.1:50052"
+    """Where versions come from."""
+    data_dir: Path = Path(".podium/inference")
+    """Fetched versions, while they are served."""
+    load_timeout_seconds: float = Field(default=300.0, gt=0)
+    """For fetching a version, and for running generations to end."""

@@ -1,0 +1,61 @@
+"""Runs inside vLLM's worker: the policy's weights go into the engine's own, in place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+_PREFIX = "base_model.model."
+
+
+class PolicyWorker:
+    """Mixed into vLLM's worker class (`worker_extension_cls`)."""
+
+    model_runner: Any
+
+    def podium_set_policy(self, base: str, adapter: str) -> None:
+        """Loads base weights, plus the delta of an adapter folder unless that is empty.
+
+        The base is read from disk each time (the page cache holds it), so a
+        policy never builds on the rounding of the one before it.
+        """
+        merged = _merged(Path(base), Path(adapter) if adapter else None)
+        self.model_runner.reload_weights(weights_iterator=merged)
+
+
+def _merged(base: Path, adapter: Path | None) -> Iterator[tuple[str, torch.Tensor]]:
+    factors: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    scale = 0.0
+    if adapter is not None:
+        factors, scale = _read_adapter(adapter)
+    for shard in sorted(base.glob("*.safetensors")):
+        with safe_open(shard, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - not a dict
+                tensor = weights.get_tensor(name)
+                pair = factors.pop(name.removesuffix(".weight"), None)
+                if pair is not None:
+                    a, b = pair
+                    delta = (b.float() @ a.float()) * scale
+                    tensor = tensor.float() + delta
+                yield name, tensor
+    if factors:
+        raise ValueError(f"adapter for layers that the base lacks, first {min(factors)}")
+
+
+def _read_adapter(
+    folder: Path,
+) -> tuple[dict[str, tuple[torch.Tensor, torch.Tensor]], float]:
+    config = json.loads((folder / "adapter_config.json").read_text())
+    rank = config["r"]
+    scale = config["lora_alpha"] / (rank**0.5 if config.get("use_rslora") else rank)
+    halves: dict[str, dict[str, torch.Tensor]] = {}
+    with safe_open(folder / "adapter_model.safetensors", framework="pt") as weights:
+        for name in weights.keys():  # noqa: SIM118 - not a dict
+            layer, _, half = name.removeprefix(_PREFIX).rpartition(".lora_")
+            halves.setdefault(layer, {})[half[0]] = weights.get_tensor(name)
+    return {layer: (pair["A"], pair["B"]) for layer, pair in halves.items()}, scale

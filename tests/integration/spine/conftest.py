@@ -1,0 +1,36 @@
+"""One real stack for the whole folder: six processes, real vLLM, the real model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from podium.launcher import Launcher, LauncherConfig
+from support.otlp import OtlpReceiver
+
+
+@pytest.fixture(scope="session")
+def otlp() -> Iterator[OtlpReceiver]:
+    receiver = OtlpReceiver()
+    yield receiver
+    receiver.stop()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def stack(
+    otlp: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Launcher]:
+    data_dir: Path = tmp_path_factory.mktemp("stack")
+    config = LauncherConfig(
+        data_dir=data_dir,
+        port_base=0,
+        environment={
+            "OTEL_EXPORTER_OTLP_ENDPOINT": otlp.endpoint,
+            "OTEL_EXPORTER_OTLP_INSECURE": "true",
+            "OTEL_BSP_SCHEDULE_DELAY": "500",
+        },
+    )
+    async with Launcher(config) as launcher:
+        yield launcher

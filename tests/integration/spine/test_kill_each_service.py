@@ -1,0 +1,84 @@
+"""`kill -9` of any one of the six processes: the job ends with every step exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import grpc
+import pytest
+from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
+from podium.launcher import Launcher
+from podium.registry.v1 import registry_service_pb2 as registry
+from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
+from podium.types.v1 import trajectory_pb2
+from support.jobs import create, small_spec, steps_of, wait_until
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.engine,
+    pytest.mark.timeout(600),
+]
+
+SERVICES = ("rollout", "judge", "trainer", "registry", "controller", "inference")
+STEPS = 4
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_job_survives_the_loss_of(service: str, stack: Launcher) -> None:
+    async with grpc.aio.insecure_channel(stack.address("controller")) as channel:
+        stub = jobs_grpc.JobServiceStub(channel)
+        job_id = await create(stub, small_spec(STEPS), f"kill-{service}")
+        # One step in, so that there is something to lose and something to repeat.
+        await wait_until(stub, job_id, lambda job: job.completed_steps >= 1, within=300)
+        # Into the phase in which the service is at work, where that can be seen.
+        busy = {"trainer": "train", "judge": "judge", "rollout": "collect", "inference": "collect"}
+        if service in busy:
+            await wait_until(
+                stub,
+                job_id,
+                lambda job: job.phase == busy[service] or job.completed_steps >= 2,
+                within=60,
+            )
+        restarts = stack.restarts(service)
+        os.kill(stack.pid(service), signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        await stack.wait_ready(service, within=180)
+        assert stack.restarts(service) == restarts + 1
+        job = await wait_until(
+            stub, job_id, lambda job: job.state == jobs.JOB_STATE_SUCCEEDED, within=400
+        )
+        assert job.completed_steps == STEPS
+        steps = await steps_of(stub, job_id)
+        await assert_every_step_once(stack, stub, job_id, steps)
+
+
+async def assert_every_step_once(
+    stack: Launcher, stub: jobs_grpc.JobServiceStub, job_id: str, steps: list[jobs.Step]
+) -> None:
+    assert [step.number for step in steps] == list(range(1, STEPS + 1))
+    assert [step.version for step in steps] == list(range(1, STEPS + 1))
+    consumed = [group for step in steps for group in step.group_ids]
+    assert len(consumed) == len(set(consumed)) == 2 * STEPS
+
+    async with grpc.aio.insecure_channel(stack.address("registry")) as channel:
+        registry_stub = registry_grpc.RegistryServiceStub(channel)
+        reply = await registry_stub.GetVersion(
+            registry.GetVersionRequest(model=job_id, alias="latest"), timeout=10
+        )
+        assert reply.version.manifest.version == STEPS
+        assert list(reply.version.manifest.group_ids) == list(steps[-1].group_ids)
+
+    listed = await stub.ListTrajectories(
+        jobs.ListTrajectoriesRequest(job_id=job_id, page_size=500), timeout=30
+    )
+    ids = [trajectory.id for trajectory in listed.trajectories]
+    assert len(ids) == len(set(ids)) == 4 * 2 * STEPS
+    for trajectory in listed.trajectories:
+        assert trajectory.stop_reason != trajectory_pb2.STOP_REASON_FAILED, trajectory.failure
+        step = int(trajectory.group_id.split("/s")[1].split("/")[0])
+        spans = [s for h in trajectory.histories for s in h.tokens.spans]
+        # Strictly on-policy: step s samples from the weights after step s - 1.
+        assert {span.weights_version for span in spans} == {step - 1}

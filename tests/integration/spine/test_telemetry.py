@@ -1,0 +1,122 @@
+"""A real Prometheus scrapes all six; one trace joins the services that make a step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
+from podium.launcher import Launcher
+from support.jobs import create, small_spec, steps_of, wait_until
+from support.otlp import OtlpReceiver
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.engine,
+    pytest.mark.timeout(600),
+]
+
+SERVICES = ("controller", "registry", "inference", "rollout", "judge", "trainer")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_prometheus_and_one_trace(
+    stack: Launcher, otlp: OtlpReceiver, tmp_path: Path
+) -> None:
+    prometheus = shutil.which("prometheus")
+    assert prometheus, "install Debian's package `prometheus`"
+    config = {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [
+            {
+                "job_name": name,
+                "static_configs": [{"targets": [stack.metrics_address(name)]}],
+            }
+            for name in SERVICES
+        ],
+    }
+    (tmp_path / "prometheus.yml").write_text(json.dumps(config))
+    port = _free_port()
+    with (tmp_path / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                prometheus,
+                f"--config.file={tmp_path / 'prometheus.yml'}",
+                f"--storage.tsdb.path={tmp_path / 'tsdb'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        async with grpc.aio.insecure_channel(stack.address("controller")) as channel:
+            stub = jobs_grpc.JobServiceStub(channel)
+            job_id = await create(stub, small_spec(2), "telemetry")
+            # Job series go when the job ends, so they are looked for while it runs.
+            await wait_until(stub, job_id, lambda job: job.completed_steps >= 1, within=300)
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1") as api:
+                await _assert_series(api, job_id)
+            await wait_until(
+                stub, job_id, lambda job: job.state == jobs.JOB_STATE_SUCCEEDED, within=300
+            )
+            step = (await steps_of(stub, job_id))[-1]
+    finally:
+        process.terminate()
+        process.wait(10)
+
+    assert step.trace_id
+    await _assert_joined(otlp, step.trace_id)
+
+
+async def _assert_series(api: httpx.AsyncClient, job_id: str) -> None:
+    queries = {
+        "every service is up": "count(up == 1) == 6",
+        "reward": f'podium_controller_reward_mean{{job="{job_id}"}}',
+        "step": f'podium_controller_steps_total{{job="{job_id}"}} >= 1',
+        "sampled tokens": 'podium_inference_tokens_total{kind="sampled"} > 0',
+        "trained tokens": "sum(podium_trainer_tokens_total) > 0",
+        "gRPC of every service": "count(count by (job) (podium_grpc_server_handled_total)) >= 5",
+        "vLLM's own": "vllm:generation_tokens_total > 0",
+    }
+    missing = dict(queries)
+    async with asyncio.timeout(60):
+        while missing:
+            for what, query in list(missing.items()):
+                reply = await api.get("/query", params={"query": query})
+                if reply.status_code == 200 and reply.json()["data"]["result"]:
+                    del missing[what]
+            await asyncio.sleep(0.5)
+            if missing:
+                continue
+    assert not missing
+
+
+async def _assert_joined(otlp: OtlpReceiver, trace_id: str) -> None:
+    wanted = {"controller", "rollout", "inference", "judge", "trainer"}
+    found: set[str] = set()
+    async with asyncio.timeout(30):
+        while True:
+            spans = otlp.by_trace().get(trace_id, [])
+            found = {name.removeprefix("podium-") for name, _ in spans}
+            if wanted <= found:
+                break
+            await asyncio.sleep(0.5)
+    ids = {span.span_id for _, span in spans}
+    roots = [span for _, span in spans if not span.parent_span_id]
+    assert len(roots) == 1
+    assert roots[0].name == "train_step"
+    orphans = [s.name for _, s in spans if s.parent_span_id and s.parent_span_id not in ids]
+    assert not orphans

@@ -1,0 +1,475 @@
+"""Whole jobs: a real controller over real gRPC, the services that it drives as doubles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from podium.core.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    OutOfRangeError,
+    PodiumError,
+)
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.rpc import rpc_errors
+from podium.types.v1 import policy_pb2, spec_pb2
+from prometheus_client import REGISTRY
+from support.controlled import (
+    ATTEMPTS,
+    GROUPS,
+    Client,
+    assert_every_step_once,
+    running_controller,
+    small_job,
+)
+from support.fleet import HELDOUT_SCENARIOS, TRAIN_SCENARIOS, Fleet, fleet_of_doubles
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[Fleet]:
+    async with fleet_of_doubles() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(fleet: Fleet) -> AsyncIterator[Client]:
+    async with running_controller(fleet) as connected:
+        yield connected
+
+
+def sample(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(f"podium_controller_{name}", labels)
+
+
+async def test_a_whole_job(fleet: Fleet, client: Client) -> None:
+    spec = small_job(
+        4,
+        evaluation=spec_pb2.EvaluationSpec(every_steps=2, samples=2, greedy=True),
+        retention=spec_pb2.RetentionSpec(keep_last=2, keep_best=1),
+    )
+    created = await client.create(spec)
+    assert created.state == pb.JOB_STATE_QUEUED
+    assert created.id.startswith("double-")
+    job = await client.succeeded(created.id)
+    await assert_every_step_once(fleet, client, job.id, 4)
+    assert job.completed_steps == 4
+    assert job.phase == ""
+    assert job.start_time.ToNanoseconds() < job.end_time.ToNanoseconds()
+    assert not job.HasField("remaining_seconds")
+
+    for step in await client.steps(job.id):
+        assert step.metrics["tokens_sampled"] == GROUPS * ATTEMPTS * 3
+        assert step.metrics["staleness_max"] == 0
+        assert step.metrics["train/loss"] == 1 / step.number
+        assert {"reward_mean", "success_mean"} <= set(step.metrics)
+        seconds = {name for name in step.metrics if name.startswith("seconds/")}
+        phases = ("collect", "judge", "train", "publish", "serve")
+        assert seconds == {f"seconds/{phase}" for phase in phases}
+        assert step.start_time.ToNanoseconds() < step.commit_time.ToNanoseconds()
+    assert job.latest_metrics == (await client.steps(job.id))[-1].metrics
+    # Strictly on-policy: each step's spans are of the version before it.
+    assert fleet.trainer.ages == {step: [step - 1] * GROUPS * ATTEMPTS for step in range(1, 5)}
+    assert fleet.trainer.taken == [(job.id, step) for step in range(1, 5)]
+    assert set(fleet.rollout.collected.values()) == {1}
+    assert fleet.rollout.most_running <= 8
+
+    evaluations = await client.evaluations(job.id)
+    assert [(e.version, e.mode) for e in evaluations] == [
+        (version, mode) for version in (0, 2, 4) for mode in ("greedy", "sampled")
+    ]
+    for evaluation in evaluations:
+        attempts = 1 if evaluation.mode == "greedy" else 2
+        assert evaluation.episodes == attempts * HELDOUT_SCENARIOS
+        assert set(evaluation.metrics) == {"success", "turns", "reward"}
+        assert evaluation.success_low <= evaluation.metrics["success"] <= evaluation.success_high
+        listed = await client.trajectories(job.id, step=evaluation.version, evaluation=True)
+        own = [t for t in listed if f"/v{evaluation.version}-{evaluation.mode}/" in t.group_id]
+        assert len(own) == evaluation.episodes
+    greedy = [r for r in fleet.rollout.requests if "-greedy/" in r.group_id]
+    assert {r.sampling.temperature for r in greedy} == {0.0}
+    assert all(r.policy.HasField("version") for r in fleet.rollout.requests)
+
+    sampled = {e.version: e.metrics["success"] for e in evaluations if e.mode == "sampled"}
+    best = await fleet.client.get_version(job.id, "best")
+    assert sampled[best.manifest.version] == max(sampled.values())
+    kept = {v.manifest.version for v in await fleet.client.list_versions(job.id)}
+    assert kept == {3, 4, best.manifest.version}
+    last = await fleet.client.get_version(job.id, 4)
+    assert last.evaluation_metrics["success"] == sampled[4]
+    assert "greedy/success" in last.evaluation_metrics
+    # It stays loaded to be talked to, and its trainer is free.
+    assert (fleet.inference.job, fleet.inference.version) == (job.id, 4)
+    assert fleet.trainer.job == ""
+    # A job's own series end with it.
+    assert sample("steps_total", job=job.id) is None
+    assert sample("reward_mean", job=job.id) is None
+
+
+async def test_scenarios_are_drawn_without_replacement(fleet: Fleet, client: Client) -> None:
+    job = await client.create(small_job(7))
+    await client.succeeded(job.id)
+    drawn = [request.scenario.id for request in sorted_requests(fleet)]
+    assert len(drawn) == 7 * GROUPS
+    for start in range(0, len(drawn) - TRAIN_SCENARIOS, TRAIN_SCENARIOS):
+        assert len(set(drawn[start : start + TRAIN_SCENARIOS])) == TRAIN_SCENARIOS
+
+
+def sorted_requests(fleet: Fleet) -> list:
+    def order(request):
+        _, step, index = request.group_id.split("/")
+        return int(step[1:]), int(index[1:])
+
+    return sorted(fleet.rollout.requests, key=order)
+
+
+async def test_series_of_a_running_job(fleet: Fleet, client: Client) -> None:
+    release = asyncio.Event()
+
+    async def hold(point: str, about: str) -> None:
+        if point == "step:begin" and about == "2":
+            await release.wait()
+
+    fleet.at = hold
+    job = await client.create(small_job(2))
+    await client.until(job.id, lambda j: j.completed_steps == 1 and j.phase == "train")
+    assert sample("steps_total", job=job.id) == 1
+    assert sample("tokens_total", job=job.id) == GROUPS * ATTEMPTS * 3
+    for name in ("reward_mean", "success_ratio", "last_step_timestamp_seconds"):
+        assert sample(name, job=job.id) is not None
+    assert sample("leader") == 1
+    assert sample("step_duration_seconds_count", phase="collect") is not None
+    running = await client.get(job.id)
+    assert running.HasField("remaining_seconds")
+    release.set()
+    await client.succeeded(job.id)
+
+
+async def test_collection_overlaps_training_within_its_staleness(
+    fleet: Fleet, client: Client
+) -> None:
+    """With max_staleness 1 step n + 1 is collected while step n trains, and no further."""
+    seen: list[tuple[int, int]] = []
+    training = 0
+
+    async def watch(point: str, about: str) -> None:
+        nonlocal training
+        if point == "step:begin":
+            training = int(about)
+            # Long enough for the whole of the next step to be collected.
+            await asyncio.sleep(0.6)
+        elif point == "step:taken":
+            training = 0
+        elif point == "collect:begin":
+            await asyncio.sleep(0.1)
+        elif point == "collect:end" and training:
+            seen.append((training, int(about.split("/s")[1].split("/")[0])))
+
+    fleet.at = watch
+    job = await client.create(small_job(5, max_staleness=1))
+    await client.succeeded(job.id)
+    await assert_every_step_once(fleet, client, job.id, 5)
+    assert {step for step, _ in seen} >= {2, 3}
+    assert {collected - step for step, collected in seen} == {1}
+    for step, versions in fleet.trainer.ages.items():
+        assert min(versions) >= step - 2
+    staleness = [s.metrics["staleness_max"] for s in await client.steps(job.id)]
+    assert staleness == [0, 1, 1, 1, 1]
+    # Nothing is pinned: it follows what the pool has.
+    assert not any(r.policy.HasField("version") for r in fleet.rollout.requests)
+    assert set(fleet.rollout.collected.values()) == {1}
+
+
+async def test_groups_that_are_too_old_are_collected_again(fleet: Fleet, client: Client) -> None:
+    lied: set[str] = set()
+
+    def claim(group_id: str, version: int) -> int:
+        first = group_id.endswith("/s3/g1") and fleet.rollout.collected[group_id] == 0
+        if first:
+            lied.add(group_id)
+        return 0 if first else version
+
+    before = sample("groups_total", outcome="stale") or 0
+    fleet.rollout.version_of = claim
+    job = await client.create(small_job(3, max_staleness=1))
+    await client.succeeded(job.id)
+    assert lied == {f"{job.id}/s3/g1"}
+    assert fleet.rollout.collected[f"{job.id}/s3/g1"] == 2
+    assert sample("groups_total", outcome="stale") == before + 1
+    assert min(fleet.trainer.ages[3]) >= 1
+    await assert_every_step_once(fleet, client, job.id, 3)
+
+
+async def test_groups_that_stay_too_old_fail_the_job(fleet: Fleet, client: Client) -> None:
+    fleet.rollout.version_of = lambda _, version: version - 1
+    job = await client.create(small_job(3))
+    failed = await client.state(job.id, pb.JOB_STATE_FAILED)
+    assert failed.failure_reason == "STALENESS_EXCEEDED"
+    assert fleet.trainer.taken == []
+
+
+async def test_an_environment_that_always_fails_ends_the_job_in_its_own_words(
+    fleet: Fleet, client: Client
+) -> None:
+    fleet.rollout.failing = True
+    job = await client.create(small_job(3))
+    failed = await client.state(job.id, pb.JOB_STATE_FAILED)
+    assert failed.failure_reason == "ENVIRONMENT_FAILING"
+    assert "KeyError: the inbox is missing" in failed.failure_message
+    warnings = [e for e in await client.events(job.id) if e.type == pb.EVENT_TYPE_WARNING]
+    assert len(warnings) == 2
+    assert all("the inbox is missing" in event.message for event in warnings)
+    assert fleet.trainer.taken == []
+    assert (fleet.trainer.job, fleet.inference.job) == ("", "")
+
+
+async def test_a_judge_that_recovers_costs_no_collection(fleet: Fleet, client: Client) -> None:
+    fleet.judge.broken = True
+
+    async def repair(point: str, about: str) -> None:
+        if point == "judge:begin" and len(fleet.judge.judged) > GROUPS:
+            fleet.judge.broken = False
+
+    fleet.at = repair
+    job = await client.create(small_job(1))
+    await client.succeeded(job.id)
+    assert set(fleet.rollout.collected.values()) == {1}
+    assert len(fleet.judge.judged) == 2 * GROUPS
+
+
+async def test_jobs_queue_in_order_and_take_over_pool_and_trainer(
+    fleet: Fleet, client: Client
+) -> None:
+    running: set[str] = set()
+    order: list[str] = []
+
+    async def watch(point: str, about: str) -> None:
+        if point == "open":
+            order.append(about)
+        if point == "collect:begin":
+            running.add(about.split("/")[0])
+            states = [(await client.get(job)).state for job in jobs]
+            assert states.count(pb.JOB_STATE_RUNNING) <= 1
+
+    jobs: list[str] = []
+    fleet.at = watch
+    for i in range(3):
+        jobs.append((await client.create(small_job(2), f"queued-{i}")).id)
+    for job in jobs:
+        await client.succeeded(job)
+        await assert_every_step_once(fleet, client, job, 2)
+    assert order == jobs
+    assert running == set(jobs)
+
+
+async def test_what_a_forgotten_job_left_behind_is_taken_back(fleet: Fleet, client: Client) -> None:
+    """The first job's trainer could not be told that it ended."""
+    first = await client.create(small_job(1), "first")
+
+    async def break_close(point: str, about: str) -> None:
+        if point == "close" and fleet.trainer.calls["close"] == 1:
+            raise RuntimeError("the trainer could not hear it")
+
+    fleet.at = break_close
+    await client.succeeded(first.id)
+    assert fleet.trainer.job == first.id
+    second = await client.create(small_job(1), "second")
+    await client.succeeded(second.id)
+    assert fleet.inference.job == second.id
+
+
+async def test_watch_tells_everything_once_and_ends_with_the_job(
+    fleet: Fleet, client: Client
+) -> None:
+    spec = small_job(2, evaluation=spec_pb2.EvaluationSpec())
+    job = await client.create(spec)
+    updates: list[pb.WatchJobResponse] = []
+    with rpc_errors("controller"):
+        # In two parts, as a client does that lost its connection.
+        call = client.stub.WatchJob(pb.WatchJobRequest(job_id=job.id))
+        async for update in call:
+            updates.append(update)
+            if len(updates) == 4:
+                break
+        call.cancel()
+        resume = pb.WatchJobRequest(job_id=job.id, after_sequence=updates[-1].event.sequence)
+        updates += [update async for update in client.stub.WatchJob(resume)]
+    assert [u.event for u in updates] == await client.events(job.id)
+    assert [u.step for u in updates if u.HasField("step")] == await client.steps(job.id)
+    told = [u.evaluation for u in updates if u.HasField("evaluation")]
+    assert sorted(told, key=lambda e: e.version) == await client.evaluations(job.id)
+    assert updates[-1].job.state == pb.JOB_STATE_SUCCEEDED
+    with rpc_errors("controller"):
+        last = pb.WatchJobRequest(job_id=job.id, after_sequence=updates[-1].event.sequence)
+        assert [update async for update in client.stub.WatchJob(last)] == []
+    last.after_sequence += 1
+    with pytest.raises(OutOfRangeError), rpc_errors("controller"):
+        [update async for update in client.stub.WatchJob(last)]
+
+
+async def test_pages_of_every_list(fleet: Fleet, client: Client) -> None:
+    job = await client.create(small_job(3, evaluation=spec_pb2.EvaluationSpec(greedy=True)))
+    await client.succeeded(job.id)
+    whole = {
+        "ListEvents": (pb.ListEventsRequest, "events", await client.events(job.id)),
+        "ListSteps": (pb.ListStepsRequest, "steps", await client.steps(job.id)),
+        "ListEvaluations": (
+            pb.ListEvaluationsRequest,
+            "evaluations",
+            await client.evaluations(job.id),
+        ),
+        "ListTrajectories": (
+            pb.ListTrajectoriesRequest,
+            "trajectories",
+            await client.trajectories(job.id),
+        ),
+    }
+    tokens: dict[str, str] = {}
+    for method, (kind, field, expected) in whole.items():
+        call = getattr(client.stub, method)
+        request = kind(job_id=job.id, page_size=2)
+        found: list[object] = []
+        while True:
+            reply = await call(request)
+            found += getattr(reply, field)
+            assert len(getattr(reply, field)) <= 2
+            if not reply.next_page_token:
+                break
+            tokens[method] = request.page_token = reply.next_page_token
+        assert found == expected, method
+    # A token is good for its own method, job and filter alone.
+    for method, (kind, _, _) in whole.items():
+        for other, token in tokens.items():
+            wrong_job = kind(job_id="other" if method == other else job.id, page_token=token)
+            with pytest.raises(InvalidArgumentError), rpc_errors("controller"):
+                await getattr(client.stub, method)(wrong_job)
+        with pytest.raises(NotFoundError), rpc_errors("controller"):
+            await getattr(client.stub, method)(kind(job_id="nobody"))
+
+
+async def test_a_request_is_one_job_and_an_id_is_one_jobs(fleet: Fleet, client: Client) -> None:
+    jobs = await asyncio.gather(
+        *(client.create(small_job(1), request_id="the-same") for _ in range(50))
+    )
+    assert len({job.id for job in jobs}) == 1
+    with pytest.raises(AlreadyExistsError) as raised:
+        await client.create(small_job(2), request_id="the-same")
+    assert raised.value.reason == "REQUEST_ID_REUSED"
+    with pytest.raises(AlreadyExistsError) as raised:
+        await client.create(small_job(1), jobs[0].id)
+    assert raised.value.reason == "JOB_EXISTS"
+    await client.succeeded(jobs[0].id)
+    # The same request after the job has ended is still that job.
+    again = await client.create(small_job(1), request_id="the-same")
+    assert (again.id, again.state) == (jobs[0].id, pb.JOB_STATE_SUCCEEDED)
+
+
+async def test_checkpoints_of_an_unknown_job_are_never_continued(fleet: Fleet) -> None:
+    async with running_controller(fleet, "one") as client:
+        await client.create(small_job(1), "mine")
+        await client.succeeded("mine")
+    async with running_controller(fleet, "another-database") as client:
+        with pytest.raises(AlreadyExistsError) as raised:
+            await client.create(small_job(1), "mine")
+    assert raised.value.reason == "MODEL_EXISTS"
+
+
+async def test_validate_only_checks_and_fills_in_but_makes_nothing(
+    fleet: Fleet, client: Client
+) -> None:
+    checked = await client.create(small_job(1), "checked", validate_only=True)
+    assert checked.id == "checked"
+    assert checked.spec.training.learning_rate == 1e-5
+    with pytest.raises(NotFoundError):
+        await client.get("checked")
+    await client.create(small_job(1), "checked")
+    with pytest.raises(AlreadyExistsError):
+        await client.create(small_job(1), "checked", validate_only=True)
+
+
+def changed(**changes: object) -> spec_pb2.JobSpec:
+    return small_job(1, **changes)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        (changed(environment=spec_pb2.EnvironmentSpec(name="doubel")), ["environment.name"]),
+        (
+            changed(environment=spec_pb2.EnvironmentSpec(name="double", split="no")),
+            ["environment.split"],
+        ),
+        (
+            changed(environment=spec_pb2.EnvironmentSpec(name="double", split="empty")),
+            ["environment.split"],
+        ),
+        (changed(evaluation=spec_pb2.EvaluationSpec(split="no")), ["evaluation.split"]),
+        (
+            changed(
+                rollout=spec_pb2.RolloutSpec(
+                    sampling=policy_pb2.SamplingParams(top_p=0.5, max_tokens=4096)
+                )
+            ),
+            ["rollout.sampling.max_tokens", "rollout.sampling.top_p"],
+        ),
+        (changed(training=spec_pb2.TrainingSpec(steps=0)), ["training.steps"]),
+    ],
+)
+async def test_a_job_that_cannot_run_is_refused_by_field(
+    fleet: Fleet, client: Client, spec: spec_pb2.JobSpec, fields: list[str]
+) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        await client.create(spec)
+    found = sorted(violation.field for violation in raised.value.violations)
+    assert found == [f"job.spec.{field}" for field in fields]
+
+
+async def test_options_that_the_environment_refuses(fleet: Fleet, client: Client) -> None:
+    spec = small_job(1)
+    spec.environment.config["refuse"] = True
+    with pytest.raises(InvalidArgumentError) as raised:
+        await client.create(spec)
+    assert [v.field for v in raised.value.violations] == ["job.spec.environment.config"]
+    assert "`refuse` is refused" in raised.value.violations[0].description
+
+
+async def test_a_model_that_no_pool_serves(fleet: Fleet, client: Client) -> None:
+    with pytest.raises(FailedPreconditionError) as raised:
+        await client.create(small_job(1, base_model="other"))
+    assert raised.value.reason == "BASE_MODEL_NOT_SERVED"
+
+
+async def test_requests_to_jobs_that_are_not_there(fleet: Fleet, client: Client) -> None:
+    for call in (client.get, client.cancel, client.pause, client.resume):
+        with pytest.raises(NotFoundError):
+            await call("nobody")
+    with rpc_errors("controller"):
+        await client.stub.DeleteJob(pb.DeleteJobRequest(job_id="nobody"))
+
+
+async def test_deleting_leaves_the_checkpoints(fleet: Fleet, client: Client) -> None:
+    release = asyncio.Event()
+
+    async def hold(point: str, about: str) -> None:
+        if point == "step:begin":
+            await release.wait()
+
+    fleet.at = hold
+    job = await client.create(small_job(1))
+    delete = pb.DeleteJobRequest(job_id=job.id)
+    await client.until(job.id, lambda j: j.phase == "train")
+    with pytest.raises(FailedPreconditionError), rpc_errors("controller"):
+        await client.stub.DeleteJob(delete)
+    release.set()
+    await client.succeeded(job.id)
+    with rpc_errors("controller"):
+        await client.stub.DeleteJob(delete)
+        await client.stub.DeleteJob(delete)
+    with pytest.raises(NotFoundError):
+        await client.get(job.id)
+    with pytest.raises(PodiumError):
+        await client.events(job.id)
+    assert (await fleet.client.get_version(job.id, "latest")).manifest.version == 1

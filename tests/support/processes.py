@@ -1,0 +1,139 @@
+"""Services as processes that a test starts, kills and starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.fleet import Fleet
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, below those that the kernel gives to clients."""
+    for port in range(20000 + os.getpid() % 10000, 32000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            if port not in _GIVEN:
+                _GIVEN.add(port)
+                return port
+    raise AssertionError("no free port")
+
+
+_GIVEN: set[int] = set()
+
+
+class RegistryProcess:
+    """The real registry as a process, which keeps its folder and port over its deaths."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.port = free_port()
+        self._health, self._metrics = free_port(), free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        environment = {
+            "PODIUM_REGISTRY_PORT": str(self.port),
+            "PODIUM_REGISTRY_HEALTH_PORT": str(self._health),
+            "PODIUM_REGISTRY_METRICS_PORT": str(self._metrics),
+            "PODIUM_REGISTRY_DATA_DIR": str(self._folder / "registry"),
+        }
+        self._process = start_process("podium_registry", environment, self._folder)
+        await wait_for_port(self.port, self._process)
+
+    async def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+class ControllerProcess:
+    """The controller as a process of its own, to be killed."""
+
+    def __init__(self, fleet: Fleet, database_url: str = "", name: str = "controller") -> None:
+        self._fleet = fleet
+        self._folder = fleet.folder / name
+        self._folder.mkdir()
+        self._url = database_url
+        self._ports = [free_port() for _ in range(3)]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    async def start(self) -> None:
+        port, health, metrics = self._ports
+        environment = {
+            "PODIUM_CONTROLLER_PORT": str(port),
+            "PODIUM_CONTROLLER_HEALTH_PORT": str(health),
+            "PODIUM_CONTROLLER_METRICS_PORT": str(metrics),
+            "PODIUM_CONTROLLER_DATA_DIR": str(self._folder),
+            "PODIUM_CONTROLLER_DATABASE_URL": self._url,
+            "PODIUM_CONTROLLER_LEASE_SECONDS": "1",
+            "PODIUM_CONTROLLER_POLL_SECONDS": "0.1",
+            **self._fleet.variables(),
+        }
+        self.process = start_process("podium_controller", environment, self._folder)
+        self.starts += 1
+        await wait_for_port(port, self.process)
+
+    def kill(self) -> None:
+        """SIGKILL, and gone when it returns."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def log(self) -> str:
+        """What it has logged so far."""
+        return (self._folder / "podium_controller.log").read_text()
+
+
+def start_process(
+    module: str, environment: dict[str, str], folder: Path
+) -> subprocess.Popen[bytes]:
+    """`python -m module`, logging into the folder."""
+    with (folder / f"{module}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module],
+            env={**os.environ, **environment},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+
+
+async def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Returns when something listens."""
+    for _ in range(600):
+        assert process.poll() is None, f"the process ended with {process.returncode}"
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return
+    raise AssertionError(f"nothing listens on port {port}")

@@ -1,0 +1,136 @@
+"""A registry's domain over a real database and a real folder, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import podium_registry
+import pytest
+from podium.registry.v1 import registry_service_pb2 as pb
+from podium.sql import Database
+from podium_registry.blobs import Blobs
+from podium_registry.collector import Collector
+from podium_registry.digests import of_bytes
+from podium_registry.history import History
+from podium_registry.object_store import ObjectBlobStore
+from podium_registry.staging import Staging
+from podium_registry.versions import Versions
+from support.postgres import Postgres
+
+MIGRATIONS = Path(podium_registry.__file__).parent / "migrations"
+HOUR = 3600.0
+
+
+@dataclass
+class Registry:
+    """One replica."""
+
+    database: Database
+    store: ObjectBlobStore
+    staging: Staging
+    blobs: Blobs
+    collector: Collector
+    history: History
+    versions: Versions
+
+    async def put(self, data: bytes) -> str:
+        """Stores a blob as an upload would."""
+        digest = of_bytes(data)
+        upload = await self.blobs.start(digest, len(data))
+        if upload is not None:
+            async with upload.writer:
+                if self.staging.count == 0:
+                    return digest
+                for offset in range(0, len(data), 1 << 20):
+                    await self.blobs.append(upload, offset, data[offset : offset + (1 << 20)])
+                await self.blobs.complete(upload)
+        return digest
+
+    async def read(self, digest: str, offset: int = 0) -> bytes:
+        """A blob's bytes from an offset."""
+        return b"".join([data async for _, data, _ in self.blobs.read(digest, offset)])
+
+    async def publish(
+        self,
+        model: str,
+        version: int,
+        *,
+        data: bytes = b"weights",
+        request_id: str = "",
+        parents: tuple[tuple[str, int], ...] = (),
+        **metrics: float,
+    ) -> pb.Version:
+        """Publishes a version with one file."""
+        manifest = manifest_of(model, version, {"adapter/a.bin": data}, **metrics)
+        for parent, number in parents:
+            manifest.parents.add(model=parent, version=number)
+        await self.put(data)
+        return await self.versions.create(manifest, request_id)
+
+
+def manifest_of(model: str, version: int, files: dict[str, bytes], **metrics: float) -> pb.Manifest:
+    """A manifest of files."""
+    manifest = pb.Manifest(
+        model=model, version=version, kind=pb.VERSION_KIND_ADAPTER, metrics=metrics
+    )
+    for path, data in files.items():
+        manifest.files.add(path=path, size=len(data), digest=of_bytes(data))
+    return manifest
+
+
+MakeRegistry = Callable[..., Registry]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite+aiosqlite:///{tmp_path}/registry.db"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.create_database()
+
+
+@pytest.fixture
+async def replica(database_url: str, tmp_path: Path) -> AsyncIterator[MakeRegistry]:
+    """Makes replicas that share the database and the store; call `migrate` on one first."""
+    made: list[Registry] = []
+
+    def make(
+        grace_seconds: float = HOUR, upload_ttl_seconds: float = HOUR, store_url: str = ""
+    ) -> Registry:
+        database = Database(database_url)
+        store = ObjectBlobStore(store_url or (tmp_path / "blobs").as_uri())
+        staging = Staging(tmp_path / f"uploads-{len(made)}")
+        history = History(database, poll_seconds=0.05)
+        made.append(
+            Registry(
+                database,
+                store,
+                staging,
+                Blobs(database, store, staging, max_bytes=1 << 40),
+                Collector(
+                    database,
+                    store,
+                    staging,
+                    grace_seconds=grace_seconds,
+                    upload_ttl_seconds=upload_ttl_seconds,
+                ),
+                history,
+                Versions(database, history),
+            )
+        )
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.database.close()
+
+
+@pytest.fixture
+async def registry(replica: MakeRegistry) -> Registry:
+    """One migrated replica whose garbage keeps an hour."""
+    made = replica()
+    await made.database.migrate(MIGRATIONS)
+    return made
