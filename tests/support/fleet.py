@@ -47,7 +47,7 @@ from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings as JudgeSettings
-from support.processes import RegistryProcess
+from support.processes import RegistryProcess, free_port
 
 BASE_MODEL = "double-model"
 TRAIN_SCENARIOS = 10
