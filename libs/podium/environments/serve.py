@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -56,9 +57,9 @@ def scenario_page(
 def _position(token: str, length: int) -> int:
     if not token:
         return 0
-    number = token.removeprefix("at-")
-    if token.startswith("at-") and number.isdecimal() and int(number) < length:
-        return int(number)
+    match = re.fullmatch(r"at-([0-9]{1,18})", token)
+    if match and int(match[1]) < length:
+        return int(match[1])
     raise InvalidArgumentError(
         violations=[Violation("page_token", f"got {token!r}; not a token of this listing")]
     )
