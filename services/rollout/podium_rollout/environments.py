@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -17,6 +18,10 @@ from podium.environments.serve import scenario_page
 from podium.environments.session import LocalSession
 from podium.rpc import connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 10.0
 
 
 class EnvironmentRaisedError(Exception):
@@ -72,7 +77,7 @@ class Environments:
             try:
                 yield local
             finally:
-                await local.close()
+                await _close(local)
             return
         call = self._stub(spec.address).Session()
         try:
@@ -84,6 +89,15 @@ class Environments:
         if address not in self._channels:
             self._channels[address] = connect(address)
         return pb_grpc.EnvironmentServiceStub(self._channels[address])
+
+
+async def _close(session: LocalSession) -> None:
+    """Closes it for good or ill: by now the episode has its outcome."""
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await session.close()
+    except Exception:
+        logger.warning("an environment could not be closed", exc_info=True)
 
 
 class RemoteSession:

@@ -86,6 +86,7 @@ class Episode:
         """The trajectory.
 
         Raises:
+            InvalidArgumentError: the environment refuses its options or the scenario.
             PodiumError: the policy could not act; the group cannot be completed.
         """
         name = self._request.environment.name
@@ -124,7 +125,13 @@ class Episode:
         episode = self._request.episode
         async with self._environments.session(self._request.environment) as session:
             seed = derive(self._request.seed, self._request.group_id)
-            observation = await self._environment(session.reset(self._request.scenario, seed))
+            try:
+                observation = await self._environment(session.reset(self._request.scenario, seed))
+            except _EnvironmentFailedError as error:
+                # A scenario or options that are refused, not code that broke: no attempt can begin.
+                if isinstance(error.cause, InvalidArgumentError):
+                    raise error.cause from None
+                raise
             self._observe(observation)
             for turn in range(episode.max_turns):
                 with _tracer.start_as_current_span("turn", attributes={"podium.turn": turn}):
@@ -140,14 +147,14 @@ class Episode:
         if sampling.temperature > 0:
             sampling.seed = derive(self._request.seed, self._id, turn)
         try:
-            history = await self._prompt()
-            generation = await self._policy.generate(
-                history.record.token_ids, self._request.policy, sampling
-            )
+            history, prompt = await self._prompt()
+            generation = await self._policy.generate(prompt, self._request.policy, sampling)
         except InvalidArgumentError as error:
             if error.reason == "CONTEXT_LENGTH_EXCEEDED":
                 return pb.STOP_REASON_CONTEXT_LENGTH
             raise
+        # Not before: a prompt that the engine refused is no part of the record.
+        history.record.prompt(prompt)
         history.record.sampled(generation, sampling.temperature)
         progress.turns += 1
         message = (
@@ -169,8 +176,8 @@ class Episode:
         self._observe(result.observation)
         return None
 
-    async def _prompt(self) -> _History:
-        """Brings the current history's record up to the next assistant turn."""
+    async def _prompt(self) -> tuple[_History, list[int]]:
+        """The next assistant turn's history, and its prompt."""
         history = self._progress.histories[-1]
         try:
             prompt = await self._policy.render(
@@ -183,26 +190,25 @@ class Episode:
             history = _History(messages=list(history.messages))
             self._progress.histories.append(history)
             prompt = await self._policy.render(history.messages, self._progress.tools)
-        history.record.prompt(prompt)
-        return history
+        return history, prompt
 
     def _observe(self, observation: environment_pb.Observation) -> None:
         self._progress.histories[-1].messages.extend(observation.messages)
         self._progress.tools = list(observation.tools)
 
     async def _environment(self, call: Awaitable[T]) -> T:
-        limit = self._request.episode.step_timeout_seconds
+        seconds = self._request.episode.step_timeout_seconds
         try:
-            return await asyncio.wait_for(call, limit)
-        except TimeoutError as error:
-            # The episode's own deadline raises CancelledError here, not this.
-            raise _EnvironmentFailedError(
-                TimeoutError(f"the environment did not answer within {limit:g} s")
-            ) from error
+            # The episode's own deadline passes through as CancelledError.
+            async with asyncio.timeout(seconds) as limit:
+                return await call
         except UnavailableError:
             raise
         except Exception as error:
-            raise _EnvironmentFailedError(error) from error
+            cause: Exception = error
+            if limit.expired():
+                cause = TimeoutError(f"the environment did not answer within {seconds:g} s")
+            raise _EnvironmentFailedError(cause) from error
 
     def _fill(self, trajectory: pb.Trajectory, began: float) -> None:
         progress = self._progress

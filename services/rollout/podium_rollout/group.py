@@ -42,22 +42,24 @@ class Collector:
             )
         self._running += 1
         metrics.GROUPS_IN_FLIGHT.set(self._running)
-        pending = {
+        tasks = {
             asyncio.create_task(
                 Episode(request, attempt, self._environments, self._policy).run(),
                 name=f"{request.group_id}/t{attempt}",
             )
             for attempt in range(request.attempts)
         }
+        pending = set(tasks)
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     yield task.result()
         finally:
-            for task in pending:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            # All of them: when inference dies, several attempts have raised at once.
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._running -= 1
             metrics.GROUPS_IN_FLIGHT.set(self._running)
 

@@ -1,0 +1,144 @@
+"""An environment's failure is one attempt's; the others of its group end as they would have."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import ClassVar
+
+import pytest
+from podium.core.errors import InvalidArgumentError, UnavailableError
+from podium.environments import Message, Observation, Scenario, StepResult, catalog
+from podium.environments.convert import struct
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.types.v1 import trajectory_pb2 as pb
+from podium_rollout import environments as environments_module
+from podium_rollout.environments import Environments
+from podium_rollout.group import Collector
+from support.guess_environment import Guess
+from support.rollout import PolicyDouble, group_request, script
+
+
+async def collect(
+    request: rollout_pb.CollectGroupRequest, policy: PolicyDouble
+) -> dict[int, pb.Trajectory]:
+    collector = Collector(Environments(), policy, max_groups=1)
+    return {t.attempt: t async for t in collector.collect(request)}
+
+
+def good(trajectory: pb.Trajectory) -> bool:
+    return (
+        trajectory.stop_reason == pb.STOP_REASON_TERMINATED
+        and trajectory.environment_reward == 1.0
+        and not trajectory.HasField("failure")
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        ("raise", "RuntimeError", "the wheel came off"),
+        ("times out", "TimeoutError", "the database of the environment is slow"),
+        ("hang", "TimeoutError", "the environment did not answer within 0.2 s"),
+        ("nan", "ValueError", "reward is nan; allowed are finite numbers"),
+        ("inf", "ValueError", "reward is inf; allowed are finite numbers"),
+        ("-inf", "ValueError", "reward is -inf; allowed are finite numbers"),
+        ("nan metric", "ValueError", "metric 'x' is nan; allowed are finite numbers"),
+        ("not json", "TypeError", "Object of type object is not JSON serializable"),
+        ("wrong type", "TypeError", "step returned dict, not StepResult"),
+    ],
+)
+async def test_a_step_that_breaks_fails_its_attempt_alone(said: str, kind: str, words: str) -> None:
+    request = group_request(attempts=3, step_timeout_seconds=0.2)
+    found = await collect(request, PolicyDouble(script(request, {1: ["1", said]})))
+    assert good(found[0])
+    assert good(found[2])
+    broken = found[1]
+    assert broken.stop_reason == pb.STOP_REASON_FAILED
+    assert (broken.failure.type, broken.failure.message) == (kind, words)
+    assert kind in broken.failure.traceback
+    assert not broken.HasField("environment_reward")
+    # What it did until then is kept, for people to read.
+    assert [m.content for m in broken.histories[0].messages][-1] == said
+    assert len(broken.histories[0].tokens.spans) == 2
+
+
+async def test_the_traceback_leads_to_the_line_and_is_bounded() -> None:
+    found = await collect(group_request(), PolicyDouble(otherwise="raise"))
+    assert 'raise RuntimeError("the wheel came off")' in found[0].failure.traceback
+    assert len(found[0].failure.traceback.encode()) <= 16 * 1024
+
+
+class Flaky(Guess):
+    """The second reset of the process fails."""
+
+    resets: ClassVar[itertools.count[int]]
+
+    async def reset(self, scenario: Scenario, seed: int) -> Observation:
+        observation = await super().reset(scenario, seed)
+        if next(Flaky.resets) == 1:
+            raise KeyError("no such board" + "\N{SNOWMAN}" * 20_000)
+        return observation
+
+
+async def test_a_reset_that_raises_fails_its_attempt_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Flaky, "resets", itertools.count(), raising=False)
+    monkeypatch.setattr(catalog, "load_class", lambda path: Flaky)
+    found = await collect(group_request(attempts=3), PolicyDouble())
+    failed = [t for t in found.values() if t.stop_reason == pb.STOP_REASON_FAILED]
+    assert len(failed) == 1
+    assert failed[0].failure.type == "KeyError"
+    assert len(failed[0].failure.traceback.encode()) <= 16 * 1024
+    assert not failed[0].histories
+    assert sum(map(good, found.values())) == 2
+
+
+async def test_a_reset_that_hangs_fails_in_time() -> None:
+    request = group_request(options={"reset": "hang"}, step_timeout_seconds=0.1)
+    found = await collect(request, PolicyDouble())
+    assert found[0].failure.message == "the environment did not answer within 0.1 s"
+
+
+@pytest.mark.parametrize("close", ["raise", "hang"])
+async def test_a_close_that_breaks_does_not_take_the_outcome(
+    close: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(environments_module, "_CLOSE_SECONDS", 0.05)
+    with caplog.at_level(logging.WARNING):
+        found = await collect(group_request(attempts=2, options={"close": close}), PolicyDouble())
+    assert all(map(good, found.values()))
+    assert len(found) == 2
+    assert "an environment could not be closed" in caplog.text
+
+
+async def test_options_that_are_refused_end_the_group_by_field() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        await collect(group_request(2, options={"tool": True}), PolicyDouble())
+    assert caught.value.violations[0].field == "environment.config.tool"
+
+
+async def test_a_scenario_that_is_refused_ends_the_group_by_field() -> None:
+    request = group_request(2)
+    request.environment.name = "email_search"
+    request.environment.config.Clear()
+    request.scenario.data.CopyFrom(struct({"question": "?"}))
+    with pytest.raises(InvalidArgumentError) as caught:
+        await collect(request, PolicyDouble())
+    assert caught.value.violations[0].field == "scenario.data.inbox"
+
+
+class Offline(Guess):
+    """Its own back end is away in every step."""
+
+    async def step(self, action: Message) -> StepResult:
+        raise UnavailableError("the game server restarts")
+
+
+async def test_an_environment_that_is_away_ends_the_group_for_a_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog, "load_class", lambda path: Offline)
+    with pytest.raises(UnavailableError, match="the game server restarts"):
+        await collect(group_request(2), PolicyDouble())
