@@ -7,6 +7,8 @@ a sampled turn was rendered again cannot equal the one that is expected.
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -206,3 +208,13 @@ def script(
         for attempt, texts in lines.items()
         for turn, text in enumerate(texts)
     }
+
+
+async def _serve(port: int, replies: dict[int, str]) -> None:
+    async with serve_inference(PolicyDouble(replies, otherwise="hold"), port):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    # A process that a test can kill: port, and the script as JSON.
+    asyncio.run(_serve(int(sys.argv[1]), {int(k): v for k, v in json.loads(sys.argv[2]).items()}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -146,9 +147,11 @@ class _own_code:  # noqa: N801 - reads as a function
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, PodiumError):
-            logger.warning("the environment raised", exc_info=error)
+            # With an id of its own, so that the server does not mask it.
+            error_id = uuid.uuid4().hex[:12]
+            logger.warning("the environment raised", exc_info=error, extra={"error_id": error_id})
             raise InternalError(
                 f"{type(error).__name__}: {error}",
                 reason="ENVIRONMENT_RAISED",
-                metadata={"type": type(error).__name__},
+                metadata={"type": type(error).__name__, "error_id": error_id},
             ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 import grpc
@@ -25,7 +25,13 @@ _CLOSE_SECONDS = 10.0
 
 
 class EnvironmentRaisedError(Exception):
-    """A remote environment's own code raised; `args` are its type and message."""
+    """A remote environment's own code raised."""
+
+    def __init__(self, kind: str, text: str, error_id: str) -> None:
+        """`kind` is the exception's class there, `error_id` is in that server's log."""
+        super().__init__(text)
+        self.kind = kind
+        self.error_id = error_id
 
 
 class Session(Protocol):
@@ -131,12 +137,15 @@ class RemoteSession:
         peer = f"environment {self._spec.name!r}"
         try:
             with rpc_errors(peer):
-                await self._call.write(request)
+                # A write to a call that has ended says nothing; the read says how it ended.
+                with suppress(asyncio.InvalidStateError):
+                    await self._call.write(request)
                 response = await self._call.read()
         except InternalError as error:
             if error.reason == "ENVIRONMENT_RAISED":
                 kind, _, text = error.message.partition(": ")
-                raise EnvironmentRaisedError(kind, text) from error
+                error_id = error.metadata.get("error_id", "")
+                raise EnvironmentRaisedError(kind, text, error_id) from error
             raise
         if not isinstance(response, pb.SessionResponse):
             raise UnavailableError(f"{peer} ended the session early", reason="SESSION_ENDED")

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from opentelemetry import trace
-from podium.core.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from podium.core.errors import (
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    PodiumError,
+    UnavailableError,
+)
 from podium.core.tool_calls import parse_tool_calls
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
@@ -64,7 +70,8 @@ class Episode:
     """Runs one attempt of a group.
 
     What the environment raises, or takes too long over, ends the episode and
-    is kept in the trajectory. What the policy raises ends the whole group.
+    is kept in the trajectory. What the policy raises ends the whole group, and
+    so does an environment that is away or refuses to begin.
     """
 
     def __init__(
@@ -86,8 +93,8 @@ class Episode:
         """The trajectory.
 
         Raises:
-            InvalidArgumentError: the environment refuses its options or the scenario.
-            PodiumError: the policy could not act; the group cannot be completed.
+            PodiumError: the policy could not act, or the environment refused to begin; the
+                group cannot be completed.
         """
         name = self._request.environment.name
         began = time.time()
@@ -128,9 +135,10 @@ class Episode:
             try:
                 observation = await self._environment(session.reset(self._request.scenario, seed))
             except _EnvironmentFailedError as error:
-                # A scenario or options that are refused, not code that broke: no attempt can begin.
-                if isinstance(error.cause, InvalidArgumentError):
-                    raise error.cause from None
+                # Refused, full or not an environment at all: nothing that one attempt did.
+                cause = error.cause
+                if isinstance(cause, PodiumError) and not isinstance(cause, InternalError):
+                    raise cause from None
                 raise
             self._observe(observation)
             for turn in range(episode.max_turns):
@@ -231,8 +239,11 @@ class Episode:
 
 def _failure(error: BaseException) -> pb.Failure:
     if isinstance(error, EnvironmentRaisedError):
-        kind, text = (*error.args, "", "")[:2]
-        return pb.Failure(type=kind, message=text)
+        return pb.Failure(
+            type=error.kind,
+            message=str(error),
+            traceback=f"the environment's log has it under error id {error.error_id}\n",
+        )
     lines = "".join(traceback.format_exception(error))
     return pb.Failure(
         type=type(error).__name__,

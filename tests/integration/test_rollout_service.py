@@ -1,0 +1,435 @@
+"""The rollout service over real gRPC: environments elsewhere, a double of inference."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from podium.core.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    NotFoundError,
+    PodiumError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnimplementedError,
+)
+from podium.environment.v1 import environment_service_pb2 as environment_pb
+from podium.environment.v1 import environment_service_pb2_grpc
+from podium.environments import catalog
+from podium.environments.serve import EnvironmentServicer
+from podium.rollout.v1 import rollout_service_pb2 as pb
+from podium.rollout.v1 import rollout_service_pb2_grpc
+from podium.rpc import Server, ServerSettings, connect, rpc_errors
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_rollout import metrics
+from podium_rollout.environments import Environments
+from podium_rollout.group import Collector
+from podium_rollout.policy import InferencePolicy
+from podium_rollout.servicer import RolloutServicer
+from podium_rollout.settings import Settings
+from support.guess_environment import Guess
+from support.processes import free_port, wait_for_port
+from support.rollout import PolicyDouble, group_request, script, serve_inference
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    Stub = rollout_service_pb2_grpc.RolloutServiceAsyncStub
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(catalog._BUILTIN, "guess", "support.guess_environment:Guess")
+    monkeypatch.setattr(Guess, "open", 0)
+
+
+@asynccontextmanager
+async def rollout(inference: str, max_groups: int = 8) -> AsyncIterator[Stub]:
+    """The service as `python -m podium_rollout` wires it, on ports of its own."""
+    settings = Settings(
+        port=0, health_port=0, metrics_port=0, inference_address=inference, max_groups=max_groups
+    )
+    environments = Environments()
+    policy = InferencePolicy(inference, generate_timeout_s=settings.generate_timeout_seconds)
+    server = Server("rollout", settings)
+    server.add(
+        rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
+        RolloutServicer(Collector(environments, policy, settings.max_groups), environments),
+        "podium.rollout.v1.RolloutService",
+    )
+    await server.start()
+    channel = connect(f"127.0.0.1:{server.port}")
+    try:
+        yield rollout_service_pb2_grpc.RolloutServiceStub(channel)
+    finally:
+        await channel.close()
+        await server.stop(0)
+        await environments.close()
+        await policy.close()
+
+
+@asynccontextmanager
+async def environment_here(max_sessions: int = 0) -> AsyncIterator[str]:
+    """Guess over gRPC in this process, where its counters can be read."""
+    server = Server("environment", ServerSettings())
+    server.add(
+        environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
+        EnvironmentServicer(Guess, max_sessions),
+        "podium.environment.v1.EnvironmentService",
+    )
+    await server.start()
+    try:
+        yield f"127.0.0.1:{server.port}"
+    finally:
+        await server.stop(0)
+
+
+@dataclass
+class Process:
+    """`python -m …` on a port that it keeps over its deaths."""
+
+    arguments: list[str]
+    port: int
+    child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", *self.arguments],
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+        )
+        await wait_for_port(self.port, self.child)
+
+    def kill(self) -> None:
+        if self.child is not None:
+            self.child.kill()
+            self.child.wait()
+
+
+@pytest.fixture
+def environment() -> Iterator[Process]:
+    port = free_port()
+    path = "support.guess_environment:Guess"
+    process = Process(["podium.environments", "serve", path, "--port", str(port)], port)
+    yield process
+    process.kill()
+
+
+async def collect(
+    stub: Stub, request: pb.CollectGroupRequest, timeout_s: float = 60
+) -> list[trajectory_pb2.Trajectory]:
+    with rpc_errors("rollout"):
+        call = stub.CollectGroup(request, timeout=timeout_s)
+        found = [response.trajectory async for response in call]
+    return sorted(found, key=lambda trajectory: trajectory.attempt)
+
+
+async def collect_once_it_is_back(
+    stub: Stub, request: pb.CollectGroupRequest
+) -> list[trajectory_pb2.Trajectory]:
+    """Asks again, as the controller does, while the channel waits to connect anew."""
+    for _ in range(100):
+        try:
+            return await collect(stub, request)
+        except UnavailableError as error:
+            assert "cannot be reached" in error.message  # noqa: PT017 - the retry's only excuse
+            await asyncio.sleep(0.2)
+    raise AssertionError("did not come back")
+
+
+def comparable(trajectory: trajectory_pb2.Trajectory) -> trajectory_pb2.Trajectory:
+    """Without what a clock or a counter wrote."""
+    for name in ("start_time", "end_time", "trace_id"):
+        trajectory.ClearField(name)
+    for history in trajectory.histories:
+        for span in history.tokens.spans:
+            span.request_id = ""
+    return trajectory
+
+
+async def test_an_environment_of_another_process_gives_what_a_built_in_one_gives(
+    environment: Process,
+) -> None:
+    await environment.start()
+    here = group_request(3, options={"tools": True})
+    there = group_request(3, options={"tools": True}, address=environment.address)
+    policy = PolicyDouble(script(here, {0: ["1", "9", "4"], 1: ["cut"]}))
+    async with serve_inference(policy) as inference, rollout(inference) as stub:
+        built_in = [comparable(t) for t in await collect(stub, here)]
+        remote = [comparable(t) for t in await collect(stub, there)]
+    assert remote == built_in
+    assert [len(t.histories[0].tokens.spans) for t in remote] == [3, 1, 1]
+    assert [t.environment_reward for t in remote] == [1.0, 0.5, 1.0]
+    assert [tool.name for tool in remote[0].histories[0].tools] == ["guess"]
+
+
+async def test_code_that_breaks_behind_grpc_fails_its_attempt_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with environment_here() as address:
+        request = group_request(4, address=address, step_timeout_seconds=0.3)
+        policy = PolicyDouble(script(request, {0: ["raise"], 1: ["hang"], 2: ["nan"]}))
+        async with serve_inference(policy) as inference, rollout(inference) as stub:
+            found = await collect(stub, request)
+            await eventually(lambda: Guess.open == 0)
+    failures = [(t.failure.type, t.failure.message) for t in found]
+    assert failures == [
+        ("RuntimeError", "the wheel came off"),
+        ("TimeoutError", "the environment did not answer within 0.3 s"),
+        ("ValueError", "reward is nan; allowed are finite numbers"),
+        ("", ""),
+    ]
+    assert found[3].environment_reward == 1.0
+    # The log that the trajectories point to, and nothing taken for a defect of ours.
+    raised = [record for record in caplog.records if record.message == "the environment raised"]
+    assert {found[n].failure.traceback.split()[-1] for n in (0, 2)} == {
+        vars(record)["error_id"] for record in raised
+    }
+    assert "uncaught exception" not in caplog.text
+
+
+async def test_an_environment_killed_in_mid_episode_ends_the_group_until_it_is_back(
+    environment: Process,
+) -> None:
+    await environment.start()
+    request = group_request(3, address=environment.address)
+    policy = PolicyDouble(script(request, {0: ["hang"], 1: ["1", "hold"]}))
+    async with serve_inference(policy) as inference, rollout(inference) as stub:
+        call = stub.CollectGroup(request, timeout=60)
+        first = await call.read()
+        assert first.trajectory.attempt == 2
+        await eventually(lambda: policy.held == 1)
+        environment.kill()
+        with pytest.raises(UnavailableError, match="environment 'guess'"), rpc_errors("rollout"):
+            await call.read()
+        await eventually(lambda: policy.aborted == 1)
+
+        await environment.start()
+        policy.replies = {}
+        found = await collect_once_it_is_back(stub, request)
+        assert [t.environment_reward for t in found] == [1.0] * 3
+
+
+async def test_inference_that_dies_in_mid_episode_ends_the_group(environment: Process) -> None:
+    request = group_request(3)
+    replies = {str(seed): text for seed, text in script(request, {1: ["4"]}).items()}
+    port = free_port()
+    inference = Process(["support.rollout", str(port), json.dumps(replies)], port)
+    await inference.start()
+    try:
+        async with rollout(inference.address) as stub:
+            call = stub.CollectGroup(request, timeout=60)
+            first = await call.read()
+            assert first.trajectory.attempt == 1
+            assert first.trajectory.stop_reason == trajectory_pb2.STOP_REASON_TERMINATED
+            inference.kill()
+            with pytest.raises(UnavailableError, match="inference"), rpc_errors("rollout"):
+                await call.read()
+    finally:
+        inference.kill()
+    assert Guess.open == 0
+    assert metrics.GROUPS_IN_FLIGHT._value.get() == 0
+
+
+@pytest.mark.parametrize("reply", ["hold", "hang"])
+async def test_a_cancelled_call_stops_its_episodes_and_their_generations(reply: str) -> None:
+    async with environment_here() as address:
+        request = group_request(4, address=address)
+        policy = PolicyDouble(script(request, {1: ["1", reply], 2: [reply], 3: [reply]}))
+        async with serve_inference(policy) as inference, rollout(inference) as stub:
+            call = stub.CollectGroup(request, timeout=60)
+            await call.read()
+            await eventually(lambda: len(policy.calls) == 5)
+            assert Guess.open == 3
+            call.cancel()
+            await eventually(lambda: Guess.open == 0)
+            await eventually(lambda: policy.held == 0)
+            assert policy.aborted == (3 if reply == "hold" else 0)
+            await eventually(lambda: metrics.GROUPS_IN_FLIGHT._value.get() == 0)
+
+
+async def test_a_call_past_its_deadline_stops_its_episodes_too() -> None:
+    policy = PolicyDouble(otherwise="hold")
+    async with serve_inference(policy) as inference, rollout(inference) as stub:
+        with pytest.raises(DeadlineExceededError):
+            await collect(stub, group_request(2), timeout_s=0.5)
+        await eventually(lambda: policy.aborted == 2)
+        await eventually(lambda: Guess.open == 0)
+
+
+async def test_an_episode_past_its_own_deadline_is_a_trajectory() -> None:
+    request = group_request(2, timeout_seconds=0.5)
+    policy = PolicyDouble(script(request, {0: ["hold"]}))
+    async with serve_inference(policy) as inference, rollout(inference) as stub:
+        late, other = await collect(stub, request)
+        await eventually(lambda: policy.aborted == 1)
+    assert late.stop_reason == trajectory_pb2.STOP_REASON_DEADLINE
+    assert other.environment_reward == 1.0
+
+
+async def test_groups_beyond_capacity_are_refused_and_room_comes_back() -> None:
+    policy = PolicyDouble(otherwise="hold")
+    async with serve_inference(policy) as inference, rollout(inference, max_groups=1) as stub:
+        running = asyncio.create_task(collect(stub, group_request(2)))
+        await eventually(lambda: policy.held == 2)
+        with pytest.raises(ResourceExhaustedError) as caught:
+            await collect(stub, group_request(2))
+        assert caught.value.reason == "TOO_MANY_GROUPS"
+        policy.otherwise = "4"
+        policy.release.set()
+        assert len(await running) == len(await collect(stub, group_request(2))) == 2
+
+
+async def test_an_environment_without_room_is_told_as_such() -> None:
+    policy = PolicyDouble()
+    async with (
+        environment_here(max_sessions=1) as address,
+        serve_inference(policy) as inference,
+        rollout(inference) as stub,
+    ):
+        with pytest.raises(ResourceExhaustedError) as caught:
+            await collect(stub, group_request(2, address=address))
+        assert caught.value.reason == "NO_SESSION"
+        await eventually(lambda: Guess.open == 0)
+        assert len(await collect(stub, group_request(1, address=address))) == 1
+
+
+def changed(address: str = "", **fields: object) -> pb.CollectGroupRequest:
+    request = group_request(2, address=address)
+    for path, value in fields.items():
+        target, _, name = path.rpartition("__")
+        setattr(getattr(request, target) if target else request, name, value)
+    return request
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"attempts": 0}, "attempts"),
+        ({"group_id": ""}, "group_id"),
+        ({"environment__name": ""}, "environment.name"),
+        ({"scenario__id": ""}, "scenario.id"),
+        ({"sampling__top_p": 0.5}, "sampling.top_p"),
+        ({"sampling__temperature": 9.0}, "sampling.temperature"),
+        ({"episode__max_turns": 0}, "episode.max_turns"),
+        ({"policy__job": "No Job"}, "policy.job"),
+    ],
+)
+async def test_a_wrong_request_is_refused_by_field(
+    fields: Mapping[str, object], named: str
+) -> None:
+    async with rollout("127.0.0.1:1") as stub:
+        with pytest.raises(InvalidArgumentError) as caught:
+            await collect(stub, changed(**fields))
+    assert [violation.field for violation in caught.value.violations] == [named]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+async def test_options_that_an_environment_refuses_are_named_wherever_it_runs(remote: bool) -> None:
+    policy = PolicyDouble()
+    async with (
+        environment_here() as address,
+        serve_inference(policy) as inference,
+        rollout(inference) as stub,
+    ):
+        request = group_request(2, address=address if remote else "", options={"tool": True})
+        with pytest.raises(InvalidArgumentError) as caught:
+            await collect(stub, request)
+    assert [v.field for v in caught.value.violations] == ["environment.config.tool"]
+    assert not policy.calls
+
+
+async def test_a_name_that_is_unknown_is_not_found() -> None:
+    policy = PolicyDouble()
+    async with serve_inference(policy) as inference, rollout(inference) as stub:
+        with pytest.raises(NotFoundError) as caught:
+            await collect(stub, changed(environment__name="chess"))
+        assert caught.value.reason == "ENVIRONMENT_NOT_FOUND"
+        assert caught.value.metadata["name"] == "chess"
+        with pytest.raises(NotFoundError) as caught:
+            await collect(stub, group_request(2, job="other"))
+        assert caught.value.reason == "POLICY_NOT_LOADED"
+
+
+async def test_an_address_that_is_no_environment_ends_the_group() -> None:
+    policy = PolicyDouble()
+    async with serve_inference(policy) as inference, rollout(inference) as stub:
+        with pytest.raises(UnimplementedError):
+            await collect(stub, group_request(2, address=inference))
+        with pytest.raises(UnavailableError, match="environment 'guess'"):
+            await collect(stub, group_request(2, address=f"127.0.0.1:{free_port()}"))
+
+
+async def listed(stub: Stub, spec: spec_pb2.EnvironmentSpec, split: str, size: int) -> list[str]:
+    names: list[str] = []
+    token = ""
+    while True:
+        with rpc_errors("rollout"):
+            page = await stub.ListScenarios(
+                pb.ListScenariosRequest(
+                    environment=spec, split=split, page_size=size, page_token=token
+                )
+            )
+        assert len(page.scenarios) <= (size or 1000)
+        names += [scenario.id for scenario in page.scenarios]
+        token = page.next_page_token
+        if not token:
+            return names
+
+
+async def test_scenarios_are_listed_page_by_page_from_wherever_they_are() -> None:
+    async with environment_here() as address, rollout("127.0.0.1:1") as stub:
+        guess = spec_pb2.EnvironmentSpec(name="guess", address=address)
+        emails = spec_pb2.EnvironmentSpec(name="email_search")
+        assert await listed(stub, guess, "train", 2) == [f"digit-{n}" for n in range(5)]
+        assert await listed(stub, guess, "heldout", 0) == [f"digit-{n}" for n in range(5, 8)]
+        whole = await listed(stub, emails, "heldout", 0)
+        assert await listed(stub, emails, "heldout", 25) == whole
+        assert len(whole) == len(set(whole)) >= 100
+
+
+@pytest.mark.parametrize("remote", [False, True])
+async def test_a_listing_that_cannot_be_says_why(remote: bool) -> None:
+    async with environment_here() as address, rollout("127.0.0.1:1") as stub:
+        spec = spec_pb2.EnvironmentSpec(name="guess", address=address if remote else "")
+        with pytest.raises(NotFoundError, match="no split 'test'; it has train, heldout") as caught:
+            await listed(stub, spec, "test", 0)
+        assert caught.value.metadata["split"] == "test"
+        with pytest.raises(InvalidArgumentError) as refused, rpc_errors("rollout"):
+            await stub.ListScenarios(
+                pb.ListScenariosRequest(environment=spec, split="train", page_token="mine")
+            )
+        assert refused.value.violations[0].field == "page_token"
+
+
+async def test_the_built_in_environments_are_listed() -> None:
+    async with rollout("127.0.0.1:1") as stub:
+        found = (await stub.ListEnvironments(pb.ListEnvironmentsRequest())).environments
+    assert "email_search" in [info.name for info in found]
+    assert all(info.description and list(info.splits) == ["train", "heldout"] for info in found)
+
+
+async def test_a_step_before_reset_is_refused_by_the_environments_server() -> None:
+    async with environment_here() as address, connect(address) as channel:
+        call = environment_service_pb2_grpc.EnvironmentServiceStub(channel).Session()
+        action = trajectory_pb2.Message(role=trajectory_pb2.ROLE_ASSISTANT, content="4")
+        await call.write(
+            environment_pb.SessionRequest(step=environment_pb.StepRequest(action=action))
+        )
+        with pytest.raises(PodiumError, match="before reset"), rpc_errors("environment"):
+            await call.read()
+        assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION
