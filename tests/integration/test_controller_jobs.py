@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from podium.core.errors import (
@@ -27,11 +27,17 @@ from support.controlled import (
     small_job,
 )
 from support.fleet import HELDOUT_SCENARIOS, TRAIN_SCENARIOS, Fleet, fleet_of_doubles
+from support.processes import RegistryProcess, running_registry
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[RegistryProcess]:
+    yield from running_registry()
 
 
 @pytest.fixture
-async def fleet() -> AsyncIterator[Fleet]:
-    async with fleet_of_doubles() as running:
+async def fleet(registry: RegistryProcess) -> AsyncIterator[Fleet]:
+    async with fleet_of_doubles(registry) as running:
         yield running
 
 

@@ -15,7 +15,7 @@ from podium.rpc import Server, connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.service import controller
 from podium_controller.settings import Settings
-from support.fleet import BASE_MODEL, Fleet
+from support.fleet import BASE_MODEL, Fleet, trained_weights
 
 ENDED = {pb.JOB_STATE_SUCCEEDED, pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED}
 GROUPS, ATTEMPTS = 3, 4
@@ -152,7 +152,7 @@ async def running_controller(
 
 
 async def assert_every_step_once(fleet: Fleet, client: Client, job_id: str, steps: int) -> None:
-    """A row, a version and a set of groups for each step, and each of them once."""
+    """A row, a version, a set of groups and an update of the weights for each step, once each."""
     committed = await client.steps(job_id)
     assert [step.number for step in committed] == list(range(1, steps + 1))
     assert [step.version for step in committed] == list(range(1, steps + 1))
@@ -168,10 +168,14 @@ async def assert_every_step_once(fleet: Fleet, client: Client, job_id: str, step
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     told = [event.step for event in events if event.type == pb.EVENT_TYPE_STEP]
     assert told == list(range(1, steps + 1))
-    ids = [trajectory.id for trajectory in await client.trajectories(job_id)]
-    assert ids == [
+    trajectories = await client.trajectories(job_id)
+    assert [trajectory.id for trajectory in trajectories] == [
         f"{job_id}/s{s}/g{g}/t{t}"
         for s in range(1, steps + 1)
         for g in range(GROUPS)
         for t in range(ATTEMPTS)
     ]
+    seed = (await client.get(job_id)).spec.seed
+    each = GROUPS * ATTEMPTS
+    learned = [trajectories[at : at + each] for at in range(0, steps * each, each)]
+    assert await fleet.weights_of(job_id, steps) == trained_weights(seed, learned)

@@ -19,7 +19,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -337,7 +337,7 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
             )
         at = request.resume_version if request.HasField("resume_version") else 0
         if (self.job, self.step) != (request.job_id, at) or self.fleet.trainer_reloads:
-            self.weights = _hash(request.seed, "fresh").hex()
+            self.weights = trained_weights(request.seed, [])
             if request.HasField("resume_version"):
                 self.weights = await self._fetch(request.job_id, at)
         self.job, self.step = request.job_id, at
@@ -362,11 +362,11 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
             for history in trajectory.histories
             for span in history.tokens.spans
         ]
-        learned = [(t.id, t.reward) for group in groups for t in group.trajectories]
+        learned = [trajectory for group in groups for trajectory in group.trajectories]
         await asyncio.sleep(self.fleet.step_seconds)
         self._expect(header.job_id, header.step - 1)
         self.step += 1
-        self.weights = _hash(self.weights, learned).hex()
+        self.weights = _learn(self.weights, learned)
         self.taken.append((self.job, self.step))
         self.ages[self.step] = [span.weights_version for span in spans]
         await self.reached("step:taken", str(self.step))
@@ -417,12 +417,36 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         return await self.fleet.weights_of(job, version)
 
 
+class Hold:
+    """The first time that a point is reached; the call that did waits there for `release`."""
+
+    def __init__(self, point: str, about: str) -> None:
+        """`about` is how the name of what it is about ends."""
+        self._point = point
+        self._about = about
+        self._reached = asyncio.Event()
+        self._released = asyncio.Event()
+
+    async def __call__(self, point: str, about: str) -> None:
+        wanted = point == self._point and about.endswith(self._about)
+        if wanted and not self._reached.is_set():
+            self._reached.set()
+            await self._released.wait()
+
+    async def reached(self) -> None:
+        async with asyncio.timeout(30):
+            await self._reached.wait()
+
+    def release(self) -> None:
+        self._released.set()
+
+
 class Fleet:
     """All five, and the places where a test may act."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, registry: RegistryProcess) -> None:
         self.folder = folder
-        self.registry = RegistryProcess(folder)
+        self.registry = registry
         self.inference = InferenceDouble(self)
         self.rollout = RolloutDouble(self)
         self.judge = JudgeDouble(self)
@@ -439,6 +463,12 @@ class Fleet:
 
     async def reached(self, point: str, about: str) -> None:
         await self.at(point, about)
+
+    def hold(self, point: str, about: str = "") -> Hold:
+        """Stops the first call that reaches the point."""
+        hold = Hold(point, about)
+        self.at = hold
+        return hold
 
     async def weights_of(self, job: str, version: int) -> str:
         """The weights of a published version."""
@@ -469,26 +499,35 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet_of_doubles() -> AsyncIterator[Fleet]:
-    """A running fleet."""
+async def fleet_of_doubles(registry: RegistryProcess) -> AsyncIterator[Fleet]:
+    """A running fleet over a running registry, which may have served others before."""
     folder = Path(tempfile.mkdtemp(prefix="podium-fleet-"))
-    fleet = Fleet(folder)
+    fleet = Fleet(folder, registry)
     try:
-        await fleet.registry.start()
         for double in fleet.doubles:
             await double.start()
         yield fleet
     finally:
-        for double in fleet.doubles:
-            await double.kill()
+        await asyncio.gather(*(double.kill() for double in fleet.doubles))
         await fleet.judge.close()
         await fleet.client.close()
-        await fleet.registry.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def trained_weights(seed: int, steps: Iterable[Sequence[trajectory_pb2.Trajectory]]) -> str:
+    """What TrainerDouble publishes after steps on these trajectories, each once and in order."""
+    weights = _hash(seed, "fresh").hex()
+    for trajectories in steps:
+        weights = _learn(weights, trajectories)
+    return weights
 
 
 async def _nothing(point: str, about: str) -> None:
     return None
+
+
+def _learn(weights: str, trajectories: Sequence[trajectory_pb2.Trajectory]) -> str:
+    return _hash(weights, [(t.id, t.reward) for t in trajectories]).hex()
 
 
 def _hash(*parts: object) -> bytes:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import httpx
 
 if TYPE_CHECKING:
     from support.fleet import Fleet
@@ -62,6 +68,18 @@ class RegistryProcess:
             process.wait()
 
 
+def running_registry() -> Iterator[RegistryProcess]:
+    """A registry for the tests of a module: it takes most of a second to start."""
+    folder = Path(tempfile.mkdtemp(prefix="podium-registry-"))
+    registry = RegistryProcess(folder)
+    try:
+        asyncio.run(registry.start())
+        yield registry
+    finally:
+        asyncio.run(registry.kill())
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class ControllerProcess:
     """The controller as a process of its own, to be killed."""
 
@@ -72,7 +90,6 @@ class ControllerProcess:
         self._url = database_url
         self._ports = [free_port() for _ in range(3)]
         self.process: subprocess.Popen[bytes] | None = None
-        self.starts = 0
 
     @property
     def address(self) -> str:
@@ -91,24 +108,39 @@ class ControllerProcess:
             **self._fleet.variables(),
         }
         self.process = start_process("podium_controller", environment, self._folder)
-        self.starts += 1
         await wait_for_port(port, self.process)
 
     def kill(self) -> None:
         """SIGKILL, and gone when it returns."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
-    def stop(self) -> int:
+    def signal(self, number: signal.Signals) -> None:
+        """Any other signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    async def stop(self) -> int:
         """SIGTERM; the exit status."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        self.process.terminate()
+        return await asyncio.to_thread(self.process.wait, 30)
 
-    def log(self) -> str:
-        """What it has logged so far."""
-        return (self._folder / "podium_controller.log").read_text()
+    async def leads(self) -> bool:
+        """Whether it is the one that runs the jobs, as its metrics tell it."""
+        async with httpx.AsyncClient() as client:
+            reply = await client.get(f"http://127.0.0.1:{self._ports[2]}/metrics")
+        return "podium_controller_leader 1.0" in reply.text
+
+    def stored_groups(self, job_id: str) -> set[str]:
+        """The ids of the groups in its SQLite database."""
+        database = sqlite3.connect(self._folder / "controller.db")
+        try:
+            found = database.execute("select id from trajectory_groups where job_id = ?", (job_id,))
+            return {group_id for (group_id,) in found}
+        finally:
+            database.close()
 
 
 def start_process(
