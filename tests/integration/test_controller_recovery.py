@@ -1,0 +1,384 @@
+"""What a job survives: a real controller and real gRPC; it and what it drives die in mid-step.
+
+The controller that dies is a process, killed by SIGKILL at a named point of
+the work. Where only its services die it runs in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import spec_pb2
+from support.controlled import (
+    Client,
+    assert_every_step_once,
+    running_controller,
+    small_job,
+)
+from support.fleet import HELDOUT_SCENARIOS, Fleet, fleet_of_doubles
+from support.postgres import Postgres, postgres
+from support.processes import ControllerProcess, RegistryProcess, running_registry
+from support.waiting import eventually
+
+__all__ = ["postgres"]
+
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[RegistryProcess]:
+    yield from running_registry()
+
+
+@pytest.fixture
+async def fleet(registry: RegistryProcess) -> AsyncIterator[Fleet]:
+    async with fleet_of_doubles(registry) as running:
+        yield running
+
+
+@asynccontextmanager
+async def connected(controller: ControllerProcess) -> AsyncIterator[Client]:
+    """A client of a controller process, which is gone at the end of the block."""
+    client = Client(controller.address)
+    try:
+        yield client
+    finally:
+        await client.channel.close()
+        controller.kill()
+
+
+@pytest.fixture
+async def controller(fleet: Fleet) -> AsyncIterator[tuple[ControllerProcess, Client]]:
+    process = ControllerProcess(fleet)
+    async with connected(process) as client:
+        await process.start()
+        yield process, client
+
+
+def evaluated_job(**changes: Any) -> spec_pb2.JobSpec:
+    """Three steps; versions 0, 2 and 3 are evaluated, and every version is kept."""
+    return small_job(
+        STEPS,
+        evaluation=spec_pb2.EvaluationSpec(every_steps=2, samples=2, greedy=True),
+        retention=spec_pb2.RetentionSpec(keep_last=10),
+        **changes,
+    )
+
+
+async def assert_as_if_nothing_had_happened(fleet: Fleet, client: Client, job_id: str) -> None:
+    """Every step, version and evaluation once; nothing is held that is not needed."""
+    await assert_every_step_once(fleet, client, job_id, STEPS)
+    versions = [v.manifest.version for v in await fleet.client.list_versions(job_id)]
+    assert sorted(versions) == list(range(STEPS + 1))
+    evaluations = await client.evaluations(job_id)
+    assert [(e.version, e.mode) for e in evaluations] == [
+        (version, mode) for version in (0, 2, 3) for mode in ("greedy", "sampled")
+    ]
+    assert {e.episodes for e in evaluations if e.mode == "greedy"} == {HELDOUT_SCENARIOS}
+    told = [e for e in await client.events(job_id) if e.type == pb.EVENT_TYPE_EVALUATION]
+    assert len(told) == len(evaluations)
+    assert (fleet.inference.job, fleet.inference.version) == (job_id, STEPS)
+    assert fleet.trainer.job == ""
+
+
+@pytest.mark.parametrize(
+    ("point", "about"),
+    [
+        ("open", ""),
+        ("save:published", "0"),
+        ("collect:begin", "/s2/g1"),
+        ("collect:end", "/s2/g2"),
+        ("judge:begin", "/s2/g0"),
+        ("judge:end", "/s2/g2"),
+        ("step:begin", "2"),
+        ("step:taken", "2"),
+        ("save:begin", "2"),
+        ("save:published", "2"),
+        ("load:begin", "@2"),
+        ("load:end", "@2"),
+        ("collect:end", "/v2-greedy/g3"),
+        ("close", ""),
+    ],
+)
+async def test_a_killed_controller_goes_on_where_it_was(
+    fleet: Fleet, controller: tuple[ControllerProcess, Client], point: str, about: str
+) -> None:
+    process, client = controller
+    hold = fleet.hold(point, about)
+    job = await client.create(evaluated_job())
+    await hold.reached()
+    process.kill()
+    stored = process.stored_groups(job.id)
+    asked = len(fleet.rollout.requests)
+    hold.release()
+    await process.start()
+    await client.succeeded(job.id)
+    again = {request.group_id for request in fleet.rollout.requests[asked:]}
+    assert again & stored == set()
+    if point.startswith(("step", "save", "load", "judge")) and about != "0":
+        assert any("/s2/" in group for group in stored)
+    await assert_as_if_nothing_had_happened(fleet, client, job.id)
+
+
+async def test_a_controller_killed_again_and_again_while_it_collects_ahead(
+    fleet: Fleet, controller: tuple[ControllerProcess, Client]
+) -> None:
+    process, client = controller
+    job = pb.Job()
+    for point, about in (
+        ("collect:end", "/s2/g0"),
+        ("step:taken", "1"),
+        ("save:published", "2"),
+    ):
+        hold = fleet.hold(point, about)
+        if not job.id:
+            job = await client.create(evaluated_job(max_staleness=1))
+        await hold.reached()
+        process.kill()
+        hold.release()
+        await process.start()
+    await client.succeeded(job.id)
+    await assert_as_if_nothing_had_happened(fleet, client, job.id)
+    assert max(s.metrics["staleness_max"] for s in await client.steps(job.id)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("who", "point", "about"),
+    [
+        ("inference", "load:begin", "@2"),
+        ("inference", "load:end", "@2"),
+        ("inference", "collect:begin", "/s2/g1"),
+        ("inference", "collect:begin", "/v2-sampled/g1"),
+        ("trainer", "open", ""),
+        ("trainer", "step:begin", "2"),
+        ("trainer", "step:taken", "2"),
+        ("trainer", "save:begin", "2"),
+        ("trainer", "save:published", "2"),
+        ("registry", "save:begin", "2"),
+        ("registry", "load:begin", "@2"),
+        ("registry", "collect:end", "/v2-sampled/g4"),
+        ("rollout", "collect:begin", "/s2/g1"),
+        ("rollout", "collect:end", "/s2/g2"),
+        ("judge", "judge:begin", "/s2/g0"),
+        ("judge", "judge:end", "/s2/g2"),
+    ],
+)
+async def test_a_service_that_dies_in_mid_step_costs_only_time(
+    fleet: Fleet, who: str, point: str, about: str
+) -> None:
+    member = getattr(fleet, who)
+    async with running_controller(fleet) as client:
+        hold = fleet.hold(point, about)
+        job = await client.create(evaluated_job())
+        await hold.reached()
+        await member.kill()
+        hold.release()
+        # A trainer in the middle of publishing rides out the registry's absence by itself.
+        told = point != "save:begin" or who == "trainer"
+        try:
+            if told:
+                assert await recovery_events(client, job.id, f"{who} is lost")
+        finally:
+            await member.start()
+        await client.succeeded(job.id)
+        if told:
+            assert await recovery_events(client, job.id, f"{who} is back")
+        await assert_as_if_nothing_had_happened(fleet, client, job.id)
+    # Only what was cut in two is collected again.
+    if who in ("trainer", "registry", "judge"):
+        assert set(fleet.rollout.collected.values()) == {1}
+
+
+async def recovery_events(client: Client, job_id: str, beginning: str) -> list[pb.Event]:
+    """The job's events of recovery that begin so, as soon as there are any."""
+    for _ in range(200):
+        found = [
+            event
+            for event in await client.events(job_id)
+            if event.type == pb.EVENT_TYPE_RECOVERY and event.message.startswith(beginning)
+        ]
+        if found:
+            return found
+        await asyncio.sleep(0.05)
+    return []
+
+
+async def test_a_service_that_stays_away_ends_the_job_by_its_name(fleet: Fleet) -> None:
+    async with running_controller(fleet) as client:
+        hold = fleet.hold("step:begin", "2")
+        job = await client.create(small_job(STEPS, recovery_timeout_seconds=1))
+        await hold.reached()
+        await fleet.trainer.kill()
+        try:
+            failed = await client.state(job.id, pb.JOB_STATE_FAILED)
+        finally:
+            await fleet.trainer.start()
+        assert failed.failure_reason == "TRAINER_LOST"
+        assert "trainer stayed away for more than 1 seconds" in failed.failure_message
+        assert failed.completed_steps == 1
+        assert fleet.inference.job == ""
+        # The next job finds everything free.
+        after = await client.create(small_job(1))
+        await client.succeeded(after.id)
+
+
+@pytest.mark.parametrize(
+    ("point", "about", "completed"),
+    [
+        ("collect:begin", "/s2/g1", 2),
+        ("step:begin", "2", 2),
+        ("load:begin", "@2", 2),
+        # An evaluation is left at once; its groups are stored.
+        ("collect:begin", "/v2-sampled/g4", 2),
+    ],
+)
+async def test_a_job_paused_in_mid_step_rests_after_it_and_resumes(
+    fleet: Fleet, point: str, about: str, completed: int
+) -> None:
+    async with running_controller(fleet) as client:
+        hold = fleet.hold(point, about)
+        job = await client.create(evaluated_job())
+        await hold.reached()
+        assert (await client.pause(job.id)).state == pb.JOB_STATE_PAUSING
+        hold.release()
+        paused = await client.state(job.id, pb.JOB_STATE_PAUSED)
+        assert paused.completed_steps == completed
+        assert (fleet.trainer.job, fleet.inference.job) == ("", "")
+        # Its place is another's until it is resumed.
+        other = await client.create(small_job(1))
+        await client.succeeded(other.id)
+        assert (await client.get(job.id)).state == pb.JOB_STATE_PAUSED
+        assert (await client.resume(job.id)).state == pb.JOB_STATE_QUEUED
+        await client.succeeded(job.id)
+        await assert_as_if_nothing_had_happened(fleet, client, job.id)
+        training = {g: n for g, n in fleet.rollout.collected.items() if "/s" in g}
+        assert set(training.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("point", "about", "completed"),
+    [
+        ("collect:begin", "/s2/g1", 1),
+        ("judge:begin", "/s2/g1", 1),
+        ("step:begin", "2", 1),
+        # What is published counts, whatever came of the call.
+        ("save:published", "2", 2),
+        ("load:begin", "@2", 2),
+        ("collect:begin", "/v2-sampled/g2", 2),
+    ],
+)
+async def test_a_job_cancelled_in_mid_step_leaves_nothing_running(
+    fleet: Fleet, point: str, about: str, completed: int
+) -> None:
+    async with running_controller(fleet) as client:
+        hold = fleet.hold(point, about)
+        job = await client.create(evaluated_job())
+        await hold.reached()
+        # Nothing answers; the calls are cut.
+        assert (await client.cancel(job.id)).state == pb.JOB_STATE_CANCELLING
+        cancelled = await client.state(job.id, pb.JOB_STATE_CANCELLED)
+        assert cancelled.completed_steps == completed
+        assert cancelled.phase == ""
+        await eventually(lambda: fleet.rollout.running == 0)
+        assert (fleet.trainer.job, fleet.inference.job) == ("", "")
+        calls = [sum(double.calls.values()) for double in fleet.doubles]
+        await asyncio.sleep(0.3)
+        assert [sum(double.calls.values()) for double in fleet.doubles] == calls
+        assert (await client.get(job.id)).state == pb.JOB_STATE_CANCELLED
+        # Trainer and pool are free for the next job.
+        after = await client.create(small_job(1))
+        await client.succeeded(after.id)
+
+
+async def test_a_controller_that_is_told_to_stop_leaves_the_job_to_the_next(
+    fleet: Fleet, controller: tuple[ControllerProcess, Client]
+) -> None:
+    process, client = controller
+    hold = fleet.hold("step:begin", "2")
+    job = await client.create(evaluated_job())
+    await hold.reached()
+    assert await process.stop() == 0
+    hold.release()
+    stored = process.stored_groups(job.id)
+    asked = len(fleet.rollout.requests)
+    assert {f"{job.id}/s2/g{i}" for i in range(3)} <= stored
+    await process.start()
+    await client.succeeded(job.id)
+    assert {r.group_id for r in fleet.rollout.requests[asked:]} & stored == set()
+    await assert_as_if_nothing_had_happened(fleet, client, job.id)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, fleet: Fleet) -> str:
+    """A database that two controllers may share."""
+    if request.param == "sqlite":
+        return f"sqlite+aiosqlite:///{fleet.folder}/shared.db"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.create_database()
+
+
+async def test_a_standby_takes_over_when_the_lease_has_ended(
+    fleet: Fleet, database_url: str
+) -> None:
+    first = ControllerProcess(fleet, database_url, "first")
+    second = ControllerProcess(fleet, database_url, "second")
+    async with connected(first) as client, connected(second) as other:
+        await first.start()
+        hold = fleet.hold("step:begin", "2")
+        job = await client.create(evaluated_job())
+        await second.start()
+        await hold.reached()
+        # A standby reads and takes requests, and runs nothing.
+        assert (await other.get(job.id)).state == pb.JOB_STATE_RUNNING
+        waiting = await other.create(small_job(1))
+        assert (await first.leads(), await second.leads()) == (True, False)
+        first.kill()
+        hold.release()
+        await other.succeeded(waiting.id)
+        assert await second.leads()
+        await assert_every_step_once(fleet, other, job.id, STEPS)
+        # The first comes back and stands by.
+        await first.start()
+        await asyncio.sleep(1.5)
+        assert (await first.leads(), await second.leads()) == (False, True)
+
+
+async def test_a_leader_that_slept_through_its_lease_writes_nothing_when_it_wakes(
+    fleet: Fleet, database_url: str
+) -> None:
+    first = ControllerProcess(fleet, database_url, "first")
+    second = ControllerProcess(fleet, database_url, "second")
+    async with connected(first) as client, connected(second) as other:
+        await first.start()
+        hold = fleet.hold("step:begin", "2")
+        job = await client.create(evaluated_job())
+        await second.start()
+        await hold.reached()
+        await put_to_sleep_until_replaced(first, second)
+        hold.release()
+        await other.until(job.id, lambda seen: seen.completed_steps >= 2)
+        first.signal(signal.SIGCONT)
+        await other.succeeded(job.id)
+        await assert_as_if_nothing_had_happened(fleet, other, job.id)
+        assert (await first.leads(), await second.leads()) == (False, True)
+
+
+async def put_to_sleep_until_replaced(
+    leader: ControllerProcess, standby: ControllerProcess
+) -> None:
+    """SIGSTOP. One that fell asleep in a transaction holds its lock, and is woken for a moment."""
+    for _ in range(5):
+        leader.signal(signal.SIGSTOP)
+        for _ in range(40):
+            if await standby.leads():
+                return
+            await asyncio.sleep(0.1)
+        leader.signal(signal.SIGCONT)
+        await asyncio.sleep(0.3)
+    raise AssertionError("the standby did not take over")
