@@ -100,7 +100,6 @@ async def assert_as_if_nothing_had_happened(fleet: Fleet, client: Client, job_id
         ("step:taken", "2"),
         ("save:begin", "2"),
         ("save:published", "2"),
-        ("load:begin", "@2"),
         ("load:end", "@2"),
         ("collect:end", "/v2-greedy/g3"),
         ("close", ""),
@@ -233,7 +232,6 @@ async def test_a_service_that_stays_away_ends_the_job_by_its_name(fleet: Fleet) 
     [
         ("collect:begin", "/s2/g1", 2),
         ("step:begin", "2", 2),
-        ("load:begin", "@2", 2),
         # An evaluation is left at once; its groups are stored.
         ("collect:begin", "/v2-sampled/g4", 2),
     ],
@@ -265,7 +263,6 @@ async def test_a_job_paused_in_mid_step_rests_after_it_and_resumes(
     ("point", "about", "completed"),
     [
         ("collect:begin", "/s2/g1", 1),
-        ("judge:begin", "/s2/g1", 1),
         ("step:begin", "2", 1),
         # What is published counts, whatever came of the call.
         ("save:published", "2", 2),

@@ -30,7 +30,15 @@ RECOVERIES = Counter(f"{_PREFIX}_recoveries_total", "Losses of a service.", ("se
 LEADER = Gauge(f"{_PREFIX}_leader", "1 while this controller runs the jobs.")
 
 _OUTCOMES = frozenset(
-    {"trained", "stale", "all_failed", "zero_variance", "judge_failed", "too_long"}
+    {
+        "trained",
+        "stale",
+        "all_failed",
+        "judge_failed",
+        "zero_variance",
+        "group_of_one",
+        "no_trainable_trajectory",
+    }
 )
 
 
