@@ -83,6 +83,11 @@ def user(content: str) -> Message:
     return Message("user", content)
 
 
+def assistant(content: str) -> Message:
+    """What the agent is shown as its own, such as a worked example; never trained on."""
+    return Message("assistant", content)
+
+
 def tool_result(call: ToolCall, content: str) -> Message:
     """The answer to a tool call."""
     return Message("tool", content, tool_call_id=call.id, name=call.name)

@@ -61,7 +61,7 @@ def main() -> None:
             max_model_len=engine.max_model_len,
             weight_mode=(pb.WEIGHT_MODE_MERGED if pool.merged else pb.WEIGHT_MODE_ADAPTER),
             http_port=settings.http_port,
-            dtype=settings.dtype,
+            dtype=engine.dtype,
             vocab_size=engine.vocab_size,
         )
         server.add(

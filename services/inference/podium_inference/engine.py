@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +83,6 @@ class VllmEngine:
 
         options: dict[str, Any] = {
             "model": str(model),
-            "dtype": settings.dtype,
             "max_model_len": settings.max_model_len,
             "max_num_seqs": settings.max_num_seqs,
             "tensor_parallel_size": settings.tensor_parallel_size,
@@ -106,6 +106,14 @@ class VllmEngine:
 
         if current_platform.is_cpu():
             options["kv_cache_memory_bytes"] = settings.kv_cache_bytes
+            # One process less to poll, on cores that are few.
+            if settings.tensor_parallel_size == 1:
+                options["distributed_executor_backend"] = "uni"
+            # A prompt in pieces draws from its request's own generator too early, and vLLM
+            # cannot wind a CPU generator back: seeded requests would kill the engine.
+            options["enable_chunked_prefill"] = False
+            options["max_num_batched_tokens"] = max(4096, settings.max_model_len)
+        options["dtype"] = self.dtype = _dtype(settings.dtype, current_platform.is_cpu())
         self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**options))
         self.tokenizer: Any = self.llm.get_tokenizer()
         self.max_model_len: int = self.llm.model_config.max_model_len
@@ -200,12 +208,28 @@ class VllmEngine:
         )
 
 
+def _dtype(wanted: str, cpu: bool) -> str:
+    if wanted != "auto":
+        return wanted
+    import torch
+
+    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return "float32" if cpu and not native else "bfloat16"
+
+
 def _prepare_environment() -> None:
     for name, value in {
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
-        # Waiting threads that spin starve the trainer on the same cores.
-        "KMP_BLOCKTIME": "1",
+        # On the CPU vLLM keeps a core for its own scheduler, half of a laptop's.
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # AsyncLLM's core is a process in any case; this lets it run the model itself.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     }.items():
         os.environ.setdefault(name, value)
+    # The engine's own process loads it: GNU's OpenMP, which torch brings, stands still
+    # when another process takes a core from one of its threads.
+    openmp = Path(sys.prefix, "lib", "libiomp5.so")
+    if openmp.exists():
+        os.environ.setdefault("LD_PRELOAD", str(openmp))

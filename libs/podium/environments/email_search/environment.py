@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.base import Environment
 from podium.environments.email_search import corpus
 from podium.environments.email_search.mailbox import shared_mailbox
-from podium.environments.types import Message, Observation, Scenario, StepResult, user
+from podium.environments.types import (
+    Message,
+    Observation,
+    Scenario,
+    StepResult,
+    assistant,
+    system,
+    user,
+)
 
-PROMPT = """\
-Find the email that answers the question. Write one action:
-search: <words>
-filter: <word>
-sort: newest
-select: <number>
+Verb = Literal["search", "filter", "sort", "select"]
 
-Example
-Question: When does Olga Brandt want to meet about the roof?
-search: Olga Brandt roof
-Results:
-31 | Olga Brandt | Roof repair
-select: 31
-
-Question: {question}"""
+INSTRUCTION = "You find emails. Answer with one action and nothing else."
+EXPLANATIONS: dict[Verb, str] = {
+    "search": "search: <words> shows emails that hold all the words",
+    "filter": "filter: <word> keeps the shown emails that hold the word",
+    "sort": "sort: newest puts the shown emails in order",
+    "select": "select: <number> ends with the email that answers",
+}
+# A small model follows a conversation better than a description of one.
+EXAMPLE = (
+    user("Question: When does Olga Brandt want to meet about the roof?"),
+    assistant("search: Olga Brandt roof"),
+    user("Results:\n31 | Olga Brandt | Roof repair"),
+    assistant("select: 31"),
+)
 
 _ACTION = re.compile(r"\s*(search|filter|sort|select):[ \t]*([^\n]*)", re.IGNORECASE)
 
@@ -45,6 +54,15 @@ class Config(BaseModel):
 
     max_results: int = Field(default=4, ge=1, le=24)
     """Rows that a search shows."""
+    actions: tuple[Verb, ...] = get_args(Verb)
+    """What the agent is told of and may do."""
+
+    @field_validator("actions")
+    @classmethod
+    def _can_end(cls, actions: tuple[Verb, ...]) -> tuple[Verb, ...]:
+        if not {"search", "select"} <= set(actions):
+            raise ValueError("must hold search and select, without which no episode succeeds")
+        return actions
 
 
 class EmailSearch(Environment):
@@ -91,12 +109,14 @@ class EmailSearch(Environment):
         self._results: list[corpus.Email] = []
         self._turns = self._valid = 0
         self._hit = False
-        return Observation([user(PROMPT.format(question=self._question))], state=self._state())
+        rules = "\n".join((INSTRUCTION, *(EXPLANATIONS[verb] for verb in self.config.actions)))
+        question = user(f"Question: {self._question}")
+        return Observation([system(rules), *EXAMPLE, question], state=self._state())
 
     async def step(self, action: Message) -> StepResult:
         self._turns += 1
         match = _ACTION.match(action.content)
-        if match is None:
+        if match is None or match[1].lower() not in self.config.actions:
             return self._result(
                 "Unknown action. Write search: <words> or select: <number>", INVALID_REWARD
             )
@@ -104,7 +124,7 @@ class EmailSearch(Environment):
         self._valid += 1
         verb, argument = match[1].lower(), match[2].strip()
         if verb == "select":
-            number = re.match(r"\d+", argument)
+            number = re.match(r"\d{1,9}(?!\d)", argument)
             right = number is not None and int(number[0]) == self._answer
             return self._result("", reward + RIGHT_REWARD * right, ended=True, success=right)
         if verb == "search":
@@ -132,7 +152,7 @@ class EmailSearch(Environment):
     def _state(self) -> dict[str, Any]:
         return {
             "query": self._question,
-            "available_actions": ["search", "filter", "sort", "select"],
+            "available_actions": list(self.config.actions),
             "search_results": [
                 {"number": e.number, "sender": e.sender, "subject": e.subject}
                 for e in self._results
