@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 from podium.core.errors import InvalidArgumentError, UnavailableError, Violation
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
+from podium_inference.adapter_files import check_adapter
 from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,10 @@ class Engine(Protocol):
         Raises:
             UnavailableError: the engine has died.
         """
+        ...
+
+    async def check(self, adapter: Path) -> None:
+        """Raises FailedPreconditionError (BAD_ADAPTER) for files that it could not take."""
         ...
 
     async def merge(self, adapter: Path | None) -> None:
@@ -106,6 +112,8 @@ class VllmEngine:
 
         if current_platform.is_cpu():
             options["kv_cache_memory_bytes"] = settings.kv_cache_bytes
+            # The prefix cache shares whole blocks, and 128 tokens are a whole short prompt.
+            options["block_size"] = 32
             # One process less to poll, on cores that are few.
             if settings.tensor_parallel_size == 1:
                 options["distributed_executor_backend"] = "uni"
@@ -166,6 +174,10 @@ class VllmEngine:
             raise InvalidArgumentError(
                 violations=[Violation("sampling", f"the engine refuses it: {error}")]
             ) from error
+
+    async def check(self, adapter: Path) -> None:
+        """See `Engine`."""
+        await asyncio.to_thread(check_adapter, self._model, adapter)
 
     async def merge(self, adapter: Path | None) -> None:
         """See `Engine`."""

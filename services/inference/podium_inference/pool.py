@@ -95,6 +95,8 @@ class Pool:
         self._loading = asyncio.Lock()
         self._open = asyncio.Event()
         self._open.set()
+        self._whole = True
+        """Whether the engine's weights are those of a policy."""
         self._requests = 0
         self._fetches = 0
         shutil.rmtree(folder, ignore_errors=True)
@@ -107,7 +109,7 @@ class Pool:
 
     def served(self) -> list[Served]:
         """What is served now: the base model, where it is, then jobs, newest version first."""
-        base = [] if self._merged and self._served else [self._base]
+        base = [] if self._merged and (self._served or not self._whole) else [self._base]
         return base + sorted(self._served.values(), key=lambda s: (s.job, -s.version))
 
     @asynccontextmanager
@@ -145,7 +147,7 @@ class Pool:
 
         Raises:
             NotFoundError: the registry lacks the version.
-            FailedPreconditionError: BASE_MODEL_MISMATCH, POOL_IN_USE.
+            FailedPreconditionError: BASE_MODEL_MISMATCH, BAD_ADAPTER, POOL_IN_USE.
             DataLossError: a digest does not match.
             UnavailableError: the registry or the engine is away, or what runs
                 does not end in time.
@@ -164,7 +166,7 @@ class Pool:
             metrics.PAUSE_SECONDS.observe(pause)
             if not self._merged:
                 await self._drop_older(job, keep_older)
-            self._changed()
+                self._changed()
             return served, pause, False
 
     async def _load(self, job: str, version: int) -> tuple[Served, float]:
@@ -191,6 +193,7 @@ class Pool:
                 )
             await self._source.pull(job, version, folder, only=("adapter/",))
             adapter = folder / "adapter"
+            await self._engine.check(adapter)
             served = Served(job=job, version=version)
             pause = 0.0
             if self._merged:
@@ -214,7 +217,7 @@ class Pool:
             elif doomed:
                 for served in doomed:
                     await self._remove(served)
-            self._changed()
+                self._changed()
 
     async def close(self) -> None:
         """Gives back leases and files."""
@@ -229,12 +232,16 @@ class Pool:
         try:
             old = list(self._served.values())
             await self._bounded(asyncio.gather(*(s.idle.wait() for s in (self._base, *old))))
-            await self._bounded(self._engine.merge(adapter))
+            # From here on the old weights are not whole, whatever happens.
             self._served.clear()
+            self._whole = False
+            await self._engine.merge(adapter)
+            self._whole = True
             if new is not None:
                 self._served[new.job, new.version] = new
         finally:
             self._open.set()
+            self._changed()
         for served in old:
             await served.held.aclose()
         return time.monotonic() - began
@@ -262,7 +269,7 @@ class Pool:
 
     def _find(self, job: str, version: int | None) -> Served:
         if job in ("", "base"):
-            if not (self._merged and self._served):
+            if self._whole and not (self._merged and self._served):
                 return self._base
         elif version is not None:
             if (job, version) in self._served:

@@ -78,9 +78,10 @@ class InferenceServiceStub:
     without dropping running requests: those finish under the version that
     they began with. Idempotent. Fails with NOT_FOUND when the registry has
     no such version, FAILED_PRECONDITION (BASE_MODEL_MISMATCH) when it was
-    trained on another base model or (POOL_IN_USE) when a merged pool serves
-    another job, and DATA_LOSS when a digest does not match; the old version
-    is served on in every case.
+    trained on another base model, (BAD_ADAPTER) when its files are not an
+    adapter of this one or (POOL_IN_USE) when a merged pool serves another
+    job, and DATA_LOSS when a digest does not match; the old version is
+    served on in every case.
     """
     UnloadPolicy: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]
     """Stops serving a version once its running requests have ended. In a merged
@@ -138,9 +139,10 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     without dropping running requests: those finish under the version that
     they began with. Idempotent. Fails with NOT_FOUND when the registry has
     no such version, FAILED_PRECONDITION (BASE_MODEL_MISMATCH) when it was
-    trained on another base model or (POOL_IN_USE) when a merged pool serves
-    another job, and DATA_LOSS when a digest does not match; the old version
-    is served on in every case.
+    trained on another base model, (BAD_ADAPTER) when its files are not an
+    adapter of this one or (POOL_IN_USE) when a merged pool serves another
+    job, and DATA_LOSS when a digest does not match; the old version is
+    served on in every case.
     """
     UnloadPolicy: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]  # type: ignore[assignment]
     """Stops serving a version once its running requests have ended. In a merged
@@ -243,9 +245,10 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         without dropping running requests: those finish under the version that
         they began with. Idempotent. Fails with NOT_FOUND when the registry has
         no such version, FAILED_PRECONDITION (BASE_MODEL_MISMATCH) when it was
-        trained on another base model or (POOL_IN_USE) when a merged pool serves
-        another job, and DATA_LOSS when a digest does not match; the old version
-        is served on in every case.
+        trained on another base model, (BAD_ADAPTER) when its files are not an
+        adapter of this one or (POOL_IN_USE) when a merged pool serves another
+        job, and DATA_LOSS when a digest does not match; the old version is
+        served on in every case.
         """
 
     @_abc_1.abstractmethod

@@ -59,8 +59,9 @@ class JudgeServiceServicer:
         back whole with a skip_reason and no reward, never with part of its
         rewards. Stateless. Fails with INVALID_ARGUMENT for a scorer or criterion
         that does not exist, weights that do not sum to 1, or a group without
-        trajectories, and UNAVAILABLE when the judge model cannot be reached
-        after its retries.
+        trajectories, FAILED_PRECONDITION (JUDGE_MISCONFIGURED) when the judge
+        model refuses the key or the model's name, and UNAVAILABLE when it cannot
+        be reached after its retries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

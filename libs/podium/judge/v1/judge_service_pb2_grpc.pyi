@@ -43,8 +43,9 @@ class JudgeServiceStub:
     back whole with a skip_reason and no reward, never with part of its
     rewards. Stateless. Fails with INVALID_ARGUMENT for a scorer or criterion
     that does not exist, weights that do not sum to 1, or a group without
-    trajectories, and UNAVAILABLE when the judge model cannot be reached
-    after its retries.
+    trajectories, FAILED_PRECONDITION (JUDGE_MISCONFIGURED) when the judge
+    model refuses the key or the model's name, and UNAVAILABLE when it cannot
+    be reached after its retries.
     """
 
 @_typing.type_check_only
@@ -62,8 +63,9 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     back whole with a skip_reason and no reward, never with part of its
     rewards. Stateless. Fails with INVALID_ARGUMENT for a scorer or criterion
     that does not exist, weights that do not sum to 1, or a group without
-    trajectories, and UNAVAILABLE when the judge model cannot be reached
-    after its retries.
+    trajectories, FAILED_PRECONDITION (JUDGE_MISCONFIGURED) when the judge
+    model refuses the key or the model's name, and UNAVAILABLE when it cannot
+    be reached after its retries.
     """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -84,8 +86,9 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         back whole with a skip_reason and no reward, never with part of its
         rewards. Stateless. Fails with INVALID_ARGUMENT for a scorer or criterion
         that does not exist, weights that do not sum to 1, or a group without
-        trajectories, and UNAVAILABLE when the judge model cannot be reached
-        after its retries.
+        trajectories, FAILED_PRECONDITION (JUDGE_MISCONFIGURED) when the judge
+        model refuses the key or the model's name, and UNAVAILABLE when it cannot
+        be reached after its retries.
         """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,162 @@
+"""What the engine samples, and how it refuses, over real gRPC and real vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+from podium.core.errors import InvalidArgumentError, NotFoundError
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.rpc import rpc_errors
+from podium.types.v1 import policy_pb2, trajectory_pb2
+from support.pool import TinyPool, reference_logprobs, request
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.engine,
+    pytest.mark.timeout(300),
+]
+
+PROMPT = list(range(1000, 1040))
+
+
+async def test_a_seeded_draw_does_not_depend_on_what_else_runs(merged: TinyPool) -> None:
+    alone = [await merged.generate(PROMPT, seed=seed) for seed in range(6)]
+    crowd = await asyncio.gather(
+        *(merged.generate(PROMPT, seed=seed) for seed in range(6)),
+        *(merged.generate(PROMPT[: 5 + i], seed=50 + i, max_tokens=7 + i) for i in range(10)),
+    )
+    assert [list(g.token_ids) for g in crowd[:6]] == [list(g.token_ids) for g in alone]
+    assert len({tuple(g.token_ids) for g in alone}) == 6
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+async def test_logprobs_are_those_of_the_sampled_distribution(
+    merged: TinyPool, temperature: float, tmp_path: Path
+) -> None:
+    sampled = await merged.generate(PROMPT, seed=3, max_tokens=40, temperature=temperature)
+    assert len(sampled.logprobs) == len(sampled.token_ids) == 40
+    expected = reference_logprobs(
+        merged.model, None, PROMPT, list(sampled.token_ids), temperature, tmp_path
+    )
+    assert np.abs(np.array(sampled.logprobs) - expected).mean() < 1e-4
+
+
+async def test_a_stream_says_what_the_unary_call_says(merged: TinyPool) -> None:
+    whole = await merged.generate(PROMPT, seed=4)
+    asked = request(PROMPT, seed=4)
+    stream = merged.stub.StreamGenerate(
+        pb.StreamGenerateRequest(
+            policy=asked.policy,
+            prompt_token_ids=asked.prompt_token_ids,
+            sampling=asked.sampling,
+        )
+    )
+    pieces = [piece.delta async for piece in stream]
+    assert len(pieces) > 3
+    assert [i for p in pieces for i in p.token_ids] == list(whole.token_ids)
+    assert [x for p in pieces for x in p.logprobs] == pytest.approx(list(whole.logprobs), abs=1e-5)
+    assert "".join(p.text for p in pieces) == whole.text
+    assert pieces[-1].finish_reason == whole.finish_reason
+    assert not any(p.finish_reason for p in pieces[:-1])
+
+
+async def test_why_a_generation_ended(merged: TinyPool) -> None:
+    longest = await merged.generate(PROMPT, seed=5)
+    assert longest.finish_reason == trajectory_pb2.FINISH_REASON_LENGTH
+    word = longest.text[4:9]
+    stopped = await merged.generate(PROMPT, seed=5, stop=[word])
+    assert stopped.finish_reason == trajectory_pb2.FINISH_REASON_STOP
+    assert stopped.text == longest.text[: longest.text.index(word)]
+    # What was sampled is kept, stop string and all: the trainer needs every token.
+    kept = len(stopped.token_ids)
+    assert list(stopped.token_ids) == list(longest.token_ids)[:kept]
+
+
+async def test_a_cancelled_call_is_aborted_in_the_engine(merged: TinyPool) -> None:
+    asked = request(PROMPT, seed=6, max_tokens=1900)
+    call = merged.stub.StreamGenerate(
+        pb.StreamGenerateRequest(
+            policy=asked.policy,
+            prompt_token_ids=asked.prompt_token_ids,
+            sampling=asked.sampling,
+        )
+    )
+    async for _ in call:
+        break
+    assert await _running(merged) == 1
+    call.cancel()
+    async with asyncio.timeout(10):
+        while await _running(merged):
+            await asyncio.sleep(0.1)
+
+
+async def _running(pool: TinyPool) -> int:
+    url = f"http://{pool.stack.metrics_address('inference')}/metrics"
+    async with httpx.AsyncClient() as http:
+        lines = (await http.get(url)).text.splitlines()
+    counts = [line.rpartition(" ")[2] for line in lines if line.startswith("vllm:num_requests_run")]
+    return sum(int(float(count)) for count in counts)
+
+
+async def test_a_repeated_prompt_is_not_computed_again(merged: TinyPool) -> None:
+    prompt = list(range(2000, 2100))
+    first = await merged.generate(prompt, seed=1)
+    again = await merged.generate(prompt, seed=1)
+    assert again.cached_prompt_tokens >= 64
+    assert list(again.token_ids) == list(first.token_ids)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sampling", "field"),
+    [
+        ([], {}, "prompt_token_ids"),
+        ([1, 49152], {}, "prompt_token_ids"),
+        ([1, -1], {}, "prompt_token_ids"),
+        ([7] * 2048, {}, "prompt_token_ids"),
+        ([7], {"temperature": -0.5}, "sampling.temperature"),
+        ([7], {"temperature": float("nan")}, "sampling.temperature"),
+        ([7], {"max_tokens": 0}, "sampling.max_tokens"),
+        ([7], {"json_schema": "{"}, "sampling"),
+    ],
+)
+async def test_a_request_that_cannot_be_sampled_is_refused_by_field(
+    merged: TinyPool, prompt: list[int], sampling: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidArgumentError) as caught, rpc_errors("inference"):
+        await merged.generate(prompt, **sampling)
+    assert any(v.field.startswith(field) for v in caught.value.violations)
+    assert (await merged.generate(PROMPT, max_tokens=2)).token_ids
+
+
+async def test_a_message_past_the_limit_is_refused(merged: TinyPool) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await merged.stub.Chat(
+            pb.ChatRequest(
+                messages=[
+                    trajectory_pb2.Message(role=trajectory_pb2.ROLE_USER, content="x" * (80 << 20))
+                ]
+            )
+        )
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_policy_that_is_not_loaded(merged: TinyPool) -> None:
+    for version in (None, 3):
+        with pytest.raises(NotFoundError) as caught, rpc_errors("inference"):
+            await merged.generate(PROMPT, job="nobody", version=version)
+        assert caught.value.reason == "POLICY_NOT_LOADED"
+
+
+async def test_chat_tells_the_prompt_that_it_rendered(merged: TinyPool) -> None:
+    messages = [trajectory_pb2.Message(role=trajectory_pb2.ROLE_USER, content="hello")]
+    rendered = await merged.stub.Render(pb.RenderRequest(messages=messages))
+    chat = await merged.stub.Chat(
+        pb.ChatRequest(messages=messages, sampling=policy_pb2.SamplingParams(max_tokens=4))
+    )
+    assert list(chat.prompt_token_ids) == list(rendered.token_ids)
+    assert chat.message.content == chat.generation.text

@@ -1,0 +1,139 @@
+"""Versions that come and go in one engine: right weights for each request, or a clear refusal."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+from podium.core.errors import FailedPreconditionError, NotFoundError
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.rpc import rpc_errors
+from support.pool import TinyPool, adapter_files, reference_logprobs, request
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.engine,
+    pytest.mark.timeout(300),
+]
+
+PROMPT = list(range(3000, 3100))
+
+
+async def expect(
+    pool: TinyPool, files: dict[str, bytes] | None, job: str, version: int, folder: Path
+) -> None:
+    """The policy's log-probs are those of Transformers with the same adapter."""
+    name = {} if not job else {"job": job, "version": version}
+    sampled = await pool.generate(PROMPT, seed=1, **name)
+    assert (sampled.policy, sampled.weights_version) == (job, version)
+    expected = reference_logprobs(pool.model, files, PROMPT, list(sampled.token_ids), 1.0, folder)
+    assert np.abs(np.array(sampled.logprobs) - expected).mean() < 1e-4
+
+
+async def test_merged_weights_are_base_plus_adapter_whatever_was_cached(
+    merged: TinyPool, tmp_path: Path
+) -> None:
+    """The same prompt under a new version equals a cold engine: T8 of the field's tests."""
+    files = [adapter_files(merged.model, seed) for seed in (1, 2)]
+    await expect(merged, None, "", 0, tmp_path)
+    for version, content in enumerate(files, start=1):
+        await merged.publish("walk", version, content)
+        loaded = await merged.load("walk", version)
+        assert not loaded.already_loaded
+        await expect(merged, content, "walk", version, tmp_path / str(version))
+        # Once more, from the prefix cache of this version.
+        await expect(merged, content, "walk", version, tmp_path / str(version))
+    assert (await merged.load("walk", 2)).already_loaded
+    await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="walk"))
+    await expect(merged, None, "", 0, tmp_path)
+
+
+async def test_a_running_generation_ends_under_the_weights_it_began_with(
+    merged: TinyPool,
+) -> None:
+    for version in (1, 2):
+        await merged.publish("run", version, adapter_files(merged.model, 10 + version))
+    await merged.load("run", 1)
+    asked = request(PROMPT, "run", None, seed=1, max_tokens=150)
+    stream = merged.stub.StreamGenerate(
+        pb.StreamGenerateRequest(
+            policy=asked.policy,
+            prompt_token_ids=asked.prompt_token_ids,
+            sampling=asked.sampling,
+        )
+    )
+    first = (await anext(aiter(stream))).delta
+    load = asyncio.create_task(merged.load("run", 2))
+    await asyncio.sleep(0.2)
+    waiting = asyncio.create_task(merged.generate(PROMPT, job="run", seed=2))
+    pieces = [first, *[piece.delta async for piece in stream]]
+    assert {piece.weights_version for piece in pieces} == {1}
+    assert sum(len(piece.token_ids) for piece in pieces) == 150
+    assert (await load).pause_seconds > 0
+    assert (await waiting).weights_version == 2
+    with pytest.raises(NotFoundError), rpc_errors("inference"):
+        await merged.generate(PROMPT, job="run", version=1)
+    await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="run"))
+
+
+async def test_what_cannot_be_loaded_leaves_the_old_version_served(
+    merged: TinyPool, tmp_path: Path
+) -> None:
+    good = adapter_files(merged.model, 20)
+    await merged.publish("old", 1, good)
+    await merged.load("old", 1)
+
+    async def refused(version: int, reason: str, files: dict[str, bytes], **more: str) -> None:
+        await merged.publish("old", version, files, **more)
+        with pytest.raises(FailedPreconditionError) as caught, rpc_errors("inference"):
+            await merged.load("old", version)
+        assert caught.value.reason == reason
+
+    config, weights = good
+    await refused(2, "BASE_MODEL_MISMATCH", good, base_digest="sha256:" + "0" * 64)
+    await refused(3, "BAD_ADAPTER", {**good, weights: good[weights][:200]})
+    await refused(4, "BAD_ADAPTER", {**good, config: good[config].replace(b'"r": 4', b'"r": 8')})
+    await refused(5, "BAD_ADAPTER", {config: good[config]})
+    await refused(6, "BAD_ADAPTER", adapter_files(merged.model, 21, scale=float("nan")))
+    with pytest.raises(NotFoundError), rpc_errors("inference"):
+        await merged.load("old", 99)
+    await merged.publish("other", 1, good)
+    with pytest.raises(FailedPreconditionError) as caught, rpc_errors("inference"):
+        await merged.load("other", 1)
+    assert caught.value.reason == "POOL_IN_USE"
+    await expect(merged, good, "old", 1, tmp_path)
+    await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="old"))
+
+
+async def test_jobs_share_a_pool_of_adapters(shared: TinyPool, tmp_path: Path) -> None:
+    files = {job: adapter_files(shared.model, seed) for seed, job in ((1, "left"), (2, "right"))}
+    for job, content in files.items():
+        await shared.publish(job, 1, content)
+        await shared.load(job, 1)
+    for _ in range(2):
+        for job, content in files.items():
+            await expect(shared, content, job, 1, tmp_path / job)
+        await expect(shared, None, "", 0, tmp_path)
+    mixed = await asyncio.gather(
+        *(shared.generate(PROMPT, job=job, seed=1) for job in ("left", "right", "") * 3)
+    )
+    assert len({tuple(g.token_ids) for g in mixed}) == 3
+
+    listed = await shared.stub.ListPolicies(pb.ListPoliciesRequest())
+    assert [p.model_name for p in listed.policies] == ["", "left@1", "right@1"]
+    await shared.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="left"))
+    with pytest.raises(NotFoundError), rpc_errors("inference"):
+        await shared.generate(PROMPT, job="left")
+    await expect(shared, files["right"], "right", 1, tmp_path / "right")
+
+
+async def test_older_versions_of_a_job_go_when_newer_ones_come(shared: TinyPool) -> None:
+    for version in (1, 2, 3):
+        await shared.publish("grow", version, adapter_files(shared.model, 30 + version))
+        await shared.load("grow", version)
+    listed = await shared.stub.ListPolicies(pb.ListPoliciesRequest(job="grow"))
+    assert [p.version for p in listed.policies] == [3, 2]
+    assert (await shared.generate(PROMPT, job="grow")).weights_version == 3
+    assert (await shared.generate(PROMPT, job="grow", version=2)).weights_version == 2
