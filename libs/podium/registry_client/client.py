@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -92,7 +93,7 @@ class RegistryClient:
                 async with gate:
                     await transfer.upload(self._stub, source, digest, timeout_s)
 
-            await asyncio.gather(*(send(*item) for item in missing.items()))
+            await _all(send(*item) for item in missing.items())
             with rpc_errors(_PEER):
                 response = await self._stub.CreateVersion(
                     pb.CreateVersionRequest(manifest=full, request_id=request_id)
@@ -121,7 +122,9 @@ class RegistryClient:
             The version; its files lie under `destination` by their paths.
         """
         found = await self.get_version(model, version)
-        partial = destination.with_name(f"{destination.name}.partial")
+        # Of this version alone: what an interrupted pull of another left is no part of it.
+        mark = found.manifest_digest.removeprefix("sha256:")[:12]
+        partial = destination.with_name(f"{destination.name}.{mark}.partial")
         wanted = [
             file
             for file in found.manifest.files
@@ -136,7 +139,7 @@ class RegistryClient:
                 await transfer.download(self._stub, file.digest, target, timeout_s)
 
         partial.mkdir(parents=True, exist_ok=True)
-        await asyncio.gather(*(fetch(file) for file in wanted))
+        await _all(fetch(file) for file in wanted)
         await asyncio.to_thread(_publish, partial, destination)
         return found
 
@@ -256,6 +259,17 @@ class RegistryClient:
             change = await retry_unavailable(following, timeout_s=_RETRY_SECONDS)
             after = change.sequence
             yield change
+
+
+async def _all(transfers: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs them together; the first failure ends the others before it is raised."""
+    tasks = [asyncio.ensure_future(each) for each in transfers]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _publish(partial: Path, destination: Path) -> None:
