@@ -146,6 +146,7 @@ class VllmEngine:
         adapter: object | None,
     ) -> AsyncGenerator[Piece, None]:
         """See `Engine`."""
+        from vllm.exceptions import VLLMValidationError
         from vllm.lora.request import LoRARequest
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
@@ -170,7 +171,7 @@ class VllmEngine:
                 )
         except (EngineDeadError, EngineGenerateError) as error:
             raise UnavailableError("the engine has died", reason="ENGINE_DEAD") from error
-        except ValueError as error:
+        except (ValueError, VLLMValidationError) as error:
             raise InvalidArgumentError(
                 violations=[Violation("sampling", f"the engine refuses it: {error}")]
             ) from error

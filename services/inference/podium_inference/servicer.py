@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -125,6 +126,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     ) -> AsyncGenerator[pb.Generation, None]:
         apply_defaults(sampling)
         self._check_prompt(prompt)
+        _check_schema(sampling.json_schema)
         version = policy.version if policy.HasField("version") else None
         request_id = uuid.uuid4().hex
         outcome = "aborted"
@@ -183,6 +185,21 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 ],
                 reason="CONTEXT_LENGTH_EXCEEDED",
             )
+
+
+def _check_schema(text: str) -> None:
+    if not text:
+        return
+    try:
+        known = isinstance(json.loads(text), dict)
+    except ValueError:
+        known = False
+    if not known:
+        raise InvalidArgumentError(
+            violations=[
+                Violation("sampling.json_schema", f"got {text[:40]!r}; must be a JSON object")
+            ]
+        )
 
 
 async def _whole(pieces: AsyncGenerator[pb.Generation, None]) -> pb.Generation:

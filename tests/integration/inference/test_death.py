@@ -64,7 +64,8 @@ async def test_an_engine_killed_in_mid_stream(shared: TinyPool) -> None:
     await stack.wait_ready("inference", within=120)
     assert stack.pid("inference") != before
     await gone([before, engine])
-    assert (await shared.generate(PROMPT, max_tokens=2)).token_ids
+    reply = await shared.stub.Generate(request(PROMPT), timeout=60, wait_for_ready=True)
+    assert reply.generation.token_ids
 
 
 async def test_a_killed_service_leaves_no_engine_behind(shared: TinyPool) -> None:

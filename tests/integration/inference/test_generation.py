@@ -121,7 +121,9 @@ async def test_a_repeated_prompt_is_not_computed_again(merged: TinyPool) -> None
         ([7], {"temperature": -0.5}, "sampling.temperature"),
         ([7], {"temperature": float("nan")}, "sampling.temperature"),
         ([7], {"max_tokens": 0}, "sampling.max_tokens"),
-        ([7], {"json_schema": "{"}, "sampling"),
+        ([7], {"json_schema": "{"}, "sampling.json_schema"),
+        ([7], {"json_schema": "[]"}, "sampling.json_schema"),
+        ([7], {"json_schema": '{"type": "unheard of"}'}, "sampling"),
     ],
 )
 async def test_a_request_that_cannot_be_sampled_is_refused_by_field(
