@@ -44,4 +44,9 @@ def start_metrics_server(
             reason="PORT_UNAVAILABLE",
             metadata={"address": f"{host}:{port}"},
         ) from error
+    whole = server.get_app()
+    assert whole is not None
+    # The OpenMetrics format has underscores for the colons of vLLM's names, which its
+    # dashboards do not find.
+    server.set_app(lambda environ, start: whole({**environ, "HTTP_ACCEPT": "text/plain"}, start))
     return MetricsServer(server.server_port, server, thread)

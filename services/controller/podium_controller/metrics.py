@@ -10,12 +10,12 @@ _PREFIX = "podium_controller"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 JOBS = Gauge(f"{_PREFIX}_jobs", "Jobs by state.", ("state",))
-STEPS = Counter(f"{_PREFIX}_steps_total", "Steps committed.", ("job",))
-REWARD = Gauge(f"{_PREFIX}_reward_mean", "Mean reward of the last step.", ("job",))
-SUCCESS = Gauge(f"{_PREFIX}_success_ratio", "Mean success of the last step.", ("job",))
-TOKENS = Counter(f"{_PREFIX}_tokens_total", "Tokens that the policy sampled.", ("job",))
+STEPS = Counter(f"{_PREFIX}_steps_total", "Steps committed.", ("job_id",))
+REWARD = Gauge(f"{_PREFIX}_reward_mean", "Mean reward of the last step.", ("job_id",))
+SUCCESS = Gauge(f"{_PREFIX}_success_ratio", "Mean success of the last step.", ("job_id",))
+TOKENS = Counter(f"{_PREFIX}_tokens_total", "Tokens that the policy sampled.", ("job_id",))
 LAST_STEP = Gauge(
-    f"{_PREFIX}_last_step_timestamp_seconds", "When the last step was committed.", ("job",)
+    f"{_PREFIX}_last_step_timestamp_seconds", "When the last step was committed.", ("job_id",)
 )
 STEP_SECONDS = Histogram(
     f"{_PREFIX}_step_duration_seconds", "Seconds of a step by phase.", ("phase",), buckets=_SECONDS

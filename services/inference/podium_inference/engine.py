@@ -89,6 +89,7 @@ class VllmEngine:
 
         options: dict[str, Any] = {
             "model": str(model),
+            "served_model_name": settings.model,
             "max_model_len": settings.max_model_len,
             "max_num_seqs": settings.max_num_seqs,
             "tensor_parallel_size": settings.tensor_parallel_size,

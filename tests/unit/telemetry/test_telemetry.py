@@ -165,3 +165,16 @@ def test_metrics_over_http_and_a_port_that_is_taken() -> None:
         assert "podium_test_weight_version 7.0" in answer.read().decode()
     server.stop()
     start_metrics_server("127.0.0.1", server.port, registry).stop()
+
+
+def test_names_with_colons_reach_a_prometheus_that_prefers_openmetrics() -> None:
+    registry = CollectorRegistry()
+    Gauge("vllm:running", "A name as vLLM's.", registry=registry).set(1)
+    server = start_metrics_server("127.0.0.1", 0, registry)
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}/metrics",
+        headers={"Accept": "application/openmetrics-text;version=1.0.0"},
+    )
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        assert "\nvllm:running 1.0" in answer.read().decode()
+    server.stop()
