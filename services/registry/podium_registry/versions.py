@@ -62,9 +62,12 @@ class Versions:
         self, manifest: pb.Manifest, body: bytes, digest: str, request_id: str
     ) -> bool:
         async with self._database.write() as connection:
+            # In this order: each statement of PostgreSQL sees what was committed before it,
+            # so a request whose version is there is seen as well.
+            exists = await _row(connection, manifest.model, manifest.version) is not None
             if request_id and await self._seen(connection, request_id, digest):
                 return False
-            if await _row(connection, manifest.model, manifest.version) is not None:
+            if exists:
                 raise AlreadyExistsError(
                     f"version {manifest.model}@{manifest.version} exists",
                     reason="VERSION_EXISTS",
