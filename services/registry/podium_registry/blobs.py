@@ -208,8 +208,7 @@ class Blobs:
         async for chunk in self._store.read(digest, at, size):
             check = at // CHUNK_BYTES * 4
             expected = row.chunk_crc32c[check : check + 4]
-            # Blobs from before revision 0002 have none.
-            if expected and google_crc32c.value(chunk) != int.from_bytes(expected, "big"):
+            if google_crc32c.value(chunk) != int.from_bytes(expected, "big"):
                 raise _damaged(digest, f"the stored bytes from {at} on are not what was uploaded")
             data = chunk[max(offset - at, 0) :]
             at += len(chunk)

@@ -37,6 +37,8 @@ def upgrade() -> None:
         sa.Column("digest", sa.String(80), primary_key=True),
         sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("touch_time", sa.Float, nullable=False),
+        sa.Column("chunk_crc32c", sa.LargeBinary, nullable=False),
+        sa.Column("deleting", sa.Boolean, nullable=False),
     )
     op.create_table(
         "aliases",
