@@ -220,9 +220,14 @@ class Versions:
                     reason="ALIAS_MOVED",
                     metadata={"current": str(-1 if current is None else current)},
                 )
-            if current != version:
+            if current is None:
+                # No row to lock: who is second fails here, and looks again.
+                await _add_alias(connection, model, alias, version)
+            elif current != version:
                 await _point(connection, model, alias, version)
-                await record(connection, Change.ALIAS_SET, model, version, alias)
+            else:
+                return
+            await record(connection, Change.ALIAS_SET, model, version, alias)
 
     async def delete_alias(self, model: str, alias: str) -> None:
         """Removes an alias; none is no error. Raises InvalidArgumentError for `latest`."""
@@ -472,9 +477,11 @@ async def _point(connection: AsyncConnection, model: str, alias: str, version: i
         .values(version=version)
     )
     if moved.rowcount == 0:
-        await connection.execute(
-            sa.insert(aliases).values(model=model, alias=alias, version=version)
-        )
+        await _add_alias(connection, model, alias, version)
+
+
+async def _add_alias(connection: AsyncConnection, model: str, alias: str, version: int) -> None:
+    await connection.execute(sa.insert(aliases).values(model=model, alias=alias, version=version))
 
 
 async def _user(connection: AsyncConnection, model: str, version: int) -> str:
