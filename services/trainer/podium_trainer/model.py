@@ -131,15 +131,17 @@ class Policy:
         except (TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise _unsupported(self._causal, "it cannot run a packed row") from error
         with self._plain_attention():
-            worst = 0.0
+            differences = []
             for number, tokens in enumerate(samples):
                 logits = self._causal(input_ids=torch.from_numpy(tokens)[None]).logits[0].float()
                 plain = torch.log_softmax(logits[:-1], dim=-1).numpy()
                 expected = plain[np.arange(len(tokens) - 1), tokens[1:]]
                 got = packed[row.trajectories == number]
-                worst = max(worst, float(np.abs(got - expected).max()))
-        if not worst <= (1e-3 if dtype == torch.float32 else 0.5):
-            raise _unsupported(self._causal, f"packed log-probs are off by {worst:.3g} nats")
+                differences.append(np.abs(got - expected))
+        # In bfloat16 tokens as unlikely as these are off by half a nat; a wrong mask, by many.
+        off = float(np.concatenate(differences).mean())
+        if not off <= (1e-3 if dtype == torch.float32 else 0.5):
+            raise _unsupported(self._causal, f"packed log-probs are off by {off:.3g} nats")
 
     def _plain_attention(self) -> AbstractContextManager[None]:
         return nullcontext() if self._attention == DENSE else _Attention(self._causal, DENSE)

@@ -68,6 +68,7 @@ async def talk(
     """A group of eight-turn episodes under the base model."""
     request = rollout.CollectGroupRequest(
         group_id=f"talk-{temperature}",
+        job_id="talk",
         environment=spec_pb2.EnvironmentSpec(name="long_talk", address=environment),
         scenario=trajectory_pb2.Scenario(id="talk", split="train"),
         attempts=attempts,
