@@ -6,11 +6,14 @@ import json
 import math
 
 import pytest
+from google.protobuf import json_format
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.environments import Message, Observation, Scenario, StepResult
-from podium.environments.convert import message_to_pb, scenario_to_pb
+from podium.environments.convert import message_to_pb, scenario_to_pb, struct
 from podium.environments.email_search import EmailSearch, corpus, environment
 from podium.environments.session import LocalSession
+from podium.types.v1 import trajectory_pb2
+from podium_judge import criteria
 
 SCENARIO = EmailSearch().scenarios("train")[0]
 EMAILS = {e.number: e for e in corpus.emails() if e.inbox == SCENARIO.data["inbox"]}
@@ -199,3 +202,35 @@ async def test_nothing_is_stepped_after_the_end() -> None:
     assert (await session.step(message_to_pb(say("select: 0")))).terminated
     with pytest.raises(FailedPreconditionError, match="after the end"):
         await session.step(message_to_pb(say(FIND)))
+
+
+async def test_the_weighted_criteria_find_what_they_compare() -> None:
+    """The judge's email criterion (S23) on a right choice, a wrong one and none."""
+    found: list[float] = []
+    for number in (RIGHT.number, WRONG.number, 0):
+        *_, last = await play(FIND, f"select: {number}")
+        trajectory = trajectory_pb2.Trajectory(
+            info=struct(last.info), stop_reason=trajectory_pb2.STOP_REASON_TERMINATED
+        )
+        expected = trajectory.info["expected"]
+        found.append(
+            criteria.email_accuracy(
+                json_format.MessageToDict(trajectory.info)["result"],
+                list(expected["keywords"]),
+                expected["sender"],
+            )
+        )
+    right, wrong, none = found
+    assert right == pytest.approx(1.0)
+    assert wrong < right
+    assert none == 0.2
+
+
+async def test_the_agent_is_told_of_and_may_do_only_the_actions_of_the_job() -> None:
+    episode = EmailSearch({"actions": ["search", "select"]})
+    prompt = text_of(await episode.reset(SCENARIO, seed=1))
+    assert "filter:" not in prompt
+    refused = await episode.step(say("filter: the"))
+    assert refused.reward == environment.INVALID_REWARD
+    with pytest.raises(InvalidArgumentError, match="search and select"):
+        EmailSearch({"actions": ["search"]})

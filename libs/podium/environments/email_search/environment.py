@@ -107,6 +107,7 @@ class EmailSearch(Environment):
         self._inbox = str(scenario.data["inbox"])
         self._answer = int(scenario.data["answer"])
         self._results: list[corpus.Email] = []
+        self._selected: corpus.Email | None = None
         self._turns = self._valid = 0
         self._hit = False
         rules = "\n".join((INSTRUCTION, *(EXPLANATIONS[verb] for verb in self.config.actions)))
@@ -125,6 +126,8 @@ class EmailSearch(Environment):
         verb, argument = match[1].lower(), match[2].strip()
         if verb == "select":
             number = re.match(r"\d{1,9}(?!\d)", argument)
+            if number is not None:
+                self._selected = shared_mailbox().get(self._inbox, int(number[0]))
             right = number is not None and int(number[0]) == self._answer
             return self._result("", reward + RIGHT_REWARD * right, ended=True, success=right)
         if verb == "search":
@@ -160,6 +163,17 @@ class EmailSearch(Environment):
             "step": self._turns,
         }
 
+    def _info(self) -> dict[str, Any]:
+        """The answer, and what the judge's weighted criteria compare."""
+        info: dict[str, Any] = {
+            "answer": self._answer,
+            "result": {"selected_email": _told(self._selected)},
+        }
+        target = shared_mailbox().get(self._inbox, self._answer)
+        if target is not None:
+            info["expected"] = {"keywords": target.subject.split(), "sender": target.sender}
+        return info
+
     def _result(
         self, text: str, reward: float, *, ended: bool = False, success: bool = False
     ) -> StepResult:
@@ -173,5 +187,11 @@ class EmailSearch(Environment):
                 "search_hit": float(self._hit),
                 "turns": float(self._turns),
             },
-            info={"answer": self._answer},
+            info=self._info(),
         )
+
+
+def _told(email: corpus.Email | None) -> dict[str, str]:
+    if email is None:
+        return {}
+    return {"sender": email.sender, "subject": email.subject, "body": email.body}

@@ -18,6 +18,7 @@ class Mailbox:
     def __init__(self, content: tuple[Email, ...]) -> None:
         """Builds the index in memory."""
         self._emails = content
+        self._by_number = {(e.inbox, e.number): e for e in content}
         self._lock = threading.Lock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
         self._database.execute(
@@ -27,6 +28,10 @@ class Mailbox:
             "insert into email (rowid, inbox, sender, subject, body) values (?, ?, ?, ?, ?)",
             [(row, e.inbox, e.sender, e.subject, e.body) for row, e in enumerate(content)],
         )
+
+    def get(self, inbox: str, number: int) -> Email | None:
+        """The email of that number, if the inbox has it."""
+        return self._by_number.get((inbox, number))
 
     def search(self, inbox: str, words: str, limit: int) -> list[Email]:
         """Emails of an inbox that hold every one of the words, newest first."""
