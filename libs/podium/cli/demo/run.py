@@ -97,14 +97,20 @@ async def _results(demo: Demo, client: AsyncClient, job: jobs.Job) -> None:
 
 
 def _write_prompt(demo: Demo, episodes: Sequence[trajectory_pb2.Trajectory]) -> None:
-    """One held-out scenario's opening, to chat with."""
+    """One held-out scenario's rules and question, to chat with."""
     for episode in episodes[:1]:
-        opening = [
-            m for m in episode.histories[0].messages if m.role != trajectory_pb2.ROLE_ASSISTANT
+        history = episode.histories[0]
+        said = [
+            index
+            for index, message in enumerate(history.messages)
+            if message.role == trajectory_pb2.ROLE_ASSISTANT
         ]
-        for message in opening[:2]:
-            role = trajectory_pb2.Role.Name(message.role).removeprefix("ROLE_").lower()
-            (demo.folder / f"{role}.txt").write_text(message.content)
+        # Assistant messages before the sampled ones are the environment's worked example.
+        opening = history.messages[: said[-len(history.tokens.spans)]]
+        for role in (trajectory_pb2.ROLE_SYSTEM, trajectory_pb2.ROLE_USER):
+            name = trajectory_pb2.Role.Name(role).removeprefix("ROLE_").lower()
+            for message in [m for m in opening if m.role == role][-1:]:
+                (demo.folder / f"{name}.txt").write_text(message.content)
 
 
 def _how_to_chat(demo: Demo, job: jobs.Job) -> None:
