@@ -142,10 +142,10 @@ async def test_series_of_a_running_job(fleet: Fleet, client: Client) -> None:
     fleet.at = hold
     job = await client.create(small_job(2))
     await client.until(job.id, lambda j: j.completed_steps == 1 and j.phase == "train")
-    assert sample("steps_total", job=job.id) == 1
-    assert sample("tokens_total", job=job.id) == GROUPS * ATTEMPTS * 3
+    assert sample("steps_total", job_id=job.id) == 1
+    assert sample("tokens_total", job_id=job.id) == GROUPS * ATTEMPTS * 3
     for name in ("reward_mean", "success_ratio", "last_step_timestamp_seconds"):
-        assert sample(name, job=job.id) is not None
+        assert sample(name, job_id=job.id) is not None
     assert sample("leader") == 1
     assert sample("step_duration_seconds_count", phase="collect") is not None
     running = await client.get(job.id)
