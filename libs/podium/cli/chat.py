@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -31,6 +33,11 @@ _COMMANDS = "/reset begins again, /exit or Ctrl-D ends"
 @click.option("--once", metavar="TEXT", help="Send this, print the answer, end.")
 @click.option("--system", metavar="TEXT", help="The system message.")
 @click.option(
+    "--history",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Messages to begin with: a JSON list of {"role": ..., "content": ...}.',
+)
+@click.option(
     "--temperature",
     type=click.FloatRange(0, 5),
     default=0.0,
@@ -51,6 +58,7 @@ async def chat(
     model: str,
     once: str | None,
     system: str | None,
+    history: Path | None,
     temperature: float,
     max_tokens: int,
     seed: int | None,
@@ -64,9 +72,11 @@ async def chat(
     from podium.types.v1 import policy_pb2, trajectory_pb2
 
     policy = parse_policy(model)
+    earlier = await asyncio.to_thread(_read_history, history) if history else []
     await _load(client, policy)
     sampling = policy_pb2.SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
     start = [_message(trajectory_pb2.ROLE_SYSTEM, system)] if system else []
+    start += earlier
     conversation = Conversation(client, policy, sampling, start)
     if once is not None or not sys.stdin.isatty():
         text = once if once is not None else await asyncio.to_thread(sys.stdin.read)
@@ -102,7 +112,7 @@ class Conversation:
         self._messages = list(start)
 
     def reset(self) -> None:
-        """Forgets everything but the system message."""
+        """Forgets everything but the messages that it began with."""
         self._messages = list(self._start)
 
     async def say(self, text: str) -> None:
@@ -129,6 +139,24 @@ class Conversation:
         if last.delta.finish_reason == trajectory_pb2.FINISH_REASON_LENGTH:
             note("(cut at --max-tokens)")
         self._messages = [*asked, message]
+
+
+def _read_history(path: Path) -> list[trajectory_pb2.Message]:
+    from podium.types.v1 import trajectory_pb2
+
+    roles = {
+        "system": trajectory_pb2.ROLE_SYSTEM,
+        "user": trajectory_pb2.ROLE_USER,
+        "assistant": trajectory_pb2.ROLE_ASSISTANT,
+    }
+    try:
+        return [_message(roles[m["role"]], str(m["content"])) for m in json.loads(path.read_text())]
+    except (ValueError, KeyError, TypeError):
+        raise click.BadParameter(
+            f'{path} is not a JSON list of {{"role": ..., "content": ...}} with the roles '
+            f"{', '.join(roles)}",
+            param_hint="--history",
+        ) from None
 
 
 async def _load(client: AsyncClient, policy: policy_pb2.PolicyRef) -> None:

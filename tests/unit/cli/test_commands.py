@@ -276,6 +276,19 @@ async def test_chat_once_and_from_a_pipe(cli: Cli) -> None:
     assert [m.content for m in cli.fake.inference.chats[1].messages] == ["be brief", "c d"]
 
 
+async def test_chat_goes_on_from_a_history(cli: Cli) -> None:
+    history = cli.folder / "history.json"
+    history.write_text('[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]')
+    assert (await cli("chat", "--history", "history.json", "--once", "b")).code == 0
+    asked = cli.fake.inference.chats[0].messages
+    assert [(m.role, m.content) for m in asked] == [(2, "q"), (3, "a"), (2, "b")]
+    for wrong in ("{", '{"role": 1}', '[{"role": "robot", "content": "x"}]'):
+        history.write_text(wrong)
+        refused = await cli("chat", "--history", "history.json", "--once", "b")
+        assert refused.code == 2
+        assert "--history" in refused.err
+
+
 async def test_checkpoint_export(cli: Cli) -> None:
     files = {"adapter/adapter_config.json": b"{}", "state/optimizer.safetensors": b"x" * 5000}
     cli.fake.registry.publish("w", 2, files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ async def _results(demo: Demo, client: AsyncClient, job: jobs.Job) -> None:
 
 
 def _write_prompt(demo: Demo, episodes: Sequence[trajectory_pb2.Trajectory]) -> None:
-    """One held-out scenario's rules and question, to chat with."""
+    """One held-out scenario's opening, to chat with: what comes first, and the question."""
     for episode in episodes[:1]:
         history = episode.histories[0]
         said = [
@@ -107,20 +108,24 @@ def _write_prompt(demo: Demo, episodes: Sequence[trajectory_pb2.Trajectory]) -> 
         ]
         # Assistant messages before the sampled ones are the environment's worked example.
         opening = history.messages[: said[-len(history.tokens.spans)]]
-        for role in (trajectory_pb2.ROLE_SYSTEM, trajectory_pb2.ROLE_USER):
-            name = trajectory_pb2.Role.Name(role).removeprefix("ROLE_").lower()
-            for message in [m for m in opening if m.role == role][-1:]:
-                (demo.folder / f"{name}.txt").write_text(message.content)
+        earlier = [
+            {
+                "role": trajectory_pb2.Role.Name(m.role).removeprefix("ROLE_").lower(),
+                "content": m.content,
+            }
+            for m in opening[:-1]
+        ]
+        (demo.folder / "history.json").write_text(json.dumps(earlier, indent=2))
+        (demo.folder / "question.txt").write_text(opening[-1].content + "\n")
 
 
 def _how_to_chat(demo: Demo, job: jobs.Job) -> None:
     version = f"{job.id}@{job.completed_steps}"
     where = f"--data-dir {demo.stack}"
-    system = f' --system "$(cat {demo.folder}/system.txt)"'
-    known = system if (demo.folder / "system.txt").exists() else ""
+    opened = f"--history {demo.folder / 'history.json'} < {demo.folder / 'question.txt'}"
     lines = [
         f"podium chat {where} -m {version}",
-        f"podium chat {where} -m {version}{known} < {demo.folder / 'user.txt'}",
+        f"podium chat {where} -m {version} {opened}",
     ]
     if not demo.keep:
         lines.insert(0, f"podium up {where} &")
@@ -145,6 +150,6 @@ def _clear(demo: Demo) -> None:
         raise FailedPreconditionError(
             f"a demo still runs in {demo.stack}; stop it with 'podium down --data-dir {demo.stack}'"
         )
-    for path in (demo.stack, *demo.folder.glob("*.txt")):
+    for path in (demo.stack, *demo.folder.glob("*.txt"), demo.folder / "history.json"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     demo.folder.mkdir(parents=True, exist_ok=True)
