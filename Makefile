@@ -71,15 +71,19 @@ up: setup model ## Run the six services in the foreground (UP_ARGS=)
 ##
 
 .PHONY: test
-test: setup model ## Run every test (PYTEST_ARGS="-k name")
+test: test-programs setup model ## Run every test (PYTEST_ARGS="-k name")
 	$(PYTEST)
 
+.PHONY: test-programs
+test-programs:
+	@sh tools/test_programs.sh
+
 .PHONY: test-unit
-test-unit: setup model ## Run the tests that need no other process
+test-unit: test-programs setup model ## Run the fast tests
 	$(PYTEST) tests/unit
 
 .PHONY: test-integration
-test-integration: setup model ## Run the tests over real processes and real gRPC
+test-integration: test-programs setup model ## Run the tests over real processes and real gRPC
 	$(PYTEST) tests/integration
 
 ##
