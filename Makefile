@@ -75,7 +75,7 @@ test: test-programs setup model ## Run every test (PYTEST_ARGS="-k name")
 	$(PYTEST)
 
 .PHONY: test-programs
-test-programs:
+test-programs: ## Check for PostgreSQL and Prometheus, which tests start, or install them
 	@sh tools/test_programs.sh
 
 .PHONY: test-unit
