@@ -41,6 +41,9 @@ async def start(
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PODIUM_")}
     models = {k: v for k, v in os.environ.items() if k == "PODIUM_MODELS_DIR"}
     return await asyncio.create_subprocess_exec(
+        # A shell's background job ignores Ctrl-C, and so would every child of these tests.
+        "env",
+        "--default-signal=INT",
         *COMMAND,
         *arguments,
         cwd=cwd,
