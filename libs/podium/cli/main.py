@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 
 import click
 
@@ -59,6 +58,8 @@ def run(arguments: list[str]) -> int:
         return Exit.INTERRUPTED
     except Exception as error:
         if debugging():
+            import traceback
+
             traceback.print_exc()
         return show(error)
     return result if isinstance(result, int) else Exit.OK
