@@ -100,23 +100,24 @@ async def _results(demo: Demo, client: AsyncClient, job: jobs.Job) -> None:
 def _write_prompt(demo: Demo, episodes: Sequence[trajectory_pb2.Trajectory]) -> None:
     """One held-out scenario's opening, to chat with: what comes first, and the question."""
     for episode in episodes[:1]:
-        history = episode.histories[0]
-        said = [
-            index
-            for index, message in enumerate(history.messages)
-            if message.role == trajectory_pb2.ROLE_ASSISTANT
-        ]
-        # Assistant messages before the sampled ones are the environment's worked example.
-        opening = history.messages[: said[-len(history.tokens.spans)]]
-        earlier = [
-            {
-                "role": trajectory_pb2.Role.Name(m.role).removeprefix("ROLE_").lower(),
-                "content": m.content,
-            }
-            for m in opening[:-1]
-        ]
+        *earlier, question = opening(episode)
         (demo.folder / "history.json").write_text(json.dumps(earlier, indent=2))
-        (demo.folder / "question.txt").write_text(opening[-1].content + "\n")
+        (demo.folder / "question.txt").write_text(question["content"] + "\n")
+
+
+def opening(episode: trajectory_pb2.Trajectory) -> list[dict[str, str]]:
+    """The messages before the first sampled one, the environment's worked example included."""
+    messages = episode.histories[0].messages
+    answers = [i for i, m in enumerate(messages) if m.role == trajectory_pb2.ROLE_ASSISTANT]
+    # Listed episodes come without tokens, so the turns tell which answers were sampled.
+    first = answers[-round(episode.metrics["turns"])]
+    return [
+        {
+            "role": trajectory_pb2.Role.Name(message.role).removeprefix("ROLE_").lower(),
+            "content": message.content,
+        }
+        for message in messages[:first]
+    ]
 
 
 def _how_to_chat(demo: Demo, job: jobs.Job) -> None:
