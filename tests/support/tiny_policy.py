@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from podium.contract import apply_defaults
+from podium.contract import complete_training
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_trainer.batch import Weighted
 from podium_trainer.model import Policy
@@ -42,8 +42,7 @@ def build_small_llama(folder: Path, *, seed: int = 0, **changes: object) -> Path
 def training_spec(**changes: Any) -> spec_pb2.TrainingSpec:
     """A specification with every default filled; `loss`, `lora` take dicts."""
     spec = spec_pb2.TrainingSpec(**{"steps": 10, **changes})
-    apply_defaults(spec)
-    return spec
+    return complete_training(spec)
 
 
 def move_adapter(policy: Policy, *, seed: int = 1, scale: float = 0.1) -> None:

@@ -168,7 +168,7 @@ def _example(key: Key) -> str:
         return "[{kind: environment}]"
     if key.row.type.startswith("list"):
         return "[]"
-    return {"text": '""', "whole number": "0", "number": "0"}.get(key.row.type, "{}")
+    return {"text": '""', "whole number": "1", "number": "1"}.get(key.row.type, "{}")
 
 
 def _object_schema(message: Descriptor) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from podium.contract.defaults import PRESENCE_IS_MEANING, apply_defaults
 from podium.contract.describe import FieldRow, describe_fields
 from podium.contract.paths import set_path
 from podium.contract.reader import ParsedYaml, parse_yaml
+from podium.contract.training import complete_training, training_violations
 from podium.contract.validate import validate
 from podium.contract.writer import to_plain, to_yaml
 
@@ -12,10 +13,12 @@ __all__ = [
     "FieldRow",
     "ParsedYaml",
     "apply_defaults",
+    "complete_training",
     "describe_fields",
     "parse_yaml",
     "set_path",
     "to_plain",
     "to_yaml",
+    "training_violations",
     "validate",
 ]

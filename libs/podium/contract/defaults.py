@@ -13,8 +13,8 @@ from podium.contract.scalars import from_text
 
 M = TypeVar("M", bound=Message)
 
-PRESENCE_IS_MEANING = frozenset({"evaluation", "weighted", "ruler"})
-"""Fields whose absence says something: no evaluation, another kind of scorer."""
+PRESENCE_IS_MEANING = frozenset({"evaluation", "lora", "weighted", "ruler"})
+"""Fields whose absence says something: no evaluation, no adapter, another kind of scorer."""
 
 
 def apply_defaults(message: M, skip: frozenset[str] = PRESENCE_IS_MEANING) -> M:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from podium.contract import apply_defaults
+from podium.contract import apply_defaults, complete_training, training_violations
 from podium.core.errors import Violation
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
@@ -31,7 +31,9 @@ def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
             getattr(scorer, _PART_FIELDS[scorer.kind]).SetInParent()
     if not full.reward.scorers:
         full.ClearField("reward")
-    return apply_defaults(full)
+    apply_defaults(full)
+    complete_training(full.training)
+    return full
 
 
 def violations(job: pb.Job) -> list[Violation]:
@@ -45,6 +47,7 @@ def violations(job: pb.Job) -> list[Violation]:
     found += _not_empty(job.spec.environment.split, "environment.split")
     found += _sampling(job.spec.rollout.sampling)
     found += _reward(job.spec.reward)
+    found += training_violations(job.spec.training, "job.spec.training")
     if job.spec.HasField("evaluation"):
         found += _not_empty(job.spec.evaluation.split, "evaluation.split")
         found += _not_empty(job.spec.evaluation.best_metric, "evaluation.best_metric")

@@ -11,6 +11,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 
+from podium_trainer.network import blocks
+
 _NAME = "default"
 
 
@@ -33,7 +35,7 @@ def add_adapter(model: torch.nn.Module, spec: spec_pb2.LoraSpec, seed: int) -> P
         return get_peft_model(model, config)
 
 
-def trainable(model: PeftModel) -> dict[str, torch.nn.Parameter]:
+def adapter_parameters(model: PeftModel) -> dict[str, torch.nn.Parameter]:
     """The adapter's parameters by their names in an adapter file."""
     return {
         name.replace(f".{_NAME}.", "."): parameter
@@ -79,15 +81,10 @@ def _plain(value: object) -> object:
 
 
 def _targets(model: torch.nn.Module, wanted: list[str]) -> list[str]:
-    blocks = max(
-        (module for module in model.modules() if isinstance(module, torch.nn.ModuleList)),
-        key=lambda module: sum(p.numel() for p in module.parameters()),
-        default=torch.nn.ModuleList(),
-    )
     linear = sorted(
         {
             name.rpartition(".")[2]
-            for name, module in blocks.named_modules()
+            for name, module in blocks(model).named_modules()
             if isinstance(module, torch.nn.Linear)
         }
     )

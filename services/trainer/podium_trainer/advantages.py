@@ -1,23 +1,28 @@
-"""Rewards of a group to advantages.
+"""Rewards of groups to advantages.
 
-GRPO (arXiv 2402.03300, section 4.1.2): the group's mean is the baseline. With
-`std` the difference is divided by the group's *population* deviation + 1e-6;
-with `none` it is left as it is (Dr. GRPO, arXiv 2503.20783).
+The group's mean is the baseline (GRPO, arXiv 2402.03300, section 4.1.2). `std` divides
+by the group's deviation + 1e-6, `none` by nothing (Dr. GRPO, arXiv 2503.20783), `batch`
+by the deviation of all rewards of the step + 1e-6 (arXiv 2508.08221). The deviation is
+the population's, as in ART, or the sample's, as in TRL and verl.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from podium.types.v1 import spec_pb2
 
-STD_EPSILON = 1e-6
+EPSILON = 1e-6
 
 VARIANCE_TOLERANCE = 1e-6
 """Rewards whose range is at most this, relative to the greatest magnitude or 1, are equal."""
 
+Rewards = NDArray[np.float64]
 
-def zero_variance(rewards: NDArray[np.float64]) -> bool:
+
+def zero_variance(rewards: Rewards) -> bool:
     """Whether rewards differ by no more than float noise.
 
     Without the tolerance a difference of 1e-9 would be divided by a deviation as
@@ -28,10 +33,25 @@ def zero_variance(rewards: NDArray[np.float64]) -> bool:
 
 
 def advantages(
-    rewards: NDArray[np.float64], kind: spec_pb2.AdvantageKind.ValueType
-) -> NDArray[np.float64]:
-    """[G] finite rewards → [G] advantages, which sum to 0."""
-    centred = rewards - rewards.mean()
-    if kind == spec_pb2.ADVANTAGE_KIND_NONE:
-        return centred
-    return centred / (rewards.std() + STD_EPSILON)
+    groups: Sequence[Rewards],
+    kind: spec_pb2.AdvantageKind.ValueType,
+    deviation: spec_pb2.Deviation.ValueType = spec_pb2.DEVIATION_POPULATION,
+) -> list[Rewards]:
+    """Finite rewards of a step's groups, [G] each → [G] advantages each, which sum to 0.
+
+    Groups have at least two rewards. One whose rewards are all alike has advantages of 0.
+    """
+    free = 1 if deviation == spec_pb2.DEVIATION_SAMPLE else 0
+    whole = float(np.concatenate(groups).std(ddof=free)) if groups else 0.0
+
+    def scaled(rewards: Rewards) -> Rewards:
+        if zero_variance(rewards):
+            return np.zeros_like(rewards)
+        centred = rewards - rewards.mean()
+        if kind == spec_pb2.ADVANTAGE_KIND_NONE:
+            return centred
+        if kind == spec_pb2.ADVANTAGE_KIND_BATCH:
+            return centred / (whole + EPSILON)
+        return centred / (rewards.std(ddof=free) + EPSILON)
+
+    return [scaled(rewards) for rewards in groups]

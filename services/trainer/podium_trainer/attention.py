@@ -9,21 +9,27 @@ query's ancestors are merged by their log-sum-exp (FlashAttention-2, arXiv
 same kernel, which makes each run's share of the gradient exact. The work is that
 of separate sequences without their repeated prefixes, however many trees a row has.
 
-`sdpa` with the dense mask of `Row.mask` is the plain form, for other devices.
+`podium_dense` is the plain form, one masked product; `podium_flex` hands the tree to
+FlexAttention as a block mask, for CUDA. A layer whose attention slides over fewer
+tokens than the row is deep takes the dense form with its window.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface
 
-SEGMENTS = "podium_segments"
-DENSE = "sdpa"
+from podium_trainer.layout import Layout, Segments
 
-Segments = list[tuple[int, int, int]]
-"""(start, end, end of the subtree) of every fork-free run of nodes, see `Row.segments`."""
+SEGMENTS = "podium_segments"
+DENSE = "podium_dense"
+FLEX = "podium_flex"
+PLAIN = "sdpa"
+"""Transformers' own, for sequences that share nothing."""
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -93,25 +99,74 @@ def segment_attention(
     return _SegmentAttention.apply(query, key, value, segments, scale)
 
 
-def _attend(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    segments: Segments | None = None,
-    **_: Any,
-) -> tuple[torch.Tensor, None]:
-    if segments is None or attention_mask is not None or dropout:
-        raise ValueError(f"{SEGMENTS} takes segments, no mask and no dropout")
-    repeats = query.shape[1] // key.shape[1]
-    if repeats > 1:
-        key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    output = segment_attention(query, key, value, segments, scale)
-    return output.transpose(1, 2).contiguous(), None
+def chosen(device: torch.device) -> str:
+    """The implementation for a device, by what was measured (docs/performance.md)."""
+    return SEGMENTS if device.type == "cpu" else DENSE
 
 
-AttentionInterface.register(SEGMENTS, _attend)
+@cache
+def _flex() -> Any:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True)
+
+
+def _by_segments(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, scale: float
+) -> torch.Tensor:
+    # The kernel takes values of the keys' size only; multi-head latent attention has others.
+    size = value.shape[-1]
+    value = pad(value, (0, query.shape[-1] - size))
+    return segment_attention(query, key, value, layout.segments, scale)[..., :size]
+
+
+def _by_mask(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, scale: float
+) -> torch.Tensor:
+    return scaled_dot_product_attention(query, key, value, attn_mask=layout.mask, scale=scale)
+
+
+def _by_blocks(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, scale: float
+) -> torch.Tensor:
+    output: torch.Tensor = _flex()(query, key, value, block_mask=layout.blocks, scale=scale)
+    return output
+
+
+_KERNELS = {SEGMENTS: _by_segments, DENSE: _by_mask, FLEX: _by_blocks}
+
+
+def _register(name: str) -> None:
+    kernel = _KERNELS[name]
+
+    def attend(
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        scaling: float | None = None,
+        dropout: float = 0.0,
+        sliding_window: int | None = None,
+        softcap: float | None = None,
+        layout: Layout | None = None,
+        **_: Any,
+    ) -> tuple[torch.Tensor, None]:
+        if layout is None or attention_mask is not None or dropout or softcap:
+            raise ValueError(f"{name} takes a layout, no mask, no dropout and no soft cap")
+        repeats = query.shape[1] // key.shape[1]
+        if repeats > 1:
+            key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
+        scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+        if sliding_window is not None and layout.depth > sliding_window:
+            mask = layout.windowed_mask(sliding_window)
+            output = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+        else:
+            output = kernel(query, key, value, layout, scale)
+        return output.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register(name, attend)
+
+
+for _name in _KERNELS:
+    _register(_name)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_trainer.advantages import advantages, zero_variance
+from podium_trainer.advantages import Rewards, advantages, zero_variance
 from podium_trainer.samples import (
     GREEDY,
-    MISSING_LOGPROBS,
     NO_SAMPLED_TOKENS,
     OVER_MAX_ROW_TOKENS,
+    IntArray,
     Refused,
     Sample,
     read_samples,
@@ -28,6 +28,7 @@ NO_TRAINABLE_TRAJECTORY = "no_trainable_trajectory"
 FAILED = "failed"
 NO_REWARD = "no_reward"
 REWARD_NOT_FINITE = "reward_not_finite"
+OVERLONG = "overlong"
 
 JUDGE_FAILED = "judge_failed"
 """The judge's reason, in Group.skip_reason."""
@@ -39,10 +40,10 @@ REASONS = frozenset(
         GREEDY,
         GROUP_OF_ONE,
         JUDGE_FAILED,
-        MISSING_LOGPROBS,
         NO_REWARD,
         NO_SAMPLED_TOKENS,
         NO_TRAINABLE_TRAJECTORY,
+        OVERLONG,
         OVER_MAX_ROW_TOKENS,
         REWARD_NOT_FINITE,
         ZERO_VARIANCE,
@@ -75,11 +76,34 @@ class Batch:
     """Group id to reason."""
     skipped_trajectories: dict[str, str] = field(default_factory=dict)
     """Trajectory id to reason; of groups that train in part."""
+    zero_variance_groups: int = 0
+    """Groups that train on the KL alone."""
 
     @property
     def trained_tokens(self) -> int:
         """Tokens that have a loss."""
         return sum(len(item.sample.targets) for item in self.samples)
+
+    def tokens_by_trajectory(self) -> IntArray:
+        """[N] trained tokens of each trajectory, over all its histories."""
+        counts = np.zeros(self.trajectories, np.int64)
+        for item in self.samples:
+            counts[item.trajectory] += len(item.sample.targets)
+        return counts
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A group that has something to learn from."""
+
+    group: trajectory_pb2.Group
+    index: int
+    members: list[int]
+    """Which of its trajectories have a say in the mean."""
+    rewards: Rewards
+    """Of the members."""
+    reasons: dict[int, str]
+    """Why the others have none."""
 
 
 @dataclass(frozen=True)
@@ -101,70 +125,125 @@ def build_batch(
     Weights are of the whole batch, so that they depend neither on rows nor on
     micro-batches: `token` gives every trained token 1 / (all trained tokens),
     `sequence` gives a token 1 / (trajectories · trained tokens of its trajectory,
-    over all its histories). What is skipped counts in neither.
+    over all its histories), `constant` 1 / (trajectories · aggregation_tokens). What
+    is skipped counts in none.
 
     Raises:
         InvalidArgumentError: a token record contradicts itself, or an id comes twice.
     """
     batch = Batch()
-    attempts: list[_Attempt] = []
+    scored: list[_Scored] = []
     seen: set[str] = set()
     for index, group in enumerate(groups):
         _refuse_repeated("group.id", group.id, seen)
         for trajectory in group.trajectories:
             _refuse_repeated("group.trajectories.id", trajectory.id, seen)
-        read = _read_group(group, index, training, vocabulary, batch.skipped_trajectories)
+        read = _score(group, index, training.loss)
         if isinstance(read, Refused):
             batch.skipped_groups[group.id] = read.reason
         else:
-            attempts += read
+            scored.append(read)
+    attempts: list[_Attempt] = []
+    for found, values in zip(scored, _advantages(scored, training.loss), strict=True):
+        read_attempts = _attempts(found, values, training, vocabulary, batch)
+        if read_attempts and zero_variance(found.rewards):
+            batch.zero_variance_groups += not _supervised(training.loss)
+        attempts += read_attempts
+    _weigh(attempts, training.loss, batch)
+    return batch
+
+
+def _weigh(attempts: Sequence[_Attempt], loss: spec_pb2.LossSpec, batch: Batch) -> None:
     batch.trajectories = len(attempts)
     total = sum(attempt.tokens for attempt in attempts)
-    by_sequence = training.loss.aggregation == spec_pb2.AGGREGATION_KIND_SEQUENCE
     for number, attempt in enumerate(attempts):
-        weight = 1 / (len(attempts) * attempt.tokens) if by_sequence else 1 / total
+        if loss.aggregation == spec_pb2.AGGREGATION_KIND_SEQUENCE:
+            weight = 1 / (len(attempts) * attempt.tokens)
+        elif loss.aggregation == spec_pb2.AGGREGATION_KIND_CONSTANT:
+            weight = 1 / (len(attempts) * loss.aggregation_tokens)
+        else:
+            weight = 1 / total
         batch.samples += [
             Weighted(sample, attempt.group, number, attempt.advantage, weight)
             for sample in attempt.samples
         ]
-    return batch
 
 
-def _read_group(
-    group: trajectory_pb2.Group,
-    index: int,
-    training: spec_pb2.TrainingSpec,
-    vocabulary: int,
-    skipped: dict[str, str],
-) -> list[_Attempt] | Refused:
+def _supervised(loss: spec_pb2.LossSpec) -> bool:
+    return loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
+
+
+def _score(group: trajectory_pb2.Group, index: int, loss: spec_pb2.LossSpec) -> _Scored | Refused:
+    if _supervised(loss):
+        everyone = list(range(len(group.trajectories)))
+        return _Scored(group, index, everyone, np.zeros(len(everyone)), {})
     if group.skip_reason:
         return Refused(group.skip_reason)
     unscored = [_unscored(trajectory) for trajectory in group.trajectories]
-    scored = [i for i, reason in enumerate(unscored) if not reason]
-    if not scored:
+    members = [i for i, reason in enumerate(unscored) if not reason]
+    if not members:
         return Refused(ALL_FAILED)
-    if len(scored) == 1:
+    if len(members) == 1:
         return Refused(GROUP_OF_ONE)
-    rewards = np.array([group.trajectories[i].reward for i in scored], np.float64)
-    if zero_variance(rewards):
+    rewards = np.array([group.trajectories[i].reward for i in members], np.float64)
+    if loss.overlong == spec_pb2.OVERLONG_PENALIZE:
+        cut = np.array([is_overlong(group.trajectories[i]) for i in members])
+        rewards -= loss.overlong_penalty * cut
+    # Alike rewards say nothing about the policy; a KL in the loss still does.
+    kl_in_loss = loss.kl_coefficient and loss.kl_placement != spec_pb2.KL_PLACEMENT_ADVANTAGE
+    if zero_variance(rewards) and not kl_in_loss:
         return Refused(ZERO_VARIANCE)
+    reasons = {i: reason for i, reason in enumerate(unscored) if reason}
+    return _Scored(group, index, members, rewards, reasons)
+
+
+def _advantages(scored: Sequence[_Scored], loss: spec_pb2.LossSpec) -> list[Rewards]:
+    if _supervised(loss):
+        return [np.ones_like(found.rewards) for found in scored]
+    return advantages([found.rewards for found in scored], loss.advantage, loss.deviation)
+
+
+def _attempts(
+    scored: _Scored,
+    values: Rewards,
+    training: spec_pb2.TrainingSpec,
+    vocabulary: int,
+    batch: Batch,
+) -> list[_Attempt]:
     # An attempt that cannot be packed still tells what the scenario is worth: it stays in
     # the baseline, and leaves only the loss.
-    values = advantages(rewards, training.loss.advantage)
     attempts = []
-    reasons = {i: reason for i, reason in enumerate(unscored) if reason}
-    for i, advantage in zip(scored, values, strict=True):
+    reasons = dict(scored.reasons)
+    for i, advantage in zip(scored.members, values, strict=True):
+        trajectory = scored.group.trajectories[i]
         samples = read_samples(
-            group.trajectories[i], vocabulary=vocabulary, max_tokens=training.max_row_tokens
+            trajectory,
+            vocabulary=vocabulary,
+            max_tokens=training.max_row_tokens,
+            supervised=_supervised(training.loss),
         )
         if isinstance(samples, Refused):
             reasons[i] = samples.reason
+        elif training.loss.overlong == spec_pb2.OVERLONG_MASK and is_overlong(trajectory):
+            reasons[i] = OVERLONG
         else:
-            attempts.append(_Attempt(samples, index, float(advantage)))
-    if not attempts:
-        return Refused(NO_TRAINABLE_TRAJECTORY)
-    skipped.update({group.trajectories[i].id: reason for i, reason in reasons.items()})
+            attempts.append(_Attempt(samples, scored.index, float(advantage)))
+    if attempts:
+        batch.skipped_trajectories.update(
+            {scored.group.trajectories[i].id: reason for i, reason in reasons.items()}
+        )
+    else:
+        batch.skipped_groups[scored.group.id] = NO_TRAINABLE_TRAJECTORY
     return attempts
+
+
+def is_overlong(trajectory: trajectory_pb2.Trajectory) -> bool:
+    """Whether the attempt was cut: by max_tokens in a generation, or by the context."""
+    return trajectory.stop_reason == trajectory_pb2.STOP_REASON_CONTEXT_LENGTH or any(
+        span.finish_reason == trajectory_pb2.FINISH_REASON_LENGTH
+        for history in trajectory.histories
+        for span in history.tokens.spans
+    )
 
 
 def _unscored(trajectory: trajectory_pb2.Trajectory) -> str:

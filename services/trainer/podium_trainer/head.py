@@ -1,9 +1,10 @@
 """Log-prob and entropy from hidden states, in one pass, only where a token trains.
 
 Logits of a chunk of positions exist at a time: memory is chunk x vocabulary,
-whatever the row. The head does not train, so the gradient of a log-prob with
-respect to its hidden state, (W[target] - E_p[W]) / T, needs only E_p[W] from the
-forward pass: nothing of the vocabulary's size is kept or computed again.
+whatever the row. The gradient of a log-prob with respect to its hidden state,
+(W[target] - E_p[W]) / T, needs only E_p[W] from the forward pass: where the head does
+not train, nothing of the vocabulary's size is kept or computed again. Where it does,
+the backward pass makes each chunk's probabilities once more for the weight's gradient.
 """
 
 from __future__ import annotations
@@ -49,20 +50,48 @@ class _Head(torch.autograd.Function):
                 expected[start:end] = probabilities @ weight
         ctx.mark_non_differentiable(entropy)
         if needed:
-            ctx.save_for_backward(expected, weight, inverse, slots, targets)
-            ctx.dtype = hidden.dtype
+            kept = hidden if ctx.needs_input_grad[1] else expected
+            ctx.save_for_backward(expected, weight, inverse, slots, targets, kept)
+            ctx.dtype, ctx.chunk = hidden.dtype, chunk
         return logprobs, entropy
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        expected, weight, inverse, slots, targets = ctx.saved_tensors
+        expected, weight, inverse, slots, targets, hidden = ctx.saved_tensors
         gradient = gradients[0]
         total = torch.zeros(len(expected), dtype=torch.float32, device=expected.device)
         total.index_add_(0, slots, gradient)
         result = -total[:, None] * expected
         result.index_add_(0, slots, gradient[:, None] * weight[targets])
         result *= inverse[:, None]
-        return result.to(ctx.dtype), None, None, None, None, None
+        by_weight = None
+        if ctx.needs_input_grad[1]:
+            by_weight = _weight_gradient(
+                hidden, weight, inverse, slots, targets, gradient, total, ctx.chunk
+            )
+        return result.to(ctx.dtype), by_weight, None, None, None, None
+
+
+def _weight_gradient(
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    inverse: torch.Tensor,
+    slots: torch.Tensor,
+    targets: torch.Tensor,
+    gradient: torch.Tensor,
+    total: torch.Tensor,
+    chunk: int,
+) -> torch.Tensor:
+    """[V, H] sum over tokens of g / T (onehot(target) - p) h, a chunk of positions at a time."""
+    result = torch.zeros_like(weight)
+    scaled = hidden.float() * inverse[:, None]
+    result.index_add_(0, targets, gradient[:, None] * scaled[slots])
+    for start in range(0, len(hidden), chunk):
+        own = slice(start, start + chunk)
+        probabilities = torch.softmax(scaled[own] @ weight.T, dim=-1)
+        probabilities *= total[own, None]
+        result.addmm_(probabilities.T, scaled[own], alpha=-1)
+    return result
 
 
 def logprobs_and_entropy(
@@ -78,13 +107,14 @@ def logprobs_and_entropy(
 
     Args:
         hidden: [U, H] final hidden states, of the compute type.
-        weight: [V, H] the output embedding in float32, which gets no gradient.
+        weight: [V, H] the output embedding in float32.
         temperatures: [U] that divide the logits.
         slots: [K] ascending, which of U predicts each target.
         targets: [K] token ids.
         chunk: positions whose logits exist at once; changes no result.
 
     Returns:
-        [K] log-probs, differentiable in `hidden`, and [U] entropies, which are not.
+        [K] log-probs, differentiable in `hidden` and `weight`, and [U] entropies, which
+        are not.
     """
     return _Head.apply(hidden, weight, temperatures, slots, targets, chunk)

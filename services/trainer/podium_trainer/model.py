@@ -1,26 +1,25 @@
-"""The policy: a causal language model with an adapter, evaluated row by row."""
+"""The policy: a causal language model of which an adapter trains, or everything."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from peft import PeftModel
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
-from transformers import AutoModelForCausalLM
-from transformers.utils.logging import disable_progress_bar
 
-from podium_trainer.adapter import adapter_config, add_adapter, trainable
-from podium_trainer.attention import DENSE, SEGMENTS
-from podium_trainer.batch import Weighted
-from podium_trainer.head import logprobs_and_entropy
-from podium_trainer.packing import Row, build_row
+from podium_trainer.adapter import adapter_config, adapter_parameters, add_adapter
+from podium_trainer.attention import chosen
+from podium_trainer.families import check_family
+from podium_trainer.network import Network, checkpoint_gradients, load
+from podium_trainer.packing import Row
+from podium_trainer.parallel import Ranks, shard
 from podium_trainer.precision import Masters
-from podium_trainer.samples import Sample
 
 
 @dataclass(frozen=True)
@@ -28,13 +27,13 @@ class Evaluation:
     """What a policy says about the trained tokens of a row, float32."""
 
     logprobs: torch.Tensor
-    """[K] nats, differentiable in the adapter."""
+    """[K] nats, differentiable in what trains."""
     entropy: torch.Tensor
     """[K] nats, of the distribution that each token was drawn from."""
 
 
 class Policy:
-    """One base model, frozen, and one adapter that trains.
+    """One base model and what of it trains.
 
     Without dropout: a row's nodes are shared by samples, and must mean the same to each.
     """
@@ -43,153 +42,90 @@ class Policy:
         self,
         folder: Path,
         base_model: str,
-        lora: spec_pb2.LoraSpec,
+        training: spec_pb2.TrainingSpec,
         *,
         seed: int,
         dtype: torch.dtype,
-        attention: str = SEGMENTS,
+        attention: str = "",
+        ranks: Ranks | None = None,
     ) -> None:
-        """Loads the model of `folder` and puts a fresh adapter on it.
+        """Loads the model of `folder`; with an adapter, puts a fresh one on it.
+
+        Args:
+            folder: in Transformers' layout.
+            base_model: its name, for what is published.
+            training: with its defaults filled.
+            seed: of the adapter's start.
+            dtype: of the forward and backward pass.
+            attention: one of `podium_trainer.attention`; empty for the device's.
+            ranks: the processes that train together; None for this one alone.
 
         Raises:
             InvalidArgumentError: the model's kind cannot be packed, or a target module
                 is unknown.
         """
-        self._causal = _load(folder, dtype, attention)
-        self._causal.requires_grad_(False)
-        self._peft = add_adapter(self._causal, lora, seed)
-        self._peft.eval()
-        self._attention = attention
-        self.masters = Masters(trainable(self._peft), dtype)
-        self.adapter_config = adapter_config(self._peft, base_model)
-        head = self._causal.get_output_embeddings()
-        self._head = head.weight.detach().float()
-        self._check_family(dtype)
-
-    @property
-    def vocabulary(self) -> int:
-        """Token ids are below it."""
-        return int(self._causal.get_input_embeddings().weight.shape[0])
-
-    @property
-    def trainable_parameters(self) -> int:
+        ranks = ranks or Ranks()
+        attention = attention or chosen(ranks.device)
+        lora = training.trainable != spec_pb2.TRAINABLE_KIND_FULL
+        # Weights that train are their own float32 masters where they are sharded; otherwise
+        # `Masters` keeps them.
+        stored = torch.float32 if ranks.sharded and not lora else dtype
+        self.network = _load(folder, stored, attention).to(ranks.device)
+        check_family(self.network, stored)
+        self._peft: PeftModel | None = None
+        self.adapter_config: Mapping[str, Any] = {}
+        self._reference: Network | None = None
+        if lora:
+            self.network.requires_grad_(False)
+            self._peft = add_adapter(self.network.causal, training.lora, seed)
+            self._peft.eval()
+            self.adapter_config = adapter_config(self._peft, base_model)
+        elif training.loss.kl_coefficient:
+            self._reference = _load(folder, dtype, attention).to(ranks.device)
+            self._reference.requires_grad_(False)
+        if training.gradient_checkpointing:
+            checkpoint_gradients(self.network)
+        self.vocabulary = self.network.vocabulary
+        parameters = self._trainable()
+        self.trainable_parameters = sum(parameter.numel() for parameter in parameters.values())
         """How many numbers train."""
-        return sum(weight.numel() for weight in self.masters.weights.values())
+        if ranks.sharded:
+            for parameter in parameters.values():
+                parameter.data = parameter.data.float()
+            for network in (self.network, self._reference):
+                if network is not None:
+                    shard(network, ranks, dtype)
+            parameters = self._trainable()
+        self.masters = Masters(parameters, torch.float32 if ranks.sharded else dtype)
 
     def evaluate(self, row: Row) -> Evaluation:
         """Log-probs and entropies of the row's trained tokens under the policy."""
-        hidden = self._hidden(row)[torch.from_numpy(row.slot_nodes)]
-        slots = torch.from_numpy(row.slots)
-        logprobs, entropy = logprobs_and_entropy(
-            hidden,
-            self._head,
-            torch.from_numpy(row.slot_temperatures),
-            slots,
-            torch.from_numpy(row.targets),
-        )
-        return Evaluation(logprobs, entropy[slots])
+        return Evaluation(*self.network(row))
 
     @torch.no_grad()
     def reference_logprobs(self, row: Row) -> torch.Tensor:
-        """[K] log-probs under the base model: the same weights, adapter off."""
-        with self._peft.disable_adapter():
-            return self.evaluate(row).logprobs
+        """[K] log-probs under the base model.
 
-    def _hidden(self, row: Row) -> torch.Tensor:
-        """[S, H] final hidden states, normalised."""
-        layout = (
-            {"segments": row.segments()}
-            if self._attention == SEGMENTS
-            else {"attention_mask": torch.from_numpy(row.mask())[None, None]}
-        )
-        output = self._causal.base_model(
-            input_ids=torch.from_numpy(row.tokens)[None],
-            position_ids=torch.from_numpy(row.positions)[None],
-            use_cache=False,
-            **layout,
-        )
-        return output.last_hidden_state[0]
-
-    @torch.no_grad()
-    def _check_family(self, dtype: torch.dtype) -> None:
-        """Compares a small tree with the model's own plain forward pass.
-
-        It finds models whose attention ignores the tree, whose positions are their
-        own, or whose logits are more than hidden states times the output embedding.
-
-        Raises:
-            InvalidArgumentError: the two differ, or the model cannot run a tree.
+        With an adapter it is the same weights, adapter off; otherwise a frozen copy.
         """
-        window = getattr(self._causal.config, "sliding_window", None)
-        if window:
-            raise _unsupported(self._causal, f"its attention slides over {window} tokens")
-        ids = np.arange(1, 8) % self.vocabulary
-        samples = [ids, np.concatenate([ids[:3], ids[4:]]), ids[:5]]
-        row = build_row([_probe(tokens, number) for number, tokens in enumerate(samples)])
-        try:
-            packed = self.evaluate(row).logprobs.numpy()
-        except (TypeError, ValueError, RuntimeError, AttributeError) as error:
-            raise _unsupported(self._causal, "it cannot run a packed row") from error
-        with self._plain_attention():
-            differences = []
-            for number, tokens in enumerate(samples):
-                logits = self._causal(input_ids=torch.from_numpy(tokens)[None]).logits[0].float()
-                plain = torch.log_softmax(logits[:-1], dim=-1).numpy()
-                expected = plain[np.arange(len(tokens) - 1), tokens[1:]]
-                got = packed[row.trajectories == number]
-                differences.append(np.abs(got - expected))
-        # In bfloat16 tokens as unlikely as these are off by half a nat; a wrong mask, by many.
-        off = float(np.concatenate(differences).mean())
-        if not off <= (1e-3 if dtype == torch.float32 else 0.5):
-            raise _unsupported(self._causal, f"packed log-probs are off by {off:.3g} nats")
+        with self._adapter_off():
+            logprobs: torch.Tensor = (self._reference or self.network)(row)[0]
+            return logprobs
 
-    def _plain_attention(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._attention == DENSE else _Attention(self._causal, DENSE)
+    def _adapter_off(self) -> AbstractContextManager[Any]:
+        return self._peft.disable_adapter() if self._peft is not None else nullcontext()
+
+    def _trainable(self) -> dict[str, torch.nn.Parameter]:
+        if self._peft is not None:
+            return adapter_parameters(self._peft)
+        return dict(self.network.causal.named_parameters())
 
 
-class _Attention(AbstractContextManager[None]):
-    """Another attention implementation for a while."""
-
-    def __init__(self, model: Any, name: str) -> None:
-        self._model, self._name = model, name
-        self._before = model.config._attn_implementation
-
-    def __enter__(self) -> None:
-        self._model.set_attn_implementation(self._name)
-
-    def __exit__(self, *_: object) -> None:
-        self._model.set_attn_implementation(self._before)
-
-
-def _load(folder: Path, dtype: torch.dtype, attention: str) -> Any:
-    disable_progress_bar()
+def _load(folder: Path, dtype: torch.dtype, attention: str) -> Network:
     try:
-        return AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, attn_implementation=attention, local_files_only=True
-        )
+        return Network(load(str(folder), dtype, attention))
     except (ValueError, ImportError, KeyError) as error:
         raise InvalidArgumentError(
             violations=[Violation("base_model", f"Transformers cannot load it: {error}")],
             reason="UNSUPPORTED_MODEL",
         ) from error
-
-
-def _unsupported(model: Any, why: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        violations=[
-            Violation("base_model", f"models of kind {model.config.model_type} cannot train: {why}")
-        ],
-        reason="UNSUPPORTED_MODEL",
-    )
-
-
-def _probe(tokens: np.ndarray, number: int) -> Weighted:
-    count = len(tokens) - 1
-    sample = Sample(
-        context=tokens[:-1],
-        positions=np.arange(count),
-        targets=tokens[1:],
-        logprobs=np.zeros(count, np.float32),
-        temperatures=np.ones(count, np.float32),
-    )
-    return Weighted(sample, 0, number, 0.0, 0.0)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
 from podium.core.errors import DataLossError, InternalError
 from podium.types.v1 import spec_pb2
+from torch.distributed.tensor import DTensor
+
+from podium_trainer.parallel import fill, whole
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def learning_rate(training: spec_pb2.TrainingSpec, step: int) -> float:
-    """The rate of step `step`, from 1: linear from 0 over the warm-up, then constant."""
+    """The rate of step `step`, from 1: linear from 0 over the warm-up, then by the schedule.
+
+    `linear` and `cosine` would reach 0 at step `steps` + 1, so that the last one still learns.
+    """
     if step < training.warmup_steps:
         return training.learning_rate * step / training.warmup_steps
+    begin = max(1, training.warmup_steps)
+    done = (step - begin) / max(1, training.steps + 1 - begin)
+    if training.schedule == spec_pb2.SCHEDULE_LINEAR:
+        return training.learning_rate * (1 - done)
+    if training.schedule == spec_pb2.SCHEDULE_COSINE:
+        return training.learning_rate * (1 + math.cos(math.pi * done)) / 2
     return training.learning_rate
 
 
@@ -40,8 +53,9 @@ class Optimizer:
         Raises:
             InternalError: the gradient is not finite; nothing has been applied.
         """
-        norm = float(torch.nn.utils.clip_grad_norm_(self._weights.values(), self._max_norm))
-        if not torch.isfinite(torch.tensor(norm)):
+        found = torch.nn.utils.clip_grad_norm_(self._weights.values(), self._max_norm)
+        norm = float(found.full_tensor() if isinstance(found, DTensor) else found)
+        if not math.isfinite(norm):
             raise InternalError(
                 "the gradient is not finite; the step was not taken", reason="NON_FINITE_GRADIENT"
             )
@@ -54,13 +68,17 @@ class Optimizer:
         self._adam.step()
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """The moments by `{weight}.{moment}` and the count of updates by `{weight}.step`."""
-        return {
-            f"{name}.{key}": state[key].detach().clone()
+        """The moments by `{weight}.{moment}` and the count of updates by `{weight}.step`.
+
+        Whole, and copied; every process must ask.
+        """
+        held = {
+            f"{name}.{key}": state[key]
             for name, weight in self._weights.items()
             if (state := self._adam.state.get(weight))
             for key in (*_MOMENTS, "step")
         }
+        return {name: tensor.clone() for name, tensor in whole(held).items()}
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Takes over a state that `tensors` made; none for one that has not stepped.
@@ -77,6 +95,8 @@ class Optimizer:
             raise DataLossError("the optimizer state does not belong to these weights")
         self._adam.state.clear()
         for name, weight in self._weights.items() if tensors else ():
-            self._adam.state[weight] = {
-                key: tensors[f"{name}.{key}"].clone() for key in (*_MOMENTS, "step")
-            }
+            state = {key: torch.zeros_like(weight) for key in _MOMENTS}
+            for key, moment in state.items():
+                fill(moment, tensors[f"{name}.{key}"])
+            state["step"] = tensors[f"{name}.step"].clone().to(weight.device)
+            self._adam.state[weight] = state

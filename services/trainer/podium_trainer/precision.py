@@ -18,7 +18,9 @@ def native_bfloat16() -> bool:
     )
 
 
-def compute_dtype(wanted: spec_pb2.ComputeDtype.ValueType, bfloat16: str) -> torch.dtype:
+def compute_dtype(
+    wanted: spec_pb2.ComputeDtype.ValueType, bfloat16: str, device: torch.device
+) -> torch.dtype:
     """The type of the forward and backward pass.
 
     A CPU without bfloat16 instructions emulates them: the same step was measured twelve
@@ -28,7 +30,7 @@ def compute_dtype(wanted: spec_pb2.ComputeDtype.ValueType, bfloat16: str) -> tor
     """
     if wanted == spec_pb2.COMPUTE_DTYPE_FLOAT32:
         return torch.float32
-    if bfloat16 == "native" or native_bfloat16():
+    if device.type != "cpu" or bfloat16 == "native" or native_bfloat16():
         return torch.bfloat16
     log.info("no bfloat16 instructions here; bfloat16 weights, float32 arithmetic")
     return torch.float32
@@ -47,13 +49,13 @@ class Masters:
         self.weights: dict[str, torch.Tensor] = {}
         """By parameter name: what the optimizer moves and a checkpoint holds."""
         for name, parameter in self._parameters.items():
-            master = parameter.data.float()
             if dtype == torch.float32:
-                parameter.data = master
+                if parameter.dtype != dtype:
+                    parameter.data = parameter.data.float()
                 self.weights[name] = parameter
             else:
-                self.weights[name] = master.clone().requires_grad_()
-                parameter.data = master.to(dtype)
+                self.weights[name] = parameter.data.float().clone().requires_grad_()
+                parameter.data = parameter.data.to(dtype)
 
     def collect(self) -> None:
         """Moves a micro-batch's gradients up."""

@@ -31,7 +31,7 @@ class Sample:
     targets: IntArray
     """[k] token ids."""
     logprobs: FloatArray
-    """[k] nats, under the policy that sampled, at `temperatures`."""
+    """[k] nats, under the policy that sampled, at `temperatures`; NaN where not recorded."""
     temperatures: FloatArray
     """[k] above 0."""
 
@@ -43,18 +43,22 @@ class Refused:
     reason: str
 
 
-MISSING_LOGPROBS = "missing_logprobs"
 GREEDY = "greedy"
 NO_SAMPLED_TOKENS = "no_sampled_tokens"
 OVER_MAX_ROW_TOKENS = "over_max_row_tokens"
 
 
 def read_samples(
-    trajectory: trajectory_pb2.Trajectory, *, vocabulary: int, max_tokens: int
+    trajectory: trajectory_pb2.Trajectory,
+    *,
+    vocabulary: int,
+    max_tokens: int,
+    supervised: bool = False,
 ) -> list[Sample] | Refused:
     """The samples of every history that holds sampled tokens.
 
-    A trajectory trains as a whole or not at all.
+    A trajectory trains as a whole or not at all. `supervised` fine-tuning is at
+    temperature 1, whatever the tokens were sampled at.
 
     Raises:
         InvalidArgumentError: a token record contradicts itself.
@@ -63,7 +67,7 @@ def read_samples(
     refused: Refused | None = None
     for index, history in enumerate(trajectory.histories):
         field = f"group.trajectories[{trajectory.id}].histories[{index}].tokens"
-        read = _read_record(history.tokens, field, vocabulary)
+        read = _read_record(history.tokens, field, vocabulary, supervised)
         if isinstance(read, Refused):
             refused = refused or read
         elif read is not None:
@@ -78,7 +82,7 @@ def read_samples(
 
 
 def _read_record(
-    record: trajectory_pb2.TokenRecord, field: str, vocabulary: int
+    record: trajectory_pb2.TokenRecord, field: str, vocabulary: int, supervised: bool
 ) -> Sample | Refused | None:
     tokens = np.fromiter(record.token_ids, np.int64, len(record.token_ids))
     logprobs = np.fromiter(record.logprobs, np.float32, len(record.logprobs))
@@ -92,15 +96,15 @@ def _read_record(
             _refuse(f"{field}.logprobs", f"got {len(logprobs)} for no sampled token")
         return None
     if len(logprobs) == 0:
-        return Refused(MISSING_LOGPROBS)
+        logprobs = np.full(sampled, np.nan, np.float32)
     if len(logprobs) != sampled:
         _refuse(
             f"{field}.logprobs", f"got {len(logprobs)}; the spans hold {sampled} sampled tokens"
         )
-    if not np.isfinite(logprobs).all():
-        return Refused(MISSING_LOGPROBS)
-    if logprobs.max() > _LOGPROB_SLACK:
-        _refuse(f"{field}.logprobs", f"got {logprobs.max():g} nats; allowed is at most 0")
+    # An engine that cannot tell says NaN or minus infinity; the token was sampled all the same.
+    logprobs[np.isneginf(logprobs)] = np.nan
+    if (logprobs > _LOGPROB_SLACK).any():
+        _refuse(f"{field}.logprobs", f"got {np.nanmax(logprobs):g} nats; allowed is at most 0")
     indices = np.concatenate(
         [np.arange(span.start, span.start + span.length) for span in record.spans]
     )
@@ -108,6 +112,8 @@ def _read_record(
         np.array([span.temperature for span in record.spans], np.float32),
         [span.length for span in record.spans],
     )
+    if supervised:
+        temperatures[:] = 1
     if (temperatures == 0).any():
         return Refused(GREEDY)
     return Sample(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from podium.contract import apply_defaults
+from podium.contract import complete_training
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.telemetry import attributes, tracer
 from podium.trainer.v1 import trainer_service_pb2 as pb
@@ -33,7 +33,7 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         """See the proto file."""
         training = spec_pb2.TrainingSpec()
         training.CopyFrom(request.training)
-        apply_defaults(training)
+        complete_training(training)
         config = JobConfig(request.job_id, request.base_model, training, request.seed)
         resume = request.resume_version if request.HasField("resume_version") else None
         session = await self._worker.open(config, resume)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from podium.contract import training_violations
 from podium.core.errors import DataLossError, InvalidArgumentError, Violation
 from podium.telemetry import tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -17,6 +18,7 @@ from podium_trainer.batch import Batch, build_batch
 from podium_trainer.checkpoint import Checkpoint
 from podium_trainer.model import Policy
 from podium_trainer.optimizer import Optimizer, learning_rate
+from podium_trainer.parallel import Ranks, fill, whole
 from podium_trainer.precision import compute_dtype
 from podium_trainer.step import Phases, accumulate_gradient, apply_gradient
 
@@ -46,7 +48,8 @@ class Compute:
 
     row_tokens: int = 2048
     bfloat16: str = "auto"
-    attention: str = "podium_segments"
+    attention: str = ""
+    """Empty for the device's."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Session:
         base_model_digest: str,
         compute: Compute,
         checkpoint: Checkpoint | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         """Loads the base model of `folder`; goes on from `checkpoint`, or starts fresh.
 
@@ -83,13 +87,18 @@ class Session:
         self.base_model_digest = base_model_digest
         self.step = 0
         self._compute = compute
+        self._ranks = ranks or Ranks()
+        violations = training_violations(training, "training")
+        if violations:
+            raise InvalidArgumentError(violations=violations)
         self.policy = Policy(
             folder,
             config.base_model,
-            training.lora,
+            training,
             seed=config.seed,
-            dtype=compute_dtype(training.dtype, compute.bfloat16),
+            dtype=compute_dtype(training.dtype, compute.bfloat16, self._ranks.device),
             attention=compute.attention,
+            ranks=self._ranks,
         )
         self._optimizer = Optimizer(self.policy.masters.weights, training)
         torch.manual_seed(config.seed)
@@ -128,6 +137,7 @@ class Session:
                     row_tokens=self._compute.row_tokens,
                     cancelled=cancelled,
                     phases=phases,
+                    ranks=self._ranks,
                 )
             with _tracer.start_as_current_span("apply_gradient"):
                 metrics["grad_norm"] = apply_gradient(
@@ -139,13 +149,11 @@ class Session:
         return StepOutcome(self.step, metrics, phases.seconds, batch)
 
     def checkpoint(self) -> Checkpoint:
-        """Everything that the next step depends on, copied."""
+        """Everything that the next step depends on, copied; every process must ask."""
+        weights = whole(self.policy.masters.weights)
         return Checkpoint(
             step=self.step,
-            weights={
-                name: weight.detach().clone()
-                for name, weight in self.policy.masters.weights.items()
-            },
+            weights={name: weight.clone() for name, weight in weights.items()},
             adapter_config=self.policy.adapter_config,
             optimizer=self._optimizer.tensors(),
             rng=torch.get_rng_state(),
@@ -170,9 +178,8 @@ class Session:
         shapes = {name: weight.shape for name, weight in weights.items()}
         if {name: tensor.shape for name, tensor in checkpoint.weights.items()} != shapes:
             raise DataLossError("the adapter's weights do not fit its configuration")
-        with torch.no_grad():
-            for name, weight in weights.items():
-                weight.copy_(checkpoint.weights[name])
+        for name, weight in weights.items():
+            fill(weight, checkpoint.weights[name])
         self.policy.masters.publish()
         self._optimizer.load(checkpoint.optimizer)
         torch.set_rng_state(checkpoint.rng)

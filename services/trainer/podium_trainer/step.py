@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from podium.core.errors import RequestCancelledError
 from podium.types.v1 import spec_pb2
 
 from podium_trainer.batch import Batch
-from podium_trainer.model import Policy
-from podium_trainer.objective import token_losses
+from podium_trainer.model import Evaluation, Policy
+from podium_trainer.objectives import (
+    BatchValues,
+    Tokens,
+    needs_kl_mean,
+    needs_sequences,
+    token_losses,
+)
+from podium_trainer.objectives.kl import estimate
+from podium_trainer.objectives.ratios import log_ratio
 from podium_trainer.optimizer import Optimizer
 from podium_trainer.packing import Row, pack
+from podium_trainer.parallel import Ranks
 from podium_trainer.statistics import Statistics
+
+Dealt = Sequence[tuple[Row, bool]]
+"""Rows of this process, and whether each counts."""
 
 
 class Phases:
@@ -42,6 +55,7 @@ def accumulate_gradient(
     row_tokens: int,
     cancelled: Callable[[], bool],
     phases: Phases,
+    ranks: Ranks | None = None,
 ) -> dict[str, float]:
     """Adds up the gradient of the batch's loss, one row at a time; applies nothing.
 
@@ -51,24 +65,31 @@ def accumulate_gradient(
     Raises:
         RequestCancelledError: `cancelled` said so; the gradient is forgotten.
     """
+    ranks = ranks or Ranks()
     with phases.measure("pack"):
         rows = pack(batch.samples, _row_budget(batch, row_tokens, training.max_row_tokens))
+        mine = ranks.deal(rows)
     statistics = Statistics()
     try:
-        for row in rows:
+        values = BatchValues()
+        if needs_kl_mean(training.loss) or _splits(rows, batch, training.loss):
+            with phases.measure("batch_values"):
+                values = _batch_values(policy, mine, batch, training.loss, ranks)
+        for row, counts in mine:
             if cancelled():
                 raise RequestCancelledError("the step was cancelled; the weights are unchanged")
-            _add_row(policy, row, training.loss, statistics, phases)
+            _add_row(policy, row, counts, training.loss, values, statistics, phases, ranks.size)
+        statistics.join(ranks)
     except BaseException:
         policy.masters.discard_gradients()
         raise
     return {
         **statistics.means(),
-        "tokens_trained": statistics.tokens,
         "tokens_packed": sum(len(row.tokens) for row in rows),
         "tokens_flat": sum(len(item.sample.context) for item in batch.samples),
         "rows": len(rows),
         "trajectories_trained": batch.trajectories,
+        "zero_variance_groups": batch.zero_variance_groups,
     }
 
 
@@ -97,25 +118,86 @@ def _row_budget(batch: Batch, row_tokens: int, max_row_tokens: int) -> int:
     return min(max_row_tokens, max(row_tokens, longest))
 
 
+def _splits(rows: Sequence[Row], batch: Batch, loss: spec_pb2.LossSpec) -> bool:
+    """Whether a loss by trajectory meets a trajectory whose histories lie in several rows."""
+    if not needs_sequences(loss):
+        return False
+    totals = batch.tokens_by_trajectory()
+    for row in rows:
+        found, counts = np.unique(row.trajectories, return_counts=True)
+        if (totals[found] != counts).any():
+            return True
+    return False
+
+
+@torch.no_grad()
+def _batch_values(
+    policy: Policy, mine: Dealt, batch: Batch, loss: spec_pb2.LossSpec, ranks: Ranks
+) -> BatchValues:
+    """A forward pass of everything, for means that no row alone holds."""
+    sums = torch.zeros(batch.trajectories + 1, dtype=torch.float64)
+    for row, counts in mine:
+        now = policy.evaluate(row).logprobs
+        kl = policy.reference_logprobs(row) if needs_kl_mean(loss) else None
+        if not counts:
+            continue
+        sampler = torch.from_numpy(row.logprobs).to(now.device)
+        off = log_ratio(now, torch.where(torch.isnan(sampler), now, sampler))
+        sums[:-1].index_add_(0, torch.from_numpy(row.trajectories), off.double().cpu())
+        if kl is not None:
+            sums[-1] += float(estimate(now, kl, loss.kl_estimator).double().sum())
+    sums = ranks.add(sums)
+    lengths = torch.from_numpy(batch.tokens_by_trajectory())
+    means = (sums[:-1] / lengths).float().to(ranks.device)
+    return BatchValues(means, float(sums[-1]) / batch.trained_tokens)
+
+
 def _add_row(
     policy: Policy,
     row: Row,
+    counts: bool,
     loss: spec_pb2.LossSpec,
+    values: BatchValues,
     statistics: Statistics,
     phases: Phases,
+    size: int,
 ) -> None:
-    sampler = torch.from_numpy(row.logprobs)
-    advantages = torch.from_numpy(row.advantages)
     reference = None
     if loss.kl_coefficient:
         with phases.measure("reference"):
             reference = policy.reference_logprobs(row)
     with phases.measure("forward"):
         now = policy.evaluate(row)
-        losses = token_losses(now.logprobs, sampler, advantages, reference, loss)
-        total = (losses * torch.from_numpy(row.weights)).sum()
+        tokens, weights = _trained(row, now, reference)
+        losses = token_losses(tokens, loss, values)
+        total = (losses.total * weights).sum()
     with phases.measure("backward"):
-        total.backward()
+        # Sharded gradients are averaged over processes; the loss is a sum over the batch.
+        (total * (size if counts else 0)).backward()
         policy.masters.collect()
-    statistics.loss += float(total.detach())
-    statistics.add(now.logprobs, now.entropy, sampler, advantages, reference, loss)
+    if counts:
+        statistics.add(losses, now.entropy, tokens.advantages, weights)
+    else:
+        tokens, weights = _trained(row, now, reference, count=0)
+        statistics.add(
+            token_losses(tokens, loss, values), now.entropy[:0], tokens.advantages, weights
+        )
+
+
+def _trained(
+    row: Row, now: Evaluation, reference: torch.Tensor | None, count: int | None = None
+) -> tuple[Tokens, torch.Tensor]:
+    """The row's trained tokens, or its first `count`, and their weights."""
+    device = now.logprobs.device
+
+    def on(array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array[:count]).to(device)
+
+    tokens = Tokens(
+        logprobs=now.logprobs[:count],
+        sampler=on(row.logprobs),
+        advantages=on(row.advantages),
+        trajectories=on(row.trajectories),
+        reference=None if reference is None else reference[:count],
+    )
+    return tokens, on(row.weights)

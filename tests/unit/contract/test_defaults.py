@@ -75,7 +75,7 @@ def test_every_default_of_the_contract_is_right_by_its_own_rules() -> None:
                 wrong = [v for v in validate(message) if v.field == field.name]
                 assert wrong == [], field.full_name
                 assert field.has_presence, f"{field.full_name} could never be absent"
-    assert {"epsilon", "group_size", "best_metric", "greedy"} <= seen
+    assert {"alpha", "group_size", "best_metric", "greedy"} <= seen
 
 
 def test_filling_in_twice_changes_nothing() -> None:

@@ -92,7 +92,7 @@ def test_every_field_is_described_once_and_can_be_written() -> None:
         "training.loss.epsilon",
         "number",
         False,
-        "0.2",
+        "",
         "above 0, up to 1",
     )
     assert by_path["training.steps"].required

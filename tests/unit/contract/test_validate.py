@@ -82,7 +82,7 @@ def test_a_number_that_cannot_be_absent_is() -> None:
 def test_an_enum_number_nobody_knows_is_refused() -> None:
     loss = spec_pb2.LossSpec()
     loss.MergeFromString(b"\x28\x63")  # advantage = 99, as a newer client could send
-    assert found(loss) == {"advantage": "got 99; allowed are std, none"}
+    assert found(loss) == {"advantage": "got 99; allowed are std, none, batch"}
 
 
 def test_lists_have_at_most_so_many_items_and_a_required_one_has_some() -> None:

@@ -283,7 +283,7 @@ training:
 def test_a_plain_yaml_reader_reads_what_we_write() -> None:
     spec = apply_defaults(parse_yaml(RIGHT, spec_pb2.JobSpec).message)
     plain = yaml.safe_load(to_yaml(spec))
-    assert plain["training"]["loss"]["epsilon"] == 0.2
+    assert plain["training"]["loss"]["kl_estimator"] == "k3"
     assert plain["environment"]["config"]["weights"] == [1, 2.5, None, "yes"]
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from podium.types.v1 import spec_pb2
 from podium_trainer.model import Policy
-from support.tiny_policy import build_small_llama, move_adapter
+from support.tiny_policy import build_small_llama, move_adapter, training_spec
 
 # Two threads on a model of this size only wait for each other.
 torch.set_num_threads(1)
@@ -20,7 +19,7 @@ def small_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def policy(small_llama: Path) -> Policy:
     """Float32, with an adapter that has moved. Tests leave its weights as they are."""
-    lora = spec_pb2.LoraSpec(rank=4, alpha=8)
-    made = Policy(small_llama, "small-llama", lora, seed=0, dtype=torch.float32)
+    training = training_spec(lora={"rank": 4, "alpha": 8})
+    made = Policy(small_llama, "small-llama", training, seed=0, dtype=torch.float32)
     move_adapter(made)
     return made

@@ -13,7 +13,7 @@ from podium.types.v1 import spec_pb2
 from podium_trainer.attention import DENSE
 from podium_trainer.batch import Weighted
 from podium_trainer.model import Policy
-from podium_trainer.objective import token_losses
+from podium_trainer.objectives import Tokens, token_losses
 from podium_trainer.packing import Row, build_row, flat, pack
 from podium_trainer.samples import Sample
 from support.tiny_policy import VOCABULARY, move_adapter, sample, training_spec, weighted
@@ -53,13 +53,14 @@ def evaluate(
     total = 0.0
     for row in rows:
         now = policy.evaluate(row)
-        losses = token_losses(
-            now.logprobs,
-            torch.from_numpy(row.logprobs),
-            torch.from_numpy(row.advantages),
-            policy.reference_logprobs(row),
-            loss,
+        tokens = Tokens(
+            logprobs=now.logprobs,
+            sampler=torch.from_numpy(row.logprobs),
+            advantages=torch.from_numpy(row.advantages),
+            trajectories=torch.from_numpy(row.trajectories),
+            reference=policy.reference_logprobs(row),
         )
+        losses = token_losses(tokens, loss).total
         value = (losses * torch.from_numpy(row.weights)).sum()
         value.backward()
         policy.masters.collect()
@@ -223,8 +224,8 @@ def test_t8_samples_do_not_see_each_other(policy: Policy) -> None:
 
 
 def test_dense_attention_agrees(policy: Policy, small_llama: Path) -> None:
-    lora = spec_pb2.LoraSpec(rank=4, alpha=8)
-    dense = Policy(small_llama, "m", lora, seed=0, dtype=torch.float32, attention=DENSE)
+    training = training_spec(lora={"rank": 4, "alpha": 8})
+    dense = Policy(small_llama, "m", training, seed=0, dtype=torch.float32, attention=DENSE)
     move_adapter(dense)
     items = weighted(
         [

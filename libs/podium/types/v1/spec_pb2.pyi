@@ -49,6 +49,120 @@ SCORER_KIND_RULER: ScorerKind.ValueType  # 3
 """RULER: a judge model ranks the attempts of the group."""
 Global___ScorerKind: _TypeAlias = ScorerKind  # noqa: Y015
 
+class _Objective:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ObjectiveEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Objective.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OBJECTIVE_UNSPECIFIED: _Objective.ValueType  # 0
+    """Not set; the default is taken."""
+    OBJECTIVE_CLIPPED: _Objective.ValueType  # 1
+    """PPO's clipped surrogate: -min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A)."""
+    OBJECTIVE_CISPO: _Objective.ValueType  # 2
+    """CISPO: -clip(r, 1 - epsilon, 1 + epsilon_high) A log p, the clipped ratio
+    without gradient.
+    """
+    OBJECTIVE_GSPO: _Objective.ValueType  # 3
+    """GSPO: the clipped surrogate with one ratio a trajectory, the geometric
+    mean of its tokens'.
+    """
+    OBJECTIVE_REINFORCE: _Objective.ValueType  # 4
+    """REINFORCE: -A log p."""
+    OBJECTIVE_SUPERVISED: _Objective.ValueType  # 5
+    """Supervised fine-tuning: -log p of every sampled token. Rewards are not
+    read.
+    """
+
+class Objective(_Objective, metaclass=_ObjectiveEnumTypeWrapper):
+    """What moves the policy. A is a token's advantage, r its ratio to the old
+    policy.
+    """
+
+OBJECTIVE_UNSPECIFIED: Objective.ValueType  # 0
+"""Not set; the default is taken."""
+OBJECTIVE_CLIPPED: Objective.ValueType  # 1
+"""PPO's clipped surrogate: -min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A)."""
+OBJECTIVE_CISPO: Objective.ValueType  # 2
+"""CISPO: -clip(r, 1 - epsilon, 1 + epsilon_high) A log p, the clipped ratio
+without gradient.
+"""
+OBJECTIVE_GSPO: Objective.ValueType  # 3
+"""GSPO: the clipped surrogate with one ratio a trajectory, the geometric
+mean of its tokens'.
+"""
+OBJECTIVE_REINFORCE: Objective.ValueType  # 4
+"""REINFORCE: -A log p."""
+OBJECTIVE_SUPERVISED: Objective.ValueType  # 5
+"""Supervised fine-tuning: -log p of every sampled token. Rewards are not
+read.
+"""
+Global___Objective: _TypeAlias = Objective  # noqa: Y015
+
+class _OldPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OldPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OldPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OLD_POLICY_UNSPECIFIED: _OldPolicy.ValueType  # 0
+    """Not set; the default is taken."""
+    OLD_POLICY_SAMPLER: _OldPolicy.ValueType  # 1
+    """The policy that sampled the token, by the sampler's own log-probs: the
+    ratio corrects staleness and the difference of the two programs at once.
+    """
+    OLD_POLICY_TRAINER: _OldPolicy.ValueType  # 2
+    """The trainer's policy before the step: the ratio is 1 and carries the
+    gradient alone, and `importance_cap` corrects for the sampler.
+    """
+
+class OldPolicy(_OldPolicy, metaclass=_OldPolicyEnumTypeWrapper):
+    """Whose log-probs a token's ratio is taken against."""
+
+OLD_POLICY_UNSPECIFIED: OldPolicy.ValueType  # 0
+"""Not set; the default is taken."""
+OLD_POLICY_SAMPLER: OldPolicy.ValueType  # 1
+"""The policy that sampled the token, by the sampler's own log-probs: the
+ratio corrects staleness and the difference of the two programs at once.
+"""
+OLD_POLICY_TRAINER: OldPolicy.ValueType  # 2
+"""The trainer's policy before the step: the ratio is 1 and carries the
+gradient alone, and `importance_cap` corrects for the sampler.
+"""
+Global___OldPolicy: _TypeAlias = OldPolicy  # noqa: Y015
+
+class _RatioLevel:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RatioLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RatioLevel.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RATIO_LEVEL_UNSPECIFIED: _RatioLevel.ValueType  # 0
+    """Not set; the default is taken."""
+    RATIO_LEVEL_TOKEN: _RatioLevel.ValueType  # 1
+    """Each token its own."""
+    RATIO_LEVEL_SEQUENCE: _RatioLevel.ValueType  # 2
+    """The geometric mean over the trajectory."""
+    RATIO_LEVEL_AVERAGE: _RatioLevel.ValueType  # 3
+    """The arithmetic mean of the two."""
+    RATIO_LEVEL_GEOMETRIC_AVERAGE: _RatioLevel.ValueType  # 4
+    """The geometric mean of the two."""
+
+class RatioLevel(_RatioLevel, metaclass=_RatioLevelEnumTypeWrapper):
+    """Over what a ratio is averaged."""
+
+RATIO_LEVEL_UNSPECIFIED: RatioLevel.ValueType  # 0
+"""Not set; the default is taken."""
+RATIO_LEVEL_TOKEN: RatioLevel.ValueType  # 1
+"""Each token its own."""
+RATIO_LEVEL_SEQUENCE: RatioLevel.ValueType  # 2
+"""The geometric mean over the trajectory."""
+RATIO_LEVEL_AVERAGE: RatioLevel.ValueType  # 3
+"""The arithmetic mean of the two."""
+RATIO_LEVEL_GEOMETRIC_AVERAGE: RatioLevel.ValueType  # 4
+"""The geometric mean of the two."""
+Global___RatioLevel: _TypeAlias = RatioLevel  # noqa: Y015
+
 class _AdvantageKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -58,20 +172,48 @@ class _AdvantageKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Advanta
     ADVANTAGE_KIND_UNSPECIFIED: _AdvantageKind.ValueType  # 0
     """Not set; the default is taken."""
     ADVANTAGE_KIND_STD: _AdvantageKind.ValueType  # 1
-    """Group mean removed, divided by the group's population deviation + 1e-6."""
+    """Divided by the group's deviation + 1e-6 (GRPO)."""
     ADVANTAGE_KIND_NONE: _AdvantageKind.ValueType  # 2
-    """Group mean removed only (Dr. GRPO)."""
+    """Not divided (Dr. GRPO)."""
+    ADVANTAGE_KIND_BATCH: _AdvantageKind.ValueType  # 3
+    """Divided by the deviation of all rewards of the step + 1e-6."""
 
 class AdvantageKind(_AdvantageKind, metaclass=_AdvantageKindEnumTypeWrapper):
-    """How a group's rewards become advantages."""
+    """How a group's rewards become advantages. The group's mean is removed by all."""
 
 ADVANTAGE_KIND_UNSPECIFIED: AdvantageKind.ValueType  # 0
 """Not set; the default is taken."""
 ADVANTAGE_KIND_STD: AdvantageKind.ValueType  # 1
-"""Group mean removed, divided by the group's population deviation + 1e-6."""
+"""Divided by the group's deviation + 1e-6 (GRPO)."""
 ADVANTAGE_KIND_NONE: AdvantageKind.ValueType  # 2
-"""Group mean removed only (Dr. GRPO)."""
+"""Not divided (Dr. GRPO)."""
+ADVANTAGE_KIND_BATCH: AdvantageKind.ValueType  # 3
+"""Divided by the deviation of all rewards of the step + 1e-6."""
 Global___AdvantageKind: _TypeAlias = AdvantageKind  # noqa: Y015
+
+class _Deviation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeviationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Deviation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DEVIATION_UNSPECIFIED: _Deviation.ValueType  # 0
+    """Not set; the default is taken."""
+    DEVIATION_POPULATION: _Deviation.ValueType  # 1
+    """Divided by n."""
+    DEVIATION_SAMPLE: _Deviation.ValueType  # 2
+    """Divided by n - 1."""
+
+class Deviation(_Deviation, metaclass=_DeviationEnumTypeWrapper):
+    """Which standard deviation."""
+
+DEVIATION_UNSPECIFIED: Deviation.ValueType  # 0
+"""Not set; the default is taken."""
+DEVIATION_POPULATION: Deviation.ValueType  # 1
+"""Divided by n."""
+DEVIATION_SAMPLE: Deviation.ValueType  # 2
+"""Divided by n - 1."""
+Global___Deviation: _TypeAlias = Deviation  # noqa: Y015
 
 class _AggregationKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -85,9 +227,15 @@ class _AggregationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Aggre
     """Mean over all trained tokens of the optimizer batch."""
     AGGREGATION_KIND_SEQUENCE: _AggregationKind.ValueType  # 2
     """Mean over trajectories of each one's token mean."""
+    AGGREGATION_KIND_CONSTANT: _AggregationKind.ValueType  # 3
+    """Sum over tokens, divided by trajectories times `aggregation_tokens`
+    (Dr. GRPO).
+    """
 
 class AggregationKind(_AggregationKind, metaclass=_AggregationKindEnumTypeWrapper):
-    """How token losses become one number."""
+    """How token losses become one number. Each is of the whole step, whatever the
+    rows and micro-batches.
+    """
 
 AGGREGATION_KIND_UNSPECIFIED: AggregationKind.ValueType  # 0
 """Not set; the default is taken."""
@@ -95,6 +243,10 @@ AGGREGATION_KIND_TOKEN: AggregationKind.ValueType  # 1
 """Mean over all trained tokens of the optimizer batch."""
 AGGREGATION_KIND_SEQUENCE: AggregationKind.ValueType  # 2
 """Mean over trajectories of each one's token mean."""
+AGGREGATION_KIND_CONSTANT: AggregationKind.ValueType  # 3
+"""Sum over tokens, divided by trajectories times `aggregation_tokens`
+(Dr. GRPO).
+"""
 Global___AggregationKind: _TypeAlias = AggregationKind  # noqa: Y015
 
 class _KlEstimator:
@@ -111,9 +263,13 @@ class _KlEstimatorEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KlEstimat
     """(log p - log q)^2 / 2: the gradient is that of the KL."""
     KL_ESTIMATOR_K3: _KlEstimator.ValueType  # 3
     """q/p - 1 - log(q/p): unbiased and never negative."""
+    KL_ESTIMATOR_K3_PLUS: _KlEstimator.ValueType  # 4
+    """The value of k3 with the gradient of k2."""
 
 class KlEstimator(_KlEstimator, metaclass=_KlEstimatorEnumTypeWrapper):
-    """Estimator of the KL divergence to the reference policy."""
+    """Estimator of the KL divergence to the reference policy, with p the policy
+    and q the reference.
+    """
 
 KL_ESTIMATOR_UNSPECIFIED: KlEstimator.ValueType  # 0
 """Not set; the default is taken."""
@@ -123,7 +279,119 @@ KL_ESTIMATOR_K2: KlEstimator.ValueType  # 2
 """(log p - log q)^2 / 2: the gradient is that of the KL."""
 KL_ESTIMATOR_K3: KlEstimator.ValueType  # 3
 """q/p - 1 - log(q/p): unbiased and never negative."""
+KL_ESTIMATOR_K3_PLUS: KlEstimator.ValueType  # 4
+"""The value of k3 with the gradient of k2."""
 Global___KlEstimator: _TypeAlias = KlEstimator  # noqa: Y015
+
+class _KlPlacement:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _KlPlacementEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KlPlacement.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    KL_PLACEMENT_UNSPECIFIED: _KlPlacement.ValueType  # 0
+    """Not set; the default is taken."""
+    KL_PLACEMENT_LOSS: _KlPlacement.ValueType  # 1
+    """Added to the loss."""
+    KL_PLACEMENT_ADVANTAGE: _KlPlacement.ValueType  # 2
+    """Taken from the advantage, its mean over the step's trained tokens first
+    removed: it says where to diverge less, not how far to learn.
+    """
+
+class KlPlacement(_KlPlacement, metaclass=_KlPlacementEnumTypeWrapper):
+    """Where the KL divergence acts."""
+
+KL_PLACEMENT_UNSPECIFIED: KlPlacement.ValueType  # 0
+"""Not set; the default is taken."""
+KL_PLACEMENT_LOSS: KlPlacement.ValueType  # 1
+"""Added to the loss."""
+KL_PLACEMENT_ADVANTAGE: KlPlacement.ValueType  # 2
+"""Taken from the advantage, its mean over the step's trained tokens first
+removed: it says where to diverge less, not how far to learn.
+"""
+Global___KlPlacement: _TypeAlias = KlPlacement  # noqa: Y015
+
+class _Overlong:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OverlongEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Overlong.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OVERLONG_UNSPECIFIED: _Overlong.ValueType  # 0
+    """Not set; the default is taken."""
+    OVERLONG_TRAIN: _Overlong.ValueType  # 1
+    """It trains as any other."""
+    OVERLONG_MASK: _Overlong.ValueType  # 2
+    """It stays in the group's mean and leaves the loss (DAPO's filtering)."""
+    OVERLONG_PENALIZE: _Overlong.ValueType  # 3
+    """`overlong_penalty` is taken from its reward."""
+
+class Overlong(_Overlong, metaclass=_OverlongEnumTypeWrapper):
+    """What becomes of an attempt that was cut: a generation that reached
+    max_tokens, or an episode that outgrew the model's context.
+    """
+
+OVERLONG_UNSPECIFIED: Overlong.ValueType  # 0
+"""Not set; the default is taken."""
+OVERLONG_TRAIN: Overlong.ValueType  # 1
+"""It trains as any other."""
+OVERLONG_MASK: Overlong.ValueType  # 2
+"""It stays in the group's mean and leaves the loss (DAPO's filtering)."""
+OVERLONG_PENALIZE: Overlong.ValueType  # 3
+"""`overlong_penalty` is taken from its reward."""
+Global___Overlong: _TypeAlias = Overlong  # noqa: Y015
+
+class _TrainableKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TrainableKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TrainableKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TRAINABLE_KIND_UNSPECIFIED: _TrainableKind.ValueType  # 0
+    """Not set; the default is taken."""
+    TRAINABLE_KIND_LORA: _TrainableKind.ValueType  # 1
+    """A low-rank adapter on the frozen base model."""
+    TRAINABLE_KIND_FULL: _TrainableKind.ValueType  # 2
+    """Every weight of the base model."""
+
+class TrainableKind(_TrainableKind, metaclass=_TrainableKindEnumTypeWrapper):
+    """What trains."""
+
+TRAINABLE_KIND_UNSPECIFIED: TrainableKind.ValueType  # 0
+"""Not set; the default is taken."""
+TRAINABLE_KIND_LORA: TrainableKind.ValueType  # 1
+"""A low-rank adapter on the frozen base model."""
+TRAINABLE_KIND_FULL: TrainableKind.ValueType  # 2
+"""Every weight of the base model."""
+Global___TrainableKind: _TypeAlias = TrainableKind  # noqa: Y015
+
+class _Schedule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ScheduleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Schedule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SCHEDULE_UNSPECIFIED: _Schedule.ValueType  # 0
+    """Not set; the default is taken."""
+    SCHEDULE_CONSTANT: _Schedule.ValueType  # 1
+    """Constant."""
+    SCHEDULE_LINEAR: _Schedule.ValueType  # 2
+    """Linear to 0 after the last step."""
+    SCHEDULE_COSINE: _Schedule.ValueType  # 3
+    """Half a cosine to 0 after the last step."""
+
+class Schedule(_Schedule, metaclass=_ScheduleEnumTypeWrapper):
+    """How the learning rate goes on after the warm-up."""
+
+SCHEDULE_UNSPECIFIED: Schedule.ValueType  # 0
+"""Not set; the default is taken."""
+SCHEDULE_CONSTANT: Schedule.ValueType  # 1
+"""Constant."""
+SCHEDULE_LINEAR: Schedule.ValueType  # 2
+"""Linear to 0 after the last step."""
+SCHEDULE_COSINE: Schedule.ValueType  # 3
+"""Half a cosine to 0 after the last step."""
+Global___Schedule: _TypeAlias = Schedule  # noqa: Y015
 
 class _ComputeDtype:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -579,7 +847,9 @@ Global___LoraSpec: _TypeAlias = LoraSpec  # noqa: Y015
 
 @_typing.final
 class LossSpec(_message.Message):
-    """The clipped GRPO objective."""
+    """The objective, and everything that bends it. Combinations that contradict
+    each other are refused by name.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -589,20 +859,70 @@ class LossSpec(_message.Message):
     KL_ESTIMATOR_FIELD_NUMBER: _builtins.int
     ADVANTAGE_FIELD_NUMBER: _builtins.int
     AGGREGATION_FIELD_NUMBER: _builtins.int
+    OBJECTIVE_FIELD_NUMBER: _builtins.int
+    OLD_POLICY_FIELD_NUMBER: _builtins.int
+    RATIO_LEVEL_FIELD_NUMBER: _builtins.int
+    DEVIATION_FIELD_NUMBER: _builtins.int
+    KL_PLACEMENT_FIELD_NUMBER: _builtins.int
+    KL_IMPORTANCE_WEIGHTED_FIELD_NUMBER: _builtins.int
+    IMPORTANCE_CAP_FIELD_NUMBER: _builtins.int
+    SEQUENCE_RATIO_MIN_FIELD_NUMBER: _builtins.int
+    SEQUENCE_RATIO_MAX_FIELD_NUMBER: _builtins.int
+    AGGREGATION_TOKENS_FIELD_NUMBER: _builtins.int
+    OVERLONG_FIELD_NUMBER: _builtins.int
+    OVERLONG_PENALTY_FIELD_NUMBER: _builtins.int
     epsilon: _builtins.float
-    """Lower clip: the ratio's floor is 1 - epsilon. Default 0.2."""
-    epsilon_high: _builtins.float
-    """Upper clip: the ratio's ceiling is 1 + epsilon_high. Default 0.28."""
-    kl_coefficient: _builtins.float
-    """Weight of the KL to the base model in the loss; 0 skips the reference
-    pass. Default 0.
+    """Lower clip: the ratio's floor is 1 - epsilon. Default 0.2; 1 for CISPO,
+    0.0003 for GSPO. Only for objectives with a clip.
     """
+    epsilon_high: _builtins.float
+    """Upper clip: the ratio's ceiling is 1 + epsilon_high. Default 0.28; 4 for
+    CISPO, 0.0004 for GSPO. Only for objectives with a clip.
+    """
+    kl_coefficient: _builtins.float
+    """Weight of the KL to the base model; 0 skips the reference pass. Default 0."""
     kl_estimator: Global___KlEstimator.ValueType
     """Its estimator. Default KL_ESTIMATOR_K3."""
     advantage: Global___AdvantageKind.ValueType
     """Advantages. Default ADVANTAGE_KIND_STD."""
     aggregation: Global___AggregationKind.ValueType
     """Aggregation. Default AGGREGATION_KIND_TOKEN."""
+    objective: Global___Objective.ValueType
+    """The objective. Default OBJECTIVE_CLIPPED."""
+    old_policy: Global___OldPolicy.ValueType
+    """What the ratio is taken against. Default OLD_POLICY_SAMPLER."""
+    ratio_level: Global___RatioLevel.ValueType
+    """Over what the ratio is averaged; other than by default only for
+    OBJECTIVE_CISPO. Default RATIO_LEVEL_TOKEN.
+    """
+    deviation: Global___Deviation.ValueType
+    """Which deviation ADVANTAGE_KIND_STD and ADVANTAGE_KIND_BATCH divide by.
+    Default DEVIATION_POPULATION.
+    """
+    kl_placement: Global___KlPlacement.ValueType
+    """Where the KL acts. Default KL_PLACEMENT_LOSS."""
+    kl_importance_weighted: _builtins.bool
+    """Whether each token's KL in the loss is weighted by its ratio to the
+    sampler, which makes it unbiased off-policy.
+    Default false.
+    """
+    importance_cap: _builtins.float
+    """Truncated importance sampling: each token's policy loss is multiplied by
+    its ratio of trainer to sampler, at most this. For OBJECTIVE_REINFORCE,
+    or with OLD_POLICY_TRAINER. Absent for none.
+    """
+    sequence_ratio_min: _builtins.float
+    """Least geometric mean of a trajectory's ratios of trainer to sampler; a
+    trajectory below leaves the loss. Absent for no bound.
+    """
+    sequence_ratio_max: _builtins.float
+    """Greatest one. Absent for no bound."""
+    aggregation_tokens: _builtins.int
+    """Tokens that AGGREGATION_KIND_CONSTANT divides by; only for it."""
+    overlong: Global___Overlong.ValueType
+    """What becomes of attempts that were cut. Default OVERLONG_TRAIN."""
+    overlong_penalty: _builtins.float
+    """What OVERLONG_PENALIZE takes from the reward; only for it."""
     def __init__(
         self,
         *,
@@ -612,35 +932,95 @@ class LossSpec(_message.Message):
         kl_estimator: Global___KlEstimator.ValueType | None = ...,
         advantage: Global___AdvantageKind.ValueType | None = ...,
         aggregation: Global___AggregationKind.ValueType | None = ...,
+        objective: Global___Objective.ValueType | None = ...,
+        old_policy: Global___OldPolicy.ValueType | None = ...,
+        ratio_level: Global___RatioLevel.ValueType | None = ...,
+        deviation: Global___Deviation.ValueType | None = ...,
+        kl_placement: Global___KlPlacement.ValueType | None = ...,
+        kl_importance_weighted: _builtins.bool | None = ...,
+        importance_cap: _builtins.float | None = ...,
+        sequence_ratio_min: _builtins.float | None = ...,
+        sequence_ratio_max: _builtins.float | None = ...,
+        aggregation_tokens: _builtins.int | None = ...,
+        overlong: Global___Overlong.ValueType | None = ...,
+        overlong_penalty: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "advantage", b"advantage", "aggregation", b"aggregation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "advantage", b"advantage", "aggregation", b"aggregation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__advantage: _TypeAlias = _typing.Literal["advantage"]  # noqa: Y015
     _WhichOneofArgType__advantage: _TypeAlias = _typing.Literal["_advantage", b"_advantage"]  # noqa: Y015
     _WhichOneofReturnType__aggregation: _TypeAlias = _typing.Literal["aggregation"]  # noqa: Y015
     _WhichOneofArgType__aggregation: _TypeAlias = _typing.Literal["_aggregation", b"_aggregation"]  # noqa: Y015
+    _WhichOneofReturnType__aggregation_tokens: _TypeAlias = _typing.Literal["aggregation_tokens"]  # noqa: Y015
+    _WhichOneofArgType__aggregation_tokens: _TypeAlias = _typing.Literal["_aggregation_tokens", b"_aggregation_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__deviation: _TypeAlias = _typing.Literal["deviation"]  # noqa: Y015
+    _WhichOneofArgType__deviation: _TypeAlias = _typing.Literal["_deviation", b"_deviation"]  # noqa: Y015
     _WhichOneofReturnType__epsilon: _TypeAlias = _typing.Literal["epsilon"]  # noqa: Y015
     _WhichOneofArgType__epsilon: _TypeAlias = _typing.Literal["_epsilon", b"_epsilon"]  # noqa: Y015
     _WhichOneofReturnType__epsilon_high: _TypeAlias = _typing.Literal["epsilon_high"]  # noqa: Y015
     _WhichOneofArgType__epsilon_high: _TypeAlias = _typing.Literal["_epsilon_high", b"_epsilon_high"]  # noqa: Y015
+    _WhichOneofReturnType__importance_cap: _TypeAlias = _typing.Literal["importance_cap"]  # noqa: Y015
+    _WhichOneofArgType__importance_cap: _TypeAlias = _typing.Literal["_importance_cap", b"_importance_cap"]  # noqa: Y015
     _WhichOneofReturnType__kl_coefficient: _TypeAlias = _typing.Literal["kl_coefficient"]  # noqa: Y015
     _WhichOneofArgType__kl_coefficient: _TypeAlias = _typing.Literal["_kl_coefficient", b"_kl_coefficient"]  # noqa: Y015
     _WhichOneofReturnType__kl_estimator: _TypeAlias = _typing.Literal["kl_estimator"]  # noqa: Y015
     _WhichOneofArgType__kl_estimator: _TypeAlias = _typing.Literal["_kl_estimator", b"_kl_estimator"]  # noqa: Y015
+    _WhichOneofReturnType__kl_importance_weighted: _TypeAlias = _typing.Literal["kl_importance_weighted"]  # noqa: Y015
+    _WhichOneofArgType__kl_importance_weighted: _TypeAlias = _typing.Literal["_kl_importance_weighted", b"_kl_importance_weighted"]  # noqa: Y015
+    _WhichOneofReturnType__kl_placement: _TypeAlias = _typing.Literal["kl_placement"]  # noqa: Y015
+    _WhichOneofArgType__kl_placement: _TypeAlias = _typing.Literal["_kl_placement", b"_kl_placement"]  # noqa: Y015
+    _WhichOneofReturnType__objective: _TypeAlias = _typing.Literal["objective"]  # noqa: Y015
+    _WhichOneofArgType__objective: _TypeAlias = _typing.Literal["_objective", b"_objective"]  # noqa: Y015
+    _WhichOneofReturnType__old_policy: _TypeAlias = _typing.Literal["old_policy"]  # noqa: Y015
+    _WhichOneofArgType__old_policy: _TypeAlias = _typing.Literal["_old_policy", b"_old_policy"]  # noqa: Y015
+    _WhichOneofReturnType__overlong: _TypeAlias = _typing.Literal["overlong"]  # noqa: Y015
+    _WhichOneofArgType__overlong: _TypeAlias = _typing.Literal["_overlong", b"_overlong"]  # noqa: Y015
+    _WhichOneofReturnType__overlong_penalty: _TypeAlias = _typing.Literal["overlong_penalty"]  # noqa: Y015
+    _WhichOneofArgType__overlong_penalty: _TypeAlias = _typing.Literal["_overlong_penalty", b"_overlong_penalty"]  # noqa: Y015
+    _WhichOneofReturnType__ratio_level: _TypeAlias = _typing.Literal["ratio_level"]  # noqa: Y015
+    _WhichOneofArgType__ratio_level: _TypeAlias = _typing.Literal["_ratio_level", b"_ratio_level"]  # noqa: Y015
+    _WhichOneofReturnType__sequence_ratio_max: _TypeAlias = _typing.Literal["sequence_ratio_max"]  # noqa: Y015
+    _WhichOneofArgType__sequence_ratio_max: _TypeAlias = _typing.Literal["_sequence_ratio_max", b"_sequence_ratio_max"]  # noqa: Y015
+    _WhichOneofReturnType__sequence_ratio_min: _TypeAlias = _typing.Literal["sequence_ratio_min"]  # noqa: Y015
+    _WhichOneofArgType__sequence_ratio_min: _TypeAlias = _typing.Literal["_sequence_ratio_min", b"_sequence_ratio_min"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__advantage) -> _WhichOneofReturnType__advantage | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__aggregation) -> _WhichOneofReturnType__aggregation | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__aggregation_tokens) -> _WhichOneofReturnType__aggregation_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deviation) -> _WhichOneofReturnType__deviation | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__epsilon) -> _WhichOneofReturnType__epsilon | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__epsilon_high) -> _WhichOneofReturnType__epsilon_high | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__importance_cap) -> _WhichOneofReturnType__importance_cap | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__kl_coefficient) -> _WhichOneofReturnType__kl_coefficient | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__kl_estimator) -> _WhichOneofReturnType__kl_estimator | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__kl_importance_weighted) -> _WhichOneofReturnType__kl_importance_weighted | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__kl_placement) -> _WhichOneofReturnType__kl_placement | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__objective) -> _WhichOneofReturnType__objective | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__old_policy) -> _WhichOneofReturnType__old_policy | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__overlong) -> _WhichOneofReturnType__overlong | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__overlong_penalty) -> _WhichOneofReturnType__overlong_penalty | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ratio_level) -> _WhichOneofReturnType__ratio_level | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence_ratio_max) -> _WhichOneofReturnType__sequence_ratio_max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence_ratio_min) -> _WhichOneofReturnType__sequence_ratio_min | None: ...
 
 Global___LossSpec: _TypeAlias = LossSpec  # noqa: Y015
 
@@ -661,10 +1041,13 @@ class TrainingSpec(_message.Message):
     LOSS_FIELD_NUMBER: _builtins.int
     DTYPE_FIELD_NUMBER: _builtins.int
     MAX_ROW_TOKENS_FIELD_NUMBER: _builtins.int
+    TRAINABLE_FIELD_NUMBER: _builtins.int
+    SCHEDULE_FIELD_NUMBER: _builtins.int
+    GRADIENT_CHECKPOINTING_FIELD_NUMBER: _builtins.int
     steps: _builtins.int
     """Optimizer steps."""
     learning_rate: _builtins.float
-    """AdamW learning rate, constant after the warm-up. Default 1e-5."""
+    """AdamW learning rate after the warm-up. Default 1e-5."""
     warmup_steps: _builtins.int
     """Steps over which the learning rate rises linearly from 0. Default 0."""
     weight_decay: _builtins.float
@@ -681,9 +1064,18 @@ class TrainingSpec(_message.Message):
     """Most tokens of one packed row; a longer trajectory is dropped and
     counted. Default 4096.
     """
+    trainable: Global___TrainableKind.ValueType
+    """What trains. Default TRAINABLE_KIND_LORA."""
+    schedule: Global___Schedule.ValueType
+    """How the learning rate goes on. Default SCHEDULE_CONSTANT."""
+    gradient_checkpointing: _builtins.bool
+    """Whether a block's activations are computed again in the backward pass
+    instead of kept: less memory, about a third more work. Changes no result.
+    Default false.
+    """
     @_builtins.property
     def lora(self) -> Global___LoraSpec:
-        """The adapter."""
+        """The adapter; only for TRAINABLE_KIND_LORA."""
 
     @_builtins.property
     def loss(self) -> Global___LossSpec:
@@ -703,10 +1095,13 @@ class TrainingSpec(_message.Message):
         loss: Global___LossSpec | None = ...,
         dtype: Global___ComputeDtype.ValueType | None = ...,
         max_row_tokens: _builtins.int | None = ...,
+        trainable: Global___TrainableKind.ValueType | None = ...,
+        schedule: Global___Schedule.ValueType | None = ...,
+        gradient_checkpointing: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1", "_adam_beta2", b"_adam_beta2", "_dtype", b"_dtype", "_learning_rate", b"_learning_rate", "_max_grad_norm", b"_max_grad_norm", "_max_row_tokens", b"_max_row_tokens", "_warmup_steps", b"_warmup_steps", "_weight_decay", b"_weight_decay", "adam_beta1", b"adam_beta1", "adam_beta2", b"adam_beta2", "dtype", b"dtype", "learning_rate", b"learning_rate", "lora", b"lora", "loss", b"loss", "max_grad_norm", b"max_grad_norm", "max_row_tokens", b"max_row_tokens", "warmup_steps", b"warmup_steps", "weight_decay", b"weight_decay"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1", "_adam_beta2", b"_adam_beta2", "_dtype", b"_dtype", "_gradient_checkpointing", b"_gradient_checkpointing", "_learning_rate", b"_learning_rate", "_max_grad_norm", b"_max_grad_norm", "_max_row_tokens", b"_max_row_tokens", "_schedule", b"_schedule", "_trainable", b"_trainable", "_warmup_steps", b"_warmup_steps", "_weight_decay", b"_weight_decay", "adam_beta1", b"adam_beta1", "adam_beta2", b"adam_beta2", "dtype", b"dtype", "gradient_checkpointing", b"gradient_checkpointing", "learning_rate", b"learning_rate", "lora", b"lora", "loss", b"loss", "max_grad_norm", b"max_grad_norm", "max_row_tokens", b"max_row_tokens", "schedule", b"schedule", "trainable", b"trainable", "warmup_steps", b"warmup_steps", "weight_decay", b"weight_decay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1", "_adam_beta2", b"_adam_beta2", "_dtype", b"_dtype", "_learning_rate", b"_learning_rate", "_max_grad_norm", b"_max_grad_norm", "_max_row_tokens", b"_max_row_tokens", "_warmup_steps", b"_warmup_steps", "_weight_decay", b"_weight_decay", "adam_beta1", b"adam_beta1", "adam_beta2", b"adam_beta2", "dtype", b"dtype", "learning_rate", b"learning_rate", "lora", b"lora", "loss", b"loss", "max_grad_norm", b"max_grad_norm", "max_row_tokens", b"max_row_tokens", "steps", b"steps", "warmup_steps", b"warmup_steps", "weight_decay", b"weight_decay"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1", "_adam_beta2", b"_adam_beta2", "_dtype", b"_dtype", "_gradient_checkpointing", b"_gradient_checkpointing", "_learning_rate", b"_learning_rate", "_max_grad_norm", b"_max_grad_norm", "_max_row_tokens", b"_max_row_tokens", "_schedule", b"_schedule", "_trainable", b"_trainable", "_warmup_steps", b"_warmup_steps", "_weight_decay", b"_weight_decay", "adam_beta1", b"adam_beta1", "adam_beta2", b"adam_beta2", "dtype", b"dtype", "gradient_checkpointing", b"gradient_checkpointing", "learning_rate", b"learning_rate", "lora", b"lora", "loss", b"loss", "max_grad_norm", b"max_grad_norm", "max_row_tokens", b"max_row_tokens", "schedule", b"schedule", "steps", b"steps", "trainable", b"trainable", "warmup_steps", b"warmup_steps", "weight_decay", b"weight_decay"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__adam_beta1: _TypeAlias = _typing.Literal["adam_beta1"]  # noqa: Y015
     _WhichOneofArgType__adam_beta1: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1"]  # noqa: Y015
@@ -714,12 +1109,18 @@ class TrainingSpec(_message.Message):
     _WhichOneofArgType__adam_beta2: _TypeAlias = _typing.Literal["_adam_beta2", b"_adam_beta2"]  # noqa: Y015
     _WhichOneofReturnType__dtype: _TypeAlias = _typing.Literal["dtype"]  # noqa: Y015
     _WhichOneofArgType__dtype: _TypeAlias = _typing.Literal["_dtype", b"_dtype"]  # noqa: Y015
+    _WhichOneofReturnType__gradient_checkpointing: _TypeAlias = _typing.Literal["gradient_checkpointing"]  # noqa: Y015
+    _WhichOneofArgType__gradient_checkpointing: _TypeAlias = _typing.Literal["_gradient_checkpointing", b"_gradient_checkpointing"]  # noqa: Y015
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
     _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
     _WhichOneofReturnType__max_grad_norm: _TypeAlias = _typing.Literal["max_grad_norm"]  # noqa: Y015
     _WhichOneofArgType__max_grad_norm: _TypeAlias = _typing.Literal["_max_grad_norm", b"_max_grad_norm"]  # noqa: Y015
     _WhichOneofReturnType__max_row_tokens: _TypeAlias = _typing.Literal["max_row_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_row_tokens: _TypeAlias = _typing.Literal["_max_row_tokens", b"_max_row_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__schedule: _TypeAlias = _typing.Literal["schedule"]  # noqa: Y015
+    _WhichOneofArgType__schedule: _TypeAlias = _typing.Literal["_schedule", b"_schedule"]  # noqa: Y015
+    _WhichOneofReturnType__trainable: _TypeAlias = _typing.Literal["trainable"]  # noqa: Y015
+    _WhichOneofArgType__trainable: _TypeAlias = _typing.Literal["_trainable", b"_trainable"]  # noqa: Y015
     _WhichOneofReturnType__warmup_steps: _TypeAlias = _typing.Literal["warmup_steps"]  # noqa: Y015
     _WhichOneofArgType__warmup_steps: _TypeAlias = _typing.Literal["_warmup_steps", b"_warmup_steps"]  # noqa: Y015
     _WhichOneofReturnType__weight_decay: _TypeAlias = _typing.Literal["weight_decay"]  # noqa: Y015
@@ -731,11 +1132,17 @@ class TrainingSpec(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dtype) -> _WhichOneofReturnType__dtype | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gradient_checkpointing) -> _WhichOneofReturnType__gradient_checkpointing | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__learning_rate) -> _WhichOneofReturnType__learning_rate | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_grad_norm) -> _WhichOneofReturnType__max_grad_norm | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_row_tokens) -> _WhichOneofReturnType__max_row_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__schedule) -> _WhichOneofReturnType__schedule | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__trainable) -> _WhichOneofReturnType__trainable | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__warmup_steps) -> _WhichOneofReturnType__warmup_steps | None: ...
     @_typing.overload

@@ -1,0 +1,62 @@
+"""Whether a model's architecture can be packed: asked of the model itself, at start."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from podium.core.errors import InvalidArgumentError, Violation
+
+from podium_trainer.batch import Weighted
+from podium_trainer.network import Network
+from podium_trainer.packing import build_row
+from podium_trainer.samples import Sample
+
+
+@torch.no_grad()
+def check_family(network: Network, dtype: torch.dtype) -> None:
+    """Compares a small tree with the model's own plain forward pass.
+
+    It finds models whose attention ignores the tree, whose positions are their own, or
+    whose logits are more than hidden states times the output embedding.
+
+    Raises:
+        InvalidArgumentError: the two differ, or the model cannot run a tree.
+    """
+    ids = np.arange(1, 8) % network.vocabulary
+    samples = [ids, np.concatenate([ids[:3], ids[4:]]), ids[:5]]
+    row = build_row([_probe(tokens, number) for number, tokens in enumerate(samples)])
+    try:
+        packed = network(row)[0].cpu().numpy()
+        alone = [network.plain(torch.from_numpy(tokens)) for tokens in samples]
+    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise unsupported(network, "it cannot run a packed row") from error
+    differences = []
+    for number, (tokens, logits) in enumerate(zip(samples, alone, strict=True)):
+        plain = torch.log_softmax(logits[:-1], dim=-1).cpu().numpy()
+        expected = plain[np.arange(len(tokens) - 1), tokens[1:]]
+        differences.append(np.abs(packed[row.trajectories == number] - expected))
+    # In bfloat16 tokens as unlikely as these are off by half a nat; a wrong mask, by many.
+    off = float(np.concatenate(differences).mean())
+    if not off <= (1e-4 if dtype == torch.float32 else 0.5):
+        raise unsupported(network, f"packed log-probs are off by {off:.3g} nats")
+
+
+def unsupported(network: Network, why: str) -> InvalidArgumentError:
+    """The error for a model that cannot train."""
+    kind = network.causal.config.model_type
+    return InvalidArgumentError(
+        violations=[Violation("base_model", f"models of kind {kind} cannot train: {why}")],
+        reason="UNSUPPORTED_MODEL",
+    )
+
+
+def _probe(tokens: np.ndarray, number: int) -> Weighted:
+    count = len(tokens) - 1
+    sample = Sample(
+        context=tokens[:-1],
+        positions=np.arange(count),
+        targets=tokens[1:],
+        logprobs=np.zeros(count, np.float32),
+        temperatures=np.ones(count, np.float32),
+    )
+    return Weighted(sample, 0, number, 0.0, 0.0)

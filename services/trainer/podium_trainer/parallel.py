@@ -1,0 +1,121 @@
+"""The processes that train one job together, and what they say to each other.
+
+Weights and optimizer are sharded over all of them by FSDP2; rows are dealt out. Every
+process reads the same batch, so only gradients, statistics and the commands of the
+first one travel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from podium_trainer.network import Network, blocks
+from podium_trainer.packing import Row
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Which process this is, of how many, and where it computes."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    mesh: DeviceMesh | None = None
+
+    @property
+    def sharded(self) -> bool:
+        """Whether more than one process trains."""
+        return self.size > 1
+
+    def deal(self, rows: Sequence[Row]) -> list[tuple[Row, bool]]:
+        """This process's rows, as many as every other's, and whether each counts.
+
+        By decreasing size, back and forth, so that the sums of sizes are near each
+        other too. Where rows are too few, the smallest comes again and does not count:
+        its process must still take part in gathering weights and adding gradients.
+        """
+        if not self.sharded:
+            return [(row, True) for row in rows]
+        order = sorted(range(len(rows)), key=lambda i: (-len(rows[i].tokens), i))
+        mine = []
+        for start in range(0, len(order), self.size):
+            turn = order[start : start + self.size]
+            forth = (start // self.size) % 2 == 0
+            place = self.rank if forth else self.size - 1 - self.rank
+            counts = place < len(turn)
+            mine.append((rows[turn[place] if counts else order[-1]], counts))
+        return mine
+
+    def add(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum over processes, float64 on the CPU."""
+        if self.sharded:
+            values = values.to(self.device)
+            dist.all_reduce(values)
+        return values.cpu()
+
+    def greatest(self, value: float) -> float:
+        """The greatest over processes."""
+        if not self.sharded:
+            return value
+        held = torch.tensor(value, dtype=torch.float64, device=self.device)
+        dist.all_reduce(held, dist.ReduceOp.MAX)
+        return float(held)
+
+    def tell(self, message: object = None) -> Any:
+        """What the first process says, to all of them."""
+        held = [message]
+        dist.broadcast_object_list(held, src=0, device=torch.device("cpu"))
+        return held[0]
+
+
+def join(timeout_seconds: float) -> Ranks:
+    """Meets the other processes that torchrun started; alone when it started none."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    cuda = torch.cuda.is_available()
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    if size == 1:
+        return Ranks(device=device)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=timedelta(seconds=timeout_seconds)
+    )
+    mesh = init_device_mesh(device.type, (size,))
+    return Ranks(dist.get_rank(), size, device, mesh)
+
+
+def shard(network: Network, ranks: Ranks, dtype: torch.dtype) -> None:
+    """Shards every block of `network`, and what is around them; computes in `dtype`."""
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+    for block in blocks(network):
+        fully_shard(block, mesh=ranks.mesh, mp_policy=policy)
+    fully_shard(network, mesh=ranks.mesh, mp_policy=policy)
+
+
+def whole(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors, gathered where they are sharded, on the CPU; every process must ask."""
+    return {
+        name: (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().cpu()
+        for name, tensor in tensors.items()
+    }
+
+
+@torch.no_grad()
+def fill(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Writes a whole tensor into one that may be sharded."""
+    if isinstance(target, DTensor):
+        value = distribute_tensor(
+            value.to(target.device, target.dtype), target.device_mesh, target.placements
+        )
+    target.copy_(value)

@@ -1,0 +1,86 @@
+"""Tiny random models of the architectures that people train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from support.tiny_policy import VOCABULARY
+
+_COMMON: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.2,
+    "pad_token_id": 0,
+}
+
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen2.5": ("qwen2", {"tie_word_embeddings": True}),
+    "qwen3": ("qwen3", {"head_dim": 32, "tie_word_embeddings": True}),
+    "llama3": (
+        "llama",
+        {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 500000.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 256,
+            }
+        },
+    ),
+    "kimi": (
+        "deepseek_v3",
+        {
+            "num_key_value_heads": 4,
+            "num_hidden_layers": 3,
+            "moe_intermediate_size": 32,
+            "n_routed_experts": 8,
+            "n_shared_experts": 1,
+            "num_experts_per_tok": 2,
+            "n_group": 2,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+            "kv_lora_rank": 16,
+            "q_lora_rank": 24,
+            "qk_rope_head_dim": 8,
+            "qk_nope_head_dim": 16,
+            "v_head_dim": 16,
+        },
+    ),
+    "mistral": ("mistral", {"sliding_window": 16}),
+    "gemma": (
+        "gemma3_text",
+        {
+            "head_dim": 16,
+            "query_pre_attn_scalar": 16,
+            "sliding_window": 16,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+    ),
+}
+"""By the name people use: Transformers' kind, and what differs from `_COMMON`.
+
+Windows are shorter than the tests' sequences, so that they cut something.
+"""
+
+
+def build_family(name: str, folder: Path, **changes: Any) -> Path:
+    """Writes a model of the family, float32 and seeded, into `folder`."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    kind, options = FAMILIES[name]
+    config = AutoConfig.for_model(
+        kind, **{"vocab_size": VOCABULARY, **_COMMON, **options, **changes}
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config)
+    model.float().save_pretrained(folder)
+    return folder

@@ -1,0 +1,173 @@
+"""T13, T15, T16, T18: what of a step's groups trains, and with which share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from podium.core.errors import InvalidArgumentError
+from podium.types.v1 import trajectory_pb2
+from podium_trainer.batch import Batch, build_batch
+from support.tiny_policy import VOCABULARY, group, training_spec, trajectory
+
+
+def attempt(
+    name: str, reward: float | None, sampled: int, *, histories: int = 1
+) -> trajectory_pb2.Trajectory:
+    """`sampled` trained tokens in every history."""
+    tokens = [1, 2, *range(3, 3 + sampled)]
+    made = trajectory(name, reward, tokens, [(2, sampled)])
+    for extra in range(1, histories):
+        other = trajectory("x", 0, [9 + extra, *tokens[1:]], [(2, sampled)])
+        made.histories.append(other.histories[0])
+    return made
+
+
+def batch_of(*groups: trajectory_pb2.Group, **loss: object) -> Batch:
+    return build_batch(groups, training_spec(loss=loss), VOCABULARY)
+
+
+def weights(batch: Batch) -> list[float]:
+    """Of each trajectory: the sum over its tokens."""
+    sums = np.zeros(batch.trajectories)
+    for item in batch.samples:
+        sums[item.trajectory] += item.weight * len(item.sample.targets)
+    return sums.tolist()
+
+
+PAIR = (attempt("g/t0", 1, 2), attempt("g/t1", 0, 6))
+
+
+def test_t13_token_mean() -> None:
+    assert weights(batch_of(group("g", *PAIR))) == pytest.approx([2 / 8, 6 / 8])
+
+
+def test_t13_sequence_mean_gives_short_and_long_the_same() -> None:
+    batch = batch_of(group("g", *PAIR), aggregation="AGGREGATION_KIND_SEQUENCE")
+    assert weights(batch) == pytest.approx([1 / 2, 1 / 2])
+
+
+def test_t13_constant_divides_by_a_length_that_no_batch_decides() -> None:
+    batch = batch_of(
+        group("g", *PAIR), aggregation="AGGREGATION_KIND_CONSTANT", aggregation_tokens=10
+    )
+    assert weights(batch) == pytest.approx([2 / 20, 6 / 20])
+    assert {item.weight for item in batch.samples} == {1 / 20}
+
+
+def test_t13_a_trajectory_of_three_histories_weighs_once() -> None:
+    forked = group("g", attempt("g/t0", 1, 2, histories=3), attempt("g/t1", 0, 6))
+    batch = batch_of(forked, aggregation="AGGREGATION_KIND_SEQUENCE")
+    assert len(batch.samples) == 4
+    assert weights(batch) == pytest.approx([1 / 2, 1 / 2])
+    assert batch.tokens_by_trajectory().tolist() == [6, 6]
+
+
+def alike(name: str) -> trajectory_pb2.Group:
+    return group(name, attempt(f"{name}/t0", 1, 3), attempt(f"{name}/t1", 1 + 1e-9, 3))
+
+
+def test_t15_a_group_of_equal_rewards_is_left_out_and_divides_nothing() -> None:
+    alone = batch_of(group("g", *PAIR))
+    both = batch_of(group("g", *PAIR), alike("h"))
+    assert both.skipped_groups == {"h": "zero_variance"}
+    assert both.trajectories == 2
+    assert weights(both) == weights(alone)
+    assert [i.advantage for i in both.samples] == [i.advantage for i in alone.samples]
+
+
+def test_t15_a_kl_in_the_loss_still_trains_it() -> None:
+    batch = batch_of(group("g", *PAIR), alike("h"), kl_coefficient=0.1)
+    assert batch.skipped_groups == {}
+    assert batch.zero_variance_groups == 1
+    assert [item.advantage for item in batch.samples if item.group == 1] == [0, 0]
+
+
+def test_t15_a_kl_in_the_advantage_does_not() -> None:
+    batch = batch_of(alike("h"), kl_coefficient=0.1, kl_placement="KL_PLACEMENT_ADVANTAGE")
+    assert batch.skipped_groups == {"h": "zero_variance"}
+
+
+def test_t16_failed_attempts_shrink_the_group() -> None:
+    failed = attempt("g/t2", -5, 3)
+    failed.stop_reason = trajectory_pb2.STOP_REASON_FAILED
+    unscored = attempt("g/t3", None, 3)
+    broken = attempt("g/t4", float("nan"), 3)
+    batch = batch_of(group("g", *PAIR, failed, unscored, broken))
+    assert batch.skipped_trajectories == {
+        "g/t2": "failed",
+        "g/t3": "no_reward",
+        "g/t4": "reward_not_finite",
+    }
+    assert [item.advantage for item in batch.samples] == pytest.approx([1, -1], abs=1e-5)
+
+
+def test_t16_a_group_of_one_and_a_group_of_none() -> None:
+    batch = batch_of(
+        group("g", attempt("g/t0", 1, 2), attempt("g/t1", None, 2)),
+        group("h", attempt("h/t0", None, 2)),
+    )
+    assert batch.skipped_groups == {"g": "group_of_one", "h": "all_failed"}
+    assert batch.samples == []
+
+
+def cut_group() -> trajectory_pb2.Group:
+    cut = attempt("g/t2", 1, 4)
+    cut.histories[0].tokens.spans[0].finish_reason = trajectory_pb2.FINISH_REASON_LENGTH
+    outgrown = attempt("g/t3", 0, 4)
+    outgrown.stop_reason = trajectory_pb2.STOP_REASON_CONTEXT_LENGTH
+    return group("g", *PAIR, cut, outgrown)
+
+
+def rewards_seen(batch: Batch) -> Sequence[float]:
+    return [item.advantage for item in batch.samples]
+
+
+def test_t18_cut_attempts_train_unless_told() -> None:
+    assert len(batch_of(cut_group()).samples) == 4
+
+
+def test_t18_masked_attempts_stay_in_the_mean() -> None:
+    batch = batch_of(cut_group(), overlong="OVERLONG_MASK", advantage="ADVANTAGE_KIND_NONE")
+    assert batch.skipped_trajectories == {"g/t2": "overlong", "g/t3": "overlong"}
+    assert rewards_seen(batch) == [0.5, -0.5]
+
+
+def test_t18_a_penalty_comes_before_the_mean() -> None:
+    batch = batch_of(
+        cut_group(),
+        overlong="OVERLONG_PENALIZE",
+        overlong_penalty=2,
+        advantage="ADVANTAGE_KIND_NONE",
+    )
+    # Rewards 1, 0, 1 - 2, 0 - 2.
+    assert rewards_seen(batch) == [1.5, 0.5, -0.5, -1.5]
+
+
+def test_supervised_reads_no_rewards() -> None:
+    demonstration = attempt("g/t0", None, 3)
+    demonstration.histories[0].tokens.spans[0].temperature = 0
+    demonstration.histories[0].tokens.ClearField("logprobs")
+    batch = batch_of(group("g", demonstration), objective="OBJECTIVE_SUPERVISED")
+    assert batch.skipped_groups == {}
+    (item,) = batch.samples
+    assert item.sample.temperatures.tolist() == [1, 1, 1]
+    assert weights(batch) == [1]
+
+
+def test_t6_missing_logprobs_train_as_not_a_number() -> None:
+    unknown = attempt("g/t0", 1, 2)
+    unknown.histories[0].tokens.ClearField("logprobs")
+    partly = attempt("g/t1", 0, 2)
+    partly.histories[0].tokens.logprobs[0] = float("-inf")
+    batch = batch_of(group("g", unknown, partly))
+    assert [np.isnan(item.sample.logprobs).tolist() for item in batch.samples] == [
+        [True, True],
+        [True, False],
+    ]
+
+
+def test_an_id_that_comes_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="came twice"):
+        batch_of(group("g", *PAIR), group("g", *PAIR))

@@ -1,0 +1,106 @@
+"""S2: one tiny model of every family steps, its rows meaning what separate sequences mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from podium.core.errors import InvalidArgumentError
+from podium_trainer.attention import DENSE
+from podium_trainer.batch import build_batch
+from podium_trainer.model import Policy
+from podium_trainer.packing import flat, pack
+from podium_trainer.session import Compute, JobConfig, Session
+from support.families import FAMILIES, build_family
+from support.tiny_policy import VOCABULARY, group, move_adapter, training_spec, trajectory
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_family(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def groups(length: int = 12) -> list[Any]:
+    rng = np.random.default_rng(2)
+    prompt = rng.integers(1, VOCABULARY, 6).tolist()
+    return [
+        group(
+            "g",
+            *(
+                trajectory(
+                    f"g/t{i}",
+                    float(i % 2),
+                    [*prompt, *rng.integers(1, VOCABULARY, length).tolist()],
+                    [(6, 5), (12, length - 6)],
+                )
+                for i in range(4)
+            ),
+        )
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_s2_a_model_of_the_family_takes_a_step(folder: Path) -> None:
+    training = training_spec(lora={"rank": 4}, learning_rate=1e-2)
+    config = JobConfig("job", "family", training, 0)
+    session = Session(config, folder, "sha256:x", Compute())
+    before = session.checkpoint().weights
+    outcome = session.train(groups(), lambda: False)
+    assert outcome.metrics["tokens_trained"] == 44
+    assert outcome.metrics["grad_norm"] > 0
+    after = session.checkpoint().weights
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("attention", ["", DENSE])
+def test_packed_equals_plain_transformers(folder: Path, attention: str) -> None:
+    """Deeper than the windows of the families whose attention slides."""
+    spec = training_spec(lora={"rank": 4})
+    policy = Policy(folder, "m", spec, seed=0, dtype=torch.float32, attention=attention)
+    move_adapter(policy, scale=0.05)
+    batch = build_batch(groups(30), spec, VOCABULARY)
+    (row,) = pack(batch.samples, 4096)
+    with torch.no_grad():
+        packed = policy.evaluate(row).logprobs
+        for item in batch.samples:
+            (alone,) = flat([item])
+            tokens = torch.from_numpy(np.append(item.sample.context, item.sample.targets[-1]))
+            logs = torch.log_softmax(policy.network.plain(tokens), -1)
+            expected = logs[item.sample.positions, item.sample.targets]
+            own = packed[torch.from_numpy(row.trajectories == item.trajectory)]
+            torch.testing.assert_close(own, expected, atol=2e-5, rtol=1e-5)
+            torch.testing.assert_close(
+                policy.evaluate(alone).logprobs, expected, atol=2e-5, rtol=1e-5
+            )
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config"),
+    [
+        ("bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 2, "initializer_range": 0.3}),
+        ("mamba", {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
+    ],
+)
+def test_s2_a_family_that_cannot_be_packed_is_refused(
+    model_type: str, config: dict[str, Any], tmp_path: Path
+) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    made = AutoConfig.for_model(model_type, vocab_size=VOCABULARY, **config)
+    AutoModelForCausalLM.from_config(made).save_pretrained(tmp_path)
+    with pytest.raises(InvalidArgumentError) as caught:
+        Policy(tmp_path, "m", training_spec(), seed=0, dtype=torch.float32)
+    assert caught.value.reason == "UNSUPPORTED_MODEL"
+    assert caught.value.violations[0].field == "base_model"
+    assert model_type in caught.value.message
+
+
+def test_s2_an_unknown_family_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "abacus", "vocab_size": 97}')
+    with pytest.raises(InvalidArgumentError, match="abacus") as caught:
+        Policy(tmp_path, "m", training_spec(), seed=0, dtype=torch.float32)
+    assert caught.value.reason == "UNSUPPORTED_MODEL"
