@@ -1,9 +1,10 @@
-"""T25: train 4 = train 2, SIGKILL, resume 2; bit for bit, through the real registry."""
+"""T25: train 10 = train 5, SIGKILL, resume 5; bit for bit, through the real registry."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
@@ -15,13 +16,13 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.tiny_policy import build_small_llama, group, trajectory
 from support.trainer_process import ServiceProcess, service, step_messages
 
-STEPS = 4
+STEPS = 10
 TRAINING = spec_pb2.TrainingSpec(
     steps=STEPS,
     learning_rate=5e-3,
     warmup_steps=3,
     weight_decay=0.01,
-    lora=spec_pb2.LoraSpec(rank=4),
+    schedule=spec_pb2.SCHEDULE_COSINE,
     loss=spec_pb2.LossSpec(kl_coefficient=0.05),
 )
 
@@ -46,7 +47,12 @@ def groups_of(step: int) -> list[trajectory_pb2.Group]:
 
 
 async def train(
-    process: ServiceProcess, model: Path, job_id: str, steps: Sequence[int], resume: int | None
+    process: ServiceProcess,
+    model: Path,
+    job_id: str,
+    training: spec_pb2.TrainingSpec,
+    steps: Sequence[int],
+    resume: int | None,
 ) -> None:
     async with connect(process.address) as channel:
         stub: pb_grpc.TrainerServiceAsyncStub = pb_grpc.TrainerServiceStub(channel)
@@ -54,7 +60,7 @@ async def train(
             pb.OpenRequest(
                 job_id=job_id,
                 base_model=str(model),
-                training=TRAINING,
+                training=training,
                 seed=11,
                 resume_version=resume,
             ),
@@ -74,7 +80,12 @@ def digests(version: registry_pb2.Version) -> dict[str, str]:
 
 
 @pytest.mark.timeout(300)
-async def test_t25_resume_is_bit_for_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "trained", [{"lora": {"rank": 4}}, {"trainable": "TRAINABLE_KIND_FULL"}], ids=["lora", "full"]
+)
+async def test_t25_resume_is_bit_for_bit(trained: dict[str, Any], tmp_path: Path) -> None:
+    training = spec_pb2.TrainingSpec(**trained)
+    training.MergeFrom(TRAINING)
     model = build_small_llama(tmp_path / "model")
     data = {"PODIUM_REGISTRY_DATA_DIR": str(tmp_path / "data")}
     async with service("registry", tmp_path / "registry.log", data) as registry:
@@ -84,20 +95,20 @@ async def test_t25_resume_is_bit_for_bit(tmp_path: Path) -> None:
             "PODIUM_TRAINER_ROW_TOKENS": "96",
         }
         async with service("trainer", tmp_path / "whole.log", environment) as process:
-            await train(process, model, "whole", [1, 2, 3, 4], None)
+            await train(process, model, "whole", training, range(1, STEPS + 1), None)
             assert await process.terminate() == 0
         async with service("trainer", tmp_path / "first.log", environment) as process:
-            await train(process, model, "parts", [1, 2], None)
+            await train(process, model, "parts", training, range(1, 6), None)
             await process.kill()
         async with service("trainer", tmp_path / "second.log", environment) as process:
-            await train(process, model, "parts", [3, 4], 2)
+            await train(process, model, "parts", training, range(6, STEPS + 1), 5)
         client = RegistryClient(registry.address)
         try:
             for step in range(STEPS + 1):
                 whole = await client.get_version("whole", step)
                 parts = await client.get_version("parts", step)
                 assert digests(whole) == digests(parts), f"step {step}"
-            moved = [digests(await client.get_version("whole", step)) for step in (3, 4)]
+            moved = [digests(await client.get_version("whole", step)) for step in (9, 10)]
             assert moved[0] != moved[1]
         finally:
             await client.close()

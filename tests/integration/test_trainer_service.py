@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -165,6 +166,33 @@ async def test_a_job_from_open_to_close(
     assert reopened.step == 1
     found = await trainer.Save(pb.SaveRequest(job_id="job-a", step=1), timeout=60)
     assert found.manifest_digest == saved.manifest_digest
+
+
+async def test_the_next_step_is_taken_while_a_version_is_on_its_way(
+    trainer: pb_grpc.TrainerServiceAsyncStub,
+    checkpoints: RegistryClient,
+    registry: ServiceProcess,
+    small_llama: Path,
+) -> None:
+    job = "job-c"
+    await trainer.Open(open_request(small_llama, job_id=job), timeout=120)
+    await trainer.Save(pb.SaveRequest(job_id=job, step=0), timeout=60)
+    await take(trainer, 1, a_group(f"{job}/s1/g0"), job=job)
+    registry.process.send_signal(signal.SIGSTOP)
+    try:
+        saving = asyncio.ensure_future(trainer.Save(pb.SaveRequest(job_id=job, step=1), timeout=60))
+        await asyncio.sleep(0.5)
+        taken = await take(trainer, 2, a_group(f"{job}/s2/g0"), job=job)
+        assert taken.step == 2
+        assert not saving.done()
+    finally:
+        registry.process.send_signal(signal.SIGCONT)
+    assert (await saving).version == 1
+    assert (await trainer.Save(pb.SaveRequest(job_id=job, step=2), timeout=60)).version == 2
+    versions = [await checkpoints.get_version(job, step) for step in (1, 2)]
+    assert [v.manifest.parents[0].version for v in versions] == [0, 1]
+    assert versions[0].manifest.files != versions[1].manifest.files
+    await trainer.Close(pb.CloseRequest(job_id=job))
 
 
 async def test_a_step_with_nothing_to_train_advances(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,18 @@ class TinyPool:
         return pb_grpc.InferenceServiceStub(self.channel)
 
     async def publish(
-        self, job: str, version: int, files: dict[str, bytes], base_digest: str = ""
+        self,
+        job: str,
+        version: int,
+        files: Mapping[str, bytes | Path],
+        base_digest: str = "",
+        kind: registry_pb.VersionKind.ValueType = registry_pb.VERSION_KIND_ADAPTER,
     ) -> None:
         """Makes a version of these files."""
         manifest = registry_pb.Manifest(
             model=job,
             version=version,
-            kind=registry_pb.VERSION_KIND_ADAPTER,
+            kind=kind,
             base_model=self.model.name,
             base_model_digest=base_digest or digest(self.model),
         )

@@ -38,15 +38,20 @@ class ServiceProcess:
 
 @asynccontextmanager
 async def service(
-    name: str, log: Path, environment: Mapping[str, str] | None = None
+    name: str, log: Path, environment: Mapping[str, str] | None = None, *, processes: int = 1
 ) -> AsyncIterator[ServiceProcess]:
-    """`python -m podium_<name>` on free ports; its output goes to `log`."""
+    """`python -m podium_<name>` on free ports; its output goes to `log`.
+
+    More than one process are torchrun's; then `process` is torchrun.
+    """
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
     prefix = f"PODIUM_{name.upper()}_"
     ports = {f"{prefix}{kind}": "0" for kind in ("PORT", "HEALTH_PORT", "METRICS_PORT")}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
+            *(torchrun if processes > 1 else ()),
             f"podium_{name}",
             env={**os.environ, **ports, f"{prefix}LOG_FORMAT": "json", **(environment or {})},
             stdout=output,

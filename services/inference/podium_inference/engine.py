@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from podium.core.errors import InvalidArgumentError, UnavailableError, Violation
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
-from podium_inference.adapter_files import check_adapter
 from podium_inference.settings import Settings
+from podium_inference.weight_files import check_weights
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +57,12 @@ class Engine(Protocol):
         """
         ...
 
-    async def check(self, adapter: Path) -> None:
-        """Raises FailedPreconditionError (BAD_ADAPTER) for files that it could not take."""
+    async def check(self, weights: Path) -> None:
+        """Raises FailedPreconditionError (BAD_ADAPTER, BAD_WEIGHTS) for unusable files."""
         ...
 
-    async def merge(self, adapter: Path | None) -> None:
-        """Exchanges the weights for base plus adapter; nothing may be running."""
+    async def merge(self, weights: Path | None) -> None:
+        """Exchanges the weights for base plus adapter, or for whole ones; nothing may run."""
         ...
 
     async def add_adapter(self, name: str, folder: Path) -> object:
@@ -177,14 +177,14 @@ class VllmEngine:
                 violations=[Violation("sampling", f"the engine refuses it: {error}")]
             ) from error
 
-    async def check(self, adapter: Path) -> None:
+    async def check(self, weights: Path) -> None:
         """See `Engine`."""
-        await asyncio.to_thread(check_adapter, self._model, adapter)
+        await asyncio.to_thread(check_weights, self._model, weights)
 
-    async def merge(self, adapter: Path | None) -> None:
+    async def merge(self, weights: Path | None) -> None:
         """See `Engine`."""
         await self.llm.collective_rpc(
-            "podium_set_policy", args=(str(self._model), str(adapter or ""))
+            "podium_set_policy", args=(str(self._model), str(weights or ""))
         )
         await self.llm.reset_prefix_cache()
 

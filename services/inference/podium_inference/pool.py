@@ -191,15 +191,22 @@ class Pool:
                     reason="BASE_MODEL_MISMATCH",
                     metadata={"trained_on": digest, "served": self._base_digest},
                 )
-            await self._source.pull(job, version, folder, only=("adapter/",))
-            adapter = folder / "adapter"
-            await self._engine.check(adapter)
+            full = found.manifest.kind == registry_pb.VERSION_KIND_FULL
+            if full and not self._merged:
+                raise FailedPreconditionError(
+                    f"{job}@{version} has whole weights, which only a pool in merged mode serves",
+                    reason="WEIGHT_MODE",
+                )
+            part = "model" if full else "adapter"
+            await self._source.pull(job, version, folder, only=(f"{part}/",))
+            weights = folder / part
+            await self._engine.check(weights)
             served = Served(job=job, version=version)
             pause = 0.0
             if self._merged:
-                pause = await self._exchange(adapter, served)
+                pause = await self._exchange(weights, served)
             else:
-                served.adapter = await self._engine.add_adapter(served.model_name, adapter)
+                served.adapter = await self._engine.add_adapter(served.model_name, weights)
                 self._served[job, version] = served
             served.held = held.pop_all()
         return served, pause
@@ -225,7 +232,7 @@ class Pool:
             await served.held.aclose()
         self._served.clear()
 
-    async def _exchange(self, adapter: Path | None, new: Served | None) -> float:
+    async def _exchange(self, weights: Path | None, new: Served | None) -> float:
         """Merged mode: waits for what runs, exchanges the weights, goes on."""
         began = time.monotonic()
         self._open.clear()
@@ -235,7 +242,7 @@ class Pool:
             # From here on the old weights are not whole, whatever happens.
             self._served.clear()
             self._whole = False
-            await self._engine.merge(adapter)
+            await self._engine.merge(weights)
             self._whole = True
             if new is not None:
                 self._served[new.job, new.version] = new

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+from podium_inference.weight_files import is_adapter
+
 _PREFIX = "base_model.model."
 
 
@@ -18,14 +20,18 @@ class PolicyWorker:
 
     model_runner: Any
 
-    def podium_set_policy(self, base: str, adapter: str) -> None:
-        """Loads base weights, plus the delta of an adapter folder unless that is empty.
+    def podium_set_policy(self, base: str, folder: str) -> None:
+        """Loads base weights plus the adapter in `folder`, or the whole weights there.
 
-        The base is read from disk each time (the page cache holds it), so a
-        policy never builds on the rounding of the one before it.
+        With an empty `folder`, base weights. The base is read from disk each time (the page
+        cache holds it), so a policy never builds on the rounding of the one before it.
         """
-        merged = _merged(Path(base), Path(adapter) if adapter else None)
-        self.model_runner.reload_weights(weights_iterator=merged)
+        source = Path(folder) if folder else None
+        if source is not None and not is_adapter(source):
+            weights = _merged(source, None)
+        else:
+            weights = _merged(Path(base), source)
+        self.model_runner.reload_weights(weights_iterator=weights)
 
 
 def _merged(base: Path, adapter: Path | None) -> Iterator[tuple[str, torch.Tensor]]:

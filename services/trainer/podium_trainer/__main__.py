@@ -4,38 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from podium.registry_client import RegistryClient
 from podium.rpc import Server, load_settings, run_service
+from podium.telemetry import setup_logging
 from podium.trainer.v1 import trainer_service_pb2_grpc
 
 from podium_trainer.memory import keep_freed_memory
 from podium_trainer.settings import Settings
+
+if TYPE_CHECKING:
+    from podium_trainer.session import Compute
+
+logger = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Serves until SIGTERM or SIGINT."""
     settings = load_settings(Settings)
     keep_freed_memory()
+    if int(os.environ.get("RANK", "0")):
+        _follow(settings)
+        return
 
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
         # torch and Transformers load in seconds; the probes answer meanwhile.
         await asyncio.to_thread(importlib.import_module, "podium_trainer.session")
+        from podium_trainer.parallel import join
         from podium_trainer.servicer import TrainerServicer
-        from podium_trainer.session import Compute
+        from podium_trainer.team import Team
         from podium_trainer.versions import RegistryVersions
         from podium_trainer.worker import Worker
 
         registry = RegistryClient(settings.registry_address, token=settings.peer_token())
-        compute = Compute(
-            row_tokens=settings.row_tokens,
-            bfloat16=settings.bfloat16,
-            attention=settings.attention,
-        )
-        worker = Worker(RegistryVersions(registry), compute, threads=settings.threads)
+        ranks = await asyncio.to_thread(join, settings.collective_timeout_seconds)
+        team = Team(ranks, _compute(settings))
+        worker = Worker(RegistryVersions(registry), team, threads=settings.threads)
         server.add(
             trainer_service_pb2_grpc.add_TrainerServiceServicer_to_server,
             TrainerServicer(worker),
@@ -48,6 +58,35 @@ def main() -> None:
             await registry.close()
 
     run_service("trainer", settings, build)
+
+
+def _compute(settings: Settings) -> Compute:
+    from podium_trainer.session import Compute
+
+    return Compute(
+        row_tokens=settings.row_tokens,
+        bfloat16=settings.bfloat16,
+        attention=settings.attention,
+    )
+
+
+def _follow(settings: Settings) -> None:
+    """A process of torchrun other than the first: no port, no registry, only its shard."""
+    setup_logging(f"trainer-{os.environ['RANK']}", settings.log_level, settings.log_format)
+    import torch
+
+    from podium_trainer.parallel import join, leave
+    from podium_trainer.team import follow
+
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    try:
+        follow(join(settings.collective_timeout_seconds), _compute(settings))
+        leave()
+    except Exception:
+        logger.exception("this process is out of step with the first; ending it")
+        # Without waiting for anything of the group: its connections close, and the others see it.
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,18 @@
-"""A version's files: adapter in PEFT's layout, optimizer and state beside it. No pickle.
+"""A version's files. No pickle.
 
-adapter/adapter_config.json         what PEFT and vLLM load
-adapter/adapter_model.safetensors   float32 masters
-state/optimizer.safetensors         moments and update counts
-state/state.json                    step, random state, what was trained and how
+An adapter:
+
+    adapter/adapter_config.json         what PEFT and vLLM load
+    adapter/adapter_model.safetensors   float32 masters
+    state/optimizer.safetensors         moments and update counts
+    state/state.json                    step, random state, what was trained and how
+
+Whole weights, in files of at most 2 GB:
+
+    model/                              what Transformers and vLLM load, in the base's type
+    state/masters/                      float32 masters
+    state/optimizer/                    moments and update counts
+    state/state.json
 """
 
 from __future__ import annotations
@@ -11,6 +20,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +28,21 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from huggingface_hub import save_torch_state_dict
 from podium.core.errors import DataLossError
 from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM
 
 ADAPTER_CONFIG = "adapter/adapter_config.json"
 ADAPTER_WEIGHTS = "adapter/adapter_model.safetensors"
 OPTIMIZER = "state/optimizer.safetensors"
+MODEL = "model"
+MASTERS = "state/masters"
+OPTIMIZER_SHARDS = "state/optimizer"
 STATE = "state/state.json"
 FORMAT = 1
+
+_SHARD = "2GB"
 
 
 @dataclass(frozen=True)
@@ -34,8 +51,9 @@ class Checkpoint:
 
     step: int
     weights: Mapping[str, torch.Tensor]
-    """By their names in the adapter file, float32."""
+    """Float32, by their names in the adapter file, or the model's own."""
     adapter_config: Mapping[str, Any]
+    """Empty for whole weights."""
     optimizer: Mapping[str, torch.Tensor]
     """Empty before the first update."""
     rng: torch.Tensor
@@ -44,22 +62,60 @@ class Checkpoint:
     config_digest: str
     """Of the training specification."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds whole weights instead of an adapter."""
+        return not self.adapter_config
 
-def encode(checkpoint: Checkpoint) -> dict[str, bytes]:
-    """The files by path: the same bytes for the same checkpoint."""
-    state = {
+
+def write(checkpoint: Checkpoint, base: Path, folder: Path) -> dict[str, Path]:
+    """Writes the files into `folder`; returns them by path: the same bytes for the same state.
+
+    Whole weights come with the configuration and tokenizer of the model in `base`.
+    """
+    (folder / STATE).parent.mkdir(parents=True)
+    if checkpoint.is_full:
+        _write_model(checkpoint.weights, base, folder / MODEL)
+        _write_shards(checkpoint.weights, folder / MASTERS)
+        _write_shards(checkpoint.optimizer, folder / OPTIMIZER_SHARDS)
+    else:
+        (folder / ADAPTER_CONFIG).parent.mkdir()
+        (folder / ADAPTER_CONFIG).write_bytes(_json(checkpoint.adapter_config))
+        (folder / ADAPTER_WEIGHTS).write_bytes(_tensors(checkpoint.weights))
+        (folder / OPTIMIZER).write_bytes(_tensors(checkpoint.optimizer))
+    (folder / STATE).write_bytes(_json(_state(checkpoint)))
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in files}
+
+
+def _state(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "step": checkpoint.step,
         "rng": {"torch": base64.b64encode(bytes(checkpoint.rng.tolist())).decode()},
         "base_model_digest": checkpoint.base_model_digest,
         "config_digest": checkpoint.config_digest,
     }
-    return {
-        ADAPTER_CONFIG: _json(checkpoint.adapter_config),
-        ADAPTER_WEIGHTS: _tensors(checkpoint.weights),
-        OPTIMIZER: _tensors(checkpoint.optimizer),
-        STATE: _json(state),
-    }
+
+
+def _write_model(weights: Mapping[str, torch.Tensor], base: Path, folder: Path) -> None:
+    config = AutoConfig.from_pretrained(base)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    stored = {name: tensor.to(config.dtype or tensor.dtype) for name, tensor in weights.items()}
+    # Transformers knows which names and shapes a model's files have.
+    model.save_pretrained(folder, state_dict=stored, max_shard_size=_SHARD)
+    for path in base.iterdir():
+        weights_file = path.suffix in (".safetensors", ".bin", ".gguf")
+        index = path.name.endswith(".index.json") or path.name.startswith(".")
+        if path.is_file() and not weights_file and not index:
+            shutil.copyfile(path, folder / path.name)
+
+
+def _write_shards(tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
+    folder.mkdir(parents=True)
+    if tensors:
+        save_torch_state_dict(dict(tensors), folder, max_shard_size=_SHARD)
 
 
 def read(folder: Path) -> Checkpoint:
@@ -75,11 +131,16 @@ def read(folder: Path) -> Checkpoint:
                 f"{STATE} has format {state['format']}; this trainer reads {FORMAT}"
             )
         rng = base64.b64decode(state["rng"]["torch"], validate=True)
+        full = (folder / MASTERS).is_dir()
         return Checkpoint(
             step=int(state["step"]),
-            weights=_read_tensors(folder / ADAPTER_WEIGHTS),
-            adapter_config=_read_json(folder / ADAPTER_CONFIG),
-            optimizer=_read_tensors(folder / OPTIMIZER),
+            weights=_read_shards(folder / MASTERS)
+            if full
+            else _read_tensors(folder / ADAPTER_WEIGHTS),
+            adapter_config={} if full else _read_json(folder / ADAPTER_CONFIG),
+            optimizer=_read_shards(folder / OPTIMIZER_SHARDS)
+            if full
+            else _read_tensors(folder / OPTIMIZER),
             rng=torch.frombuffer(bytearray(rng), dtype=torch.uint8),
             base_model_digest=str(state["base_model_digest"]),
             config_digest=str(state["config_digest"]),
@@ -105,6 +166,14 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataLossError(f"{path.name} holds no JSON object")
     return value
+
+
+def _read_shards(folder: Path) -> dict[str, torch.Tensor]:
+    # A folder that holds nothing is not in a version: an optimizer before its first update.
+    tensors: dict[str, torch.Tensor] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        tensors |= _read_tensors(path)
+    return tensors
 
 
 def _read_tensors(path: Path) -> dict[str, torch.Tensor]:

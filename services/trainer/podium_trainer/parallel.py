@@ -31,6 +31,8 @@ class Ranks:
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     mesh: DeviceMesh | None = None
+    control: dist.ProcessGroup | None = None
+    """What `tell` and `agree` go through: the others wait there as long as it takes."""
 
     @property
     def sharded(self) -> bool:
@@ -74,12 +76,23 @@ class Ranks:
     def tell(self, message: object = None) -> Any:
         """What the first process says, to all of them."""
         held = [message]
-        dist.broadcast_object_list(held, src=0, device=torch.device("cpu"))
+        dist.broadcast_object_list(held, src=0, group=self.control, device=torch.device("cpu"))
         return held[0]
+
+    def agree(self, flag: bool) -> bool:
+        """The flag of the first process, for all of them."""
+        if not self.sharded:
+            return flag
+        held = torch.tensor([flag], dtype=torch.uint8)
+        dist.broadcast(held, src=0, group=self.control)
+        return bool(held)
 
 
 def join(timeout_seconds: float) -> Ranks:
-    """Meets the other processes that torchrun started; alone when it started none."""
+    """Meets the other processes that torchrun started; alone when it started none.
+
+    A collective of a step that takes longer than the timeout fails, and ends the process.
+    """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available()
     local = int(os.environ.get("LOCAL_RANK", "0"))
@@ -92,7 +105,16 @@ def join(timeout_seconds: float) -> Ranks:
         "cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=timedelta(seconds=timeout_seconds)
     )
     mesh = init_device_mesh(device.type, (size,))
-    return Ranks(dist.get_rank(), size, device, mesh)
+    # Between steps the agents act, which takes what it takes; a lost peer is noticed at once
+    # by its closed connection.
+    control = dist.new_group(backend="gloo", timeout=timedelta(days=30))
+    return Ranks(dist.get_rank(), size, device, mesh, control)
+
+
+def leave() -> None:
+    """Says goodbye to the other processes."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def shard(network: Network, ranks: Ranks, dtype: torch.dtype) -> None:
@@ -113,8 +135,13 @@ def whole(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def fill(target: torch.Tensor, value: torch.Tensor) -> None:
-    """Writes a whole tensor into one that may be sharded."""
+    """Writes a whole tensor into one that may be sharded.
+
+    The first process's numbers count; the others' may be on the meta device.
+    """
     if isinstance(target, DTensor):
+        if value.is_meta:
+            value = torch.empty_like(value, device=target.device)
         value = distribute_tensor(
             value.to(target.device, target.dtype), target.device_mesh, target.placements
         )

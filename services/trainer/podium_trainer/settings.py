@@ -27,6 +27,8 @@ class Settings(ServerSettings):
     Memory grows with it; larger rows share more prefixes."""
     bfloat16: Literal["auto", "native"] = "auto"
     """`auto` computes bfloat16 jobs in float32 on a CPU without bfloat16 instructions."""
+    collective_timeout_seconds: float = Field(default=600.0, gt=0)
+    """How long the processes of one trainer wait for each other within a step."""
     attention: Literal["", "podium_segments", "podium_dense", "podium_flex"] = ""
     """How a packed row attends; empty for the device's: `podium_segments` computes only what
     the prefix tree has, on the CPU; `podium_dense` masks one product; `podium_flex` is

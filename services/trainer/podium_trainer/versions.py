@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from podium.core.errors import AlreadyExistsError, DataLossError
+from podium.models import resolve
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from podium.registry_client import RegistryClient
 from podium.registry_client.transfer import digest_of
 
-from podium_trainer.checkpoint import Checkpoint, encode, read
+from podium_trainer.checkpoint import Checkpoint, read, write
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,24 @@ class RegistryVersions:
         self, job_id: str, checkpoint: Checkpoint, provenance: Provenance
     ) -> Published:
         """See `Versions`."""
-        files = await asyncio.to_thread(encode, checkpoint)
+        with tempfile.TemporaryDirectory(prefix="podium-trainer-") as folder:
+            base = resolve(provenance.base_model)
+            files = await asyncio.to_thread(write, checkpoint, base, Path(folder))
+            return _published(await self._push(job_id, checkpoint, provenance, files))
+
+    async def _push(
+        self,
+        job_id: str,
+        checkpoint: Checkpoint,
+        provenance: Provenance,
+        files: Mapping[str, Path],
+    ) -> registry_pb2.Version:
         manifest = registry_pb2.Manifest(
             model=job_id,
             version=checkpoint.step,
-            kind=registry_pb2.VERSION_KIND_ADAPTER,
+            kind=registry_pb2.VERSION_KIND_FULL
+            if checkpoint.is_full
+            else registry_pb2.VERSION_KIND_ADAPTER,
             base_model=provenance.base_model,
             base_model_digest=checkpoint.base_model_digest,
             group_ids=provenance.group_ids,
@@ -95,7 +109,7 @@ class RegistryVersions:
         if provenance.parent is not None:
             manifest.parents.add(model=job_id, version=provenance.parent)
         try:
-            version = await self._client.push(
+            return await self._client.push(
                 files, manifest, request_id=f"{job_id}/{checkpoint.step}"
             )
         except AlreadyExistsError:
@@ -104,13 +118,13 @@ class RegistryVersions:
             version = await self._client.get_version(job_id, checkpoint.step)
             if not await asyncio.to_thread(_same_files, version.manifest, files):
                 raise
-        return _published(version)
+            return version
 
 
 def _published(version: registry_pb2.Version) -> Published:
     return Published(version.manifest.version, version.manifest_digest, version.total_bytes)
 
 
-def _same_files(manifest: registry_pb2.Manifest, files: Mapping[str, bytes]) -> bool:
+def _same_files(manifest: registry_pb2.Manifest, files: Mapping[str, Path]) -> bool:
     ours = {path: digest_of(data) for path, data in files.items()}
     return ours == {file.path: file.digest for file in manifest.files}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -17,16 +19,18 @@ from podium.core.errors import (
     RequestCancelledError,
     ResourceExhaustedError,
 )
-from podium.models import digest, resolve
 from podium.types.v1 import trajectory_pb2
 
 from podium_trainer import metrics
-from podium_trainer.session import Compute, JobConfig, Session, StepOutcome
+from podium_trainer.session import JobConfig, Session, StepOutcome
+from podium_trainer.team import Team
 from podium_trainer.versions import Provenance, Published, Versions
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_LAST_WORDS_SECONDS = 0.5
 
 
 class Worker:
@@ -36,11 +40,12 @@ class Worker:
     either before a call or after it; only a step's gradient is given up halfway.
     """
 
-    def __init__(self, versions: Versions, compute: Compute, *, threads: int = 0) -> None:
+    def __init__(self, versions: Versions, team: Team, *, threads: int = 0) -> None:
         """`threads` of one matrix product; 0 for one a core."""
         self._versions = versions
-        self._compute = compute
+        self._team = team
         self._turn = asyncio.Lock()
+        self._saving = asyncio.Lock()
         self._executor = ThreadPoolExecutor(1, "compute", initializer=lambda: _use(threads))
         self._running: set[asyncio.Task[Any]] = set()
         self._stopping = threading.Event()
@@ -106,6 +111,9 @@ class Worker:
         """Gives up a running step and waits for the thread."""
         self._stopping.set()
         await asyncio.gather(*self._running, return_exceptions=True)
+        # The others may be gone already; then there is nobody to tell.
+        with contextlib.suppress(RuntimeError):
+            await self._compute_in_thread(self._team.stop)
         await asyncio.to_thread(self._executor.shutdown)
 
     async def _open(self, config: JobConfig, resume_version: int | None) -> Session:
@@ -119,16 +127,14 @@ class Worker:
                 )
             if session is not None and session.config == config and self._is_at(resume_version):
                 return session
-            self._release()
+            await self._release()
             checkpoint, published = None, None
             if resume_version is not None:
                 checkpoint, published = await self._versions.fetch(config.job_id, resume_version)
 
-            def load() -> Session:
-                folder = resolve(config.base_model)
-                return Session(config, folder, digest(folder), self._compute, checkpoint)
-
-            self._session = await self._compute_in_thread(load)
+            self._session = await self._compute_in_thread(
+                lambda: self._team.open(config, checkpoint)
+            )
             self._published, self._parent = published, resume_version
             metrics.opened(config.job_id, self._session.step)
             logger.info("job opened", extra={"job_id": config.job_id, "step": self._session.step})
@@ -149,7 +155,9 @@ class Worker:
                 return cancelled.is_set() or self._stopping.is_set()
 
             try:
-                outcome = await self._compute_in_thread(lambda: session.train(groups, given_up))
+                outcome = await self._compute_in_thread(
+                    lambda: self._team.train(session, groups, given_up)
+                )
             except RequestCancelledError:
                 metrics.STEPS.labels("cancelled").inc()
                 raise
@@ -164,14 +172,18 @@ class Worker:
     async def _save(
         self, job_id: str, step: int, group_ids: Sequence[str], numbers: Mapping[str, float]
     ) -> Published:
-        async with self._turn:
-            session = self._opened(job_id)
-            _check_step(session.step, step, "the weights are at step")
-            if self._published is not None:
-                return self._published
+        # One after another, so that a version's parent is published before it; but what was
+        # copied needs no weights any more, and the next step may be taken meanwhile.
+        async with self._saving:
             start = time.perf_counter()
+            async with self._turn:
+                session = self._opened(job_id)
+                _check_step(session.step, step, "the weights are at step")
+                if self._published is not None:
+                    return self._published
+                measured = {**self._metrics, **numbers}
+                checkpoint = await self._compute_in_thread(lambda: self._team.checkpoint(session))
             try:
-                checkpoint = await self._compute_in_thread(session.checkpoint)
                 published = await self._versions.publish(
                     job_id,
                     checkpoint,
@@ -179,7 +191,7 @@ class Worker:
                         base_model=session.config.base_model,
                         parent=self._parent,
                         group_ids=group_ids,
-                        metrics={**self._metrics, **numbers},
+                        metrics=measured,
                     ),
                 )
             except BaseException:
@@ -187,18 +199,22 @@ class Worker:
                 raise
             metrics.CHECKPOINT_SECONDS.observe(time.perf_counter() - start)
             metrics.CHECKPOINT_BYTES.set(published.total_bytes)
-            self._published, self._parent = published, published.version
+            if self._session is session:
+                self._parent = published.version
+                if session.step == step:
+                    self._published = published
             return published
 
     async def _close(self, job_id: str) -> None:
         async with self._turn:
             if self._session is not None and self._session.config.job_id == job_id:
-                self._release()
+                await self._release()
                 logger.info("job closed", extra={"job_id": job_id})
 
-    def _release(self) -> None:
+    async def _release(self) -> None:
         if self._session is not None:
             metrics.closed(self._session.config.job_id)
+            await self._compute_in_thread(self._team.close)
         self._session = self._published = self._parent = None
         self._metrics = {}
 
@@ -223,7 +239,14 @@ class Worker:
     async def _compute_in_thread(self, work: Callable[[], T]) -> T:
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, context.run, work)
+        try:
+            return await loop.run_in_executor(self._executor, context.run, work)
+        except Exception as error:
+            if self._team.broken_by(error) and not self._stopping.is_set():
+                logger.exception("the processes of this trainer are out of step; ending all")
+                # After the caller has its answer.
+                loop.call_later(_LAST_WORDS_SECONDS, os._exit, 1)
+            raise
 
     async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for `work`, which goes on when the waiting is cancelled."""

@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 from podium.core.errors import FailedPreconditionError, NotFoundError
 from podium.inference.v1 import inference_service_pb2 as pb
+from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.rpc import rpc_errors
+from podium_trainer.checkpoint import write
+from podium_trainer.session import Compute, JobConfig, Session
 from support.pool import TinyPool, adapter_files, reference_logprobs, request
+from support.tiny_policy import group, training_spec, trajectory
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -48,6 +52,48 @@ async def test_merged_weights_are_base_plus_adapter_whatever_was_cached(
     assert (await merged.load("walk", 2)).already_loaded
     await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="walk"))
     await expect(merged, None, "", 0, tmp_path)
+
+
+def trained(model: Path, folder: Path) -> dict[str, Path]:
+    """The files of a version after a step of full fine-tuning."""
+    training = training_spec(trainable="TRAINABLE_KIND_FULL", learning_rate=1e-2)
+    session = Session(JobConfig("whole", str(model), training, 0), model, "", Compute())
+    tokens = [*PROMPT[:8], 11, 12, 13]
+    attempts = [trajectory(f"g/t{i}", i, [*tokens, 20 + i], [(8, 4)]) for i in range(2)]
+    session.train([group("g", *attempts)], lambda: False)
+    return write(session.checkpoint(), model, folder)
+
+
+async def test_whole_weights_are_served_as_transformers_loads_them(
+    merged: TinyPool, shared: TinyPool, tmp_path: Path
+) -> None:
+    files = await asyncio.to_thread(trained, merged.model, tmp_path / "v")
+    assert "model/tokenizer.json" in files
+    kind = registry_pb.VERSION_KIND_FULL
+    await merged.publish("whole", 1, files, kind=kind)
+    await merged.load("whole", 1)
+    sampled = await merged.generate(PROMPT, job="whole", version=1, seed=1)
+    ids = list(sampled.token_ids)
+    new, base = (
+        np.array(reference_logprobs(model, None, PROMPT, ids, 1.0, tmp_path))
+        for model in (tmp_path / "v" / "model", merged.model)
+    )
+    assert np.abs(np.array(sampled.logprobs) - new).mean() < 1e-4
+    assert np.abs(new - base).mean() > 1e-2
+    broken = {
+        **files,
+        "model/model.safetensors": files["model/model.safetensors"].read_bytes()[:99],
+    }
+    await merged.publish("whole", 2, broken, kind=kind)
+    with pytest.raises(FailedPreconditionError) as caught, rpc_errors("inference"):
+        await merged.load("whole", 2)
+    assert caught.value.reason == "BAD_WEIGHTS"
+    await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="whole"))
+    await expect(merged, None, "", 0, tmp_path)
+    await shared.publish("whole", 1, files, kind=kind)
+    with pytest.raises(FailedPreconditionError) as caught, rpc_errors("inference"):
+        await shared.load("whole", 1)
+    assert caught.value.reason == "WEIGHT_MODE"
 
 
 async def test_a_running_generation_ends_under_the_weights_it_began_with(

@@ -164,10 +164,11 @@ class InferenceServiceServicer:
         without dropping running requests: those finish under the version that
         they began with. Idempotent. Fails with NOT_FOUND when the registry has
         no such version, FAILED_PRECONDITION (BASE_MODEL_MISMATCH) when it was
-        trained on another base model, (BAD_ADAPTER) when its files are not an
-        adapter of this one or (POOL_IN_USE) when a merged pool serves another
-        job, and DATA_LOSS when a digest does not match; the old version is
-        served on in every case.
+        trained on another base model, (BAD_ADAPTER, BAD_WEIGHTS) when its files
+        do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
+        serves adapters or (POOL_IN_USE) when a merged pool serves another job,
+        and DATA_LOSS when a digest does not match; the old version is served on
+        in every case.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -78,10 +78,11 @@ class InferenceServiceStub:
     without dropping running requests: those finish under the version that
     they began with. Idempotent. Fails with NOT_FOUND when the registry has
     no such version, FAILED_PRECONDITION (BASE_MODEL_MISMATCH) when it was
-    trained on another base model, (BAD_ADAPTER) when its files are not an
-    adapter of this one or (POOL_IN_USE) when a merged pool serves another
-    job, and DATA_LOSS when a digest does not match; the old version is
-    served on in every case.
+    trained on another base model, (BAD_ADAPTER, BAD_WEIGHTS) when its files
+    do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
+    serves adapters or (POOL_IN_USE) when a merged pool serves another job,
+    and DATA_LOSS when a digest does not match; the old version is served on
+    in every case.
     """
     UnloadPolicy: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]
     """Stops serving a version once its running requests have ended. In a merged
@@ -139,10 +140,11 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     without dropping running requests: those finish under the version that
     they began with. Idempotent. Fails with NOT_FOUND when the registry has
     no such version, FAILED_PRECONDITION (BASE_MODEL_MISMATCH) when it was
-    trained on another base model, (BAD_ADAPTER) when its files are not an
-    adapter of this one or (POOL_IN_USE) when a merged pool serves another
-    job, and DATA_LOSS when a digest does not match; the old version is
-    served on in every case.
+    trained on another base model, (BAD_ADAPTER, BAD_WEIGHTS) when its files
+    do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
+    serves adapters or (POOL_IN_USE) when a merged pool serves another job,
+    and DATA_LOSS when a digest does not match; the old version is served on
+    in every case.
     """
     UnloadPolicy: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]  # type: ignore[assignment]
     """Stops serving a version once its running requests have ended. In a merged
@@ -245,10 +247,11 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         without dropping running requests: those finish under the version that
         they began with. Idempotent. Fails with NOT_FOUND when the registry has
         no such version, FAILED_PRECONDITION (BASE_MODEL_MISMATCH) when it was
-        trained on another base model, (BAD_ADAPTER) when its files are not an
-        adapter of this one or (POOL_IN_USE) when a merged pool serves another
-        job, and DATA_LOSS when a digest does not match; the old version is
-        served on in every case.
+        trained on another base model, (BAD_ADAPTER, BAD_WEIGHTS) when its files
+        do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
+        serves adapters or (POOL_IN_USE) when a merged pool serves another job,
+        and DATA_LOSS when a digest does not match; the old version is served on
+        in every case.
         """
 
     @_abc_1.abstractmethod

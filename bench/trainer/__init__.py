@@ -1,0 +1,1 @@
+"""What the trainer costs, beside what it could cost: see bench/README.md."""

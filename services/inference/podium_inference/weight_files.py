@@ -1,0 +1,110 @@
+"""What a version's files must be before they go near the engine's weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from podium.core.errors import FailedPreconditionError
+from safetensors import SafetensorError, safe_open
+
+_PREFIX = "base_model.model."
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether the folder holds an adapter, in PEFT's layout, and not whole weights."""
+    return (folder / "adapter_config.json").exists()
+
+
+def check_weights(base: Path, folder: Path) -> None:
+    """Checks an adapter, or whole weights, against the base model's files. Blocking.
+
+    Raises:
+        FailedPreconditionError: BAD_ADAPTER or BAD_WEIGHTS: files that are missing or
+            cannot be read, layers that the base lacks, other shapes, values that are not
+            finite.
+    """
+    if is_adapter(folder):
+        check_adapter(base, folder)
+    else:
+        check_model(base, folder)
+
+
+def check_model(base: Path, folder: Path) -> None:
+    """Checks whole weights. Blocking.
+
+    Raises:
+        FailedPreconditionError: BAD_WEIGHTS, as `check_weights`.
+    """
+    try:
+        wanted, found = _all_shapes(base), _all_shapes(folder)
+        for name in sorted(wanted.keys() | found.keys()):
+            if wanted.get(name) != found.get(name):
+                raise _bad_model(
+                    f"{name} has shape {found.get(name)}; the base model's is {wanted.get(name)}"
+                )
+        for shard in folder.glob("*.safetensors"):
+            with safe_open(shard, framework="pt") as weights:
+                for name in weights.keys():  # noqa: SIM118 - not a dict
+                    if not bool(torch.isfinite(weights.get_tensor(name)).all()):
+                        raise _bad_model(f"{name} holds values that are not finite")
+    except (OSError, SafetensorError) as error:
+        raise _bad_model(f"its files cannot be read: {type(error).__name__}") from error
+
+
+def check_adapter(base: Path, adapter: Path) -> None:
+    """Checks a PEFT LoRA folder against the base model's. Blocking.
+
+    Raises:
+        FailedPreconditionError: BAD_ADAPTER: files that are missing or cannot be
+            read, layers that the base lacks, other shapes, values that are not
+            finite.
+    """
+    try:
+        rank = int(json.loads((adapter / "adapter_config.json").read_text())["r"])
+        shapes = _shapes(base)
+        layers: dict[str, set[str]] = {}
+        with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - not a dict
+                layer, mark, half = name.removeprefix(_PREFIX).rpartition(".lora_")
+                if not mark or layer not in shapes:
+                    raise _bad(f"the base model has no layer for {name}")
+                tensor = weights.get_tensor(name)
+                out, into = shapes[layer]
+                wanted = (rank, into) if half[0] == "A" else (out, rank)
+                if tuple(tensor.shape) != wanted:
+                    raise _bad(f"{name} has shape {tuple(tensor.shape)}, not {wanted}")
+                if not bool(torch.isfinite(tensor).all()):
+                    raise _bad(f"{name} holds values that are not finite")
+                layers.setdefault(layer, set()).add(half[0])
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise _bad(f"its files cannot be read: {type(error).__name__}") from error
+    halved = [layer for layer, halves in layers.items() if halves != {"A", "B"}]
+    if halved:
+        raise _bad(f"{halved[0]} has one of its two factors")
+
+
+def _shapes(base: Path) -> dict[str, tuple[int, int]]:
+    return {
+        name.removesuffix(".weight"): (shape[0], shape[1])
+        for name, shape in _all_shapes(base).items()
+        if name.endswith(".weight") and len(shape) == 2
+    }
+
+
+def _all_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for shard in folder.glob("*.safetensors"):
+        with safe_open(shard, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - not a dict
+                shapes[name] = tuple(weights.get_slice(name).get_shape())
+    return shapes
+
+
+def _bad_model(why: str) -> FailedPreconditionError:
+    return FailedPreconditionError(f"the weights cannot be served: {why}", reason="BAD_WEIGHTS")
+
+
+def _bad(why: str) -> FailedPreconditionError:
+    return FailedPreconditionError(f"the adapter cannot be served: {why}", reason="BAD_ADAPTER")

@@ -1,0 +1,209 @@
+"""Several processes train as one: T12 and T17 over gloo, another world size, a lost process."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+import torch
+from podium.registry_client import RegistryClient
+from podium.rpc import connect
+from podium.trainer.v1 import trainer_service_pb2 as pb
+from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from safetensors.torch import load_file
+from support.tiny_policy import build_small_llama, group, trajectory
+from support.trainer_process import ServiceProcess, service, step_messages
+
+
+def groups_of(step: int, groups: int = 3) -> list[trajectory_pb2.Group]:
+    return [
+        group(
+            f"s{step}/g{g}",
+            *(
+                trajectory(
+                    f"s{step}/g{g}/t{i}",
+                    float((i * 7 + step) % 5),
+                    [g + 1, step + 3, *[(i * 13 + k * (step + 1)) % 97 for k in range(28)]],
+                    [(2, 10), (14, 16)],
+                    logprobs=[-3.0 - ((i + k) % 3) for k in range(26)],
+                )
+                for i in range(4)
+            ),
+        )
+        for g in range(groups)
+    ]
+
+
+@dataclass
+class Setting:
+    """A registry, a model, and somewhere to write."""
+
+    registry: ServiceProcess
+    model: Path
+    folder: Path
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "PODIUM_TRAINER_REGISTRY_ADDRESS": self.registry.address,
+            # Two groups do not fit: there are rows to deal.
+            "PODIUM_TRAINER_ROW_TOKENS": "110",
+            "PODIUM_TRAINER_THREADS": "1",
+        }
+
+    async def weights(self, job_id: str, version: int) -> dict[str, torch.Tensor]:
+        """What the version's `state/` and `adapter/` hold in float32."""
+        client = RegistryClient(self.registry.address)
+        target = self.folder / f"{job_id}-{version}"
+        await client.pull(job_id, version, target)
+        await client.close()
+        found = [*target.glob("adapter/*.safetensors"), *target.glob("state/masters/*.safetensors")]
+        assert found
+        return {name: t for path in found for name, t in load_file(path).items()}
+
+
+@pytest_asyncio.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+    model = build_small_llama(tmp_path / "model")
+    data = {"PODIUM_REGISTRY_DATA_DIR": str(tmp_path / "data")}
+    async with service("registry", tmp_path / "registry.log", data) as registry:
+        yield Setting(registry, model, tmp_path)
+
+
+async def train(
+    process: ServiceProcess,
+    setting: Setting,
+    job_id: str,
+    training: spec_pb2.TrainingSpec,
+    steps: Sequence[int],
+    *,
+    groups: int = 3,
+) -> list[dict[str, float]]:
+    """Opens the job at its last version, takes the steps and saves each."""
+    metrics = []
+    async with connect(process.address) as channel:
+        stub: pb_grpc.TrainerServiceAsyncStub = pb_grpc.TrainerServiceStub(channel)
+        resume = None if steps[0] == 1 else steps[0] - 1
+        await stub.Open(
+            pb.OpenRequest(
+                job_id=job_id,
+                base_model=str(setting.model),
+                training=training,
+                seed=5,
+                resume_version=resume,
+            ),
+            timeout=120,
+        )
+        for step in steps:
+            messages = step_messages(job_id, step, groups_of(step, groups))
+            metrics.append(dict((await stub.Step(messages, timeout=120)).metrics))
+            await stub.Save(pb.SaveRequest(job_id=job_id, step=step), timeout=60)
+    return metrics
+
+
+def assert_same(
+    one: dict[str, torch.Tensor], two: dict[str, torch.Tensor], start: dict[str, torch.Tensor]
+) -> None:
+    """Both moved from `start` by the same: the difference's norm is 1e-5 of the move's."""
+    assert one.keys() == two.keys() == start.keys()
+    moved = math.sqrt(sum(float((one[name] - start[name]).square().sum()) for name in one))
+    apart = math.sqrt(sum(float((one[name] - two[name]).square().sum()) for name in one))
+    assert moved > 1e-2
+    assert apart <= 1e-5 * moved
+
+
+SPECS: dict[str, dict[str, Any]] = {
+    "lora": {
+        "lora": spec_pb2.LoraSpec(rank=4),
+        "loss": {"kl_coefficient": 0.05},
+        "gradient_checkpointing": True,
+    },
+    "full": {"trainable": "TRAINABLE_KIND_FULL", "loss": {"kl_coefficient": 0.05}},
+}
+
+
+def spec(name: str) -> spec_pb2.TrainingSpec:
+    return spec_pb2.TrainingSpec(
+        steps=4, learning_rate=5e-3, warmup_steps=2, dtype="COMPUTE_DTYPE_FLOAT32", **SPECS[name]
+    )
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", SPECS)
+async def test_t12_two_processes_take_the_step_of_one(setting: Setting, name: str) -> None:
+    training = spec(name)
+    numbers = {}
+    for size in (1, 2):
+        log = setting.folder / f"{size}.log"
+        async with service("trainer", log, setting.environment(), processes=size) as process:
+            numbers[size] = await train(process, setting, f"job-{size}", training, [1, 2])
+            await process.terminate()
+    for one, two in zip(numbers[1], numbers[2], strict=True):
+        assert two["rows"] == one["rows"] >= 3
+        for key in ("loss", "grad_norm", "entropy", "ratio_mean", "tokens_trained"):
+            assert two[key] == pytest.approx(one[key], rel=1e-5, abs=1e-7), key
+    first, second = [await setting.weights(f"job-{size}", 1) for size in (1, 2)]
+    one, two = [await setting.weights(f"job-{size}", 2) for size in (1, 2)]
+    assert_same(one, two, first)
+    assert second.keys() == first.keys()
+
+
+@pytest.mark.timeout(400)
+async def test_t17_a_job_resumes_on_another_world_size(setting: Setting) -> None:
+    """With one group there is one row: the second process has none that counts."""
+    training = spec("full")
+    environment = setting.environment()
+    async with service("trainer", setting.folder / "a.log", environment) as process:
+        await train(process, setting, "whole", training, [1, 2, 3], groups=1)
+        await process.terminate()
+    for number, (size, steps) in enumerate([(2, [1]), (1, [2]), (2, [3])]):
+        log = setting.folder / f"b{number}.log"
+        async with service("trainer", log, environment, processes=size) as process:
+            (metrics,) = await train(process, setting, "moved", training, steps, groups=1)
+            assert metrics["rows"] == 1
+            await process.terminate()
+    assert_same(
+        await setting.weights("whole", 3),
+        await setting.weights("moved", 3),
+        await setting.weights("whole", 1),
+    )
+
+
+@pytest.mark.timeout(400)
+async def test_a_lost_process_ends_the_trainer_and_the_job_goes_on(setting: Setting) -> None:
+    training = spec("lora")
+    environment = setting.environment()
+    log = setting.folder / "lost.log"
+    async with service("trainer", log, environment, processes=2) as process:
+        await train(process, setting, "job", training, [1])
+        (follower,) = await asyncio.to_thread(followers, process.process.pid)
+        os.kill(follower, signal.SIGKILL)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await train(process, setting, "job", training, [2])
+        assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
+        assert await asyncio.wait_for(process.process.wait(), 60) != 0
+    async with service(
+        "trainer", setting.folder / "again.log", environment, processes=2
+    ) as process:
+        (metrics,) = await train(process, setting, "job", training, [2])
+        assert metrics["tokens_trained"] > 0
+        await process.terminate()
+
+
+def followers(launcher: int) -> list[int]:
+    """The processes of torchrun that do not lead."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"\0RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes()
+    ]
