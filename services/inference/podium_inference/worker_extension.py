@@ -32,6 +32,25 @@ class PolicyWorker:
         else:
             weights = _merged(Path(base), source)
         self.model_runner.reload_weights(weights_iterator=weights)
+        _refresh_head(self.model_runner.get_model())
+
+
+def _refresh_head(model: torch.nn.Module) -> None:
+    """Has the output embedding packed again for the CPU's kernels.
+
+    vLLM's reload packs what it loads. An output embedding that is tied to the input's is
+    not loaded by a name of its own, and goes on with the packed copy of the old weights.
+    """
+    from vllm.model_executor.layers.vocab_parallel_embedding import (
+        ParallelLMHead,
+        UnquantizedEmbeddingMethod,
+    )
+
+    for module in model.modules():
+        if isinstance(module, ParallelLMHead):
+            method = module.quant_method
+            if isinstance(method, UnquantizedEmbeddingMethod):
+                method.process_weights_after_loading(module)
 
 
 def _merged(base: Path, adapter: Path | None) -> Iterator[tuple[str, torch.Tensor]]:
