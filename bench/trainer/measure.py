@@ -116,6 +116,10 @@ class Service:
         self._connection.send(message)
         return self.answer()
 
+    def ask_nothing(self, message: Any) -> None:
+        """Sends `message`, to which nothing comes back."""
+        self._connection.send(message)
+
     def answer(self) -> Any:
         """Waits for what comes next."""
         try:

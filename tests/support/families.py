@@ -9,11 +9,11 @@ import torch
 from support.tiny_policy import VOCABULARY
 
 _COMMON: dict[str, Any] = {
-    "hidden_size": 64,
+    "hidden_size": 128,
     "intermediate_size": 96,
     "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
     "max_position_embeddings": 512,
     "initializer_range": 0.2,
     "pad_token_id": 0,
@@ -21,7 +21,7 @@ _COMMON: dict[str, Any] = {
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2.5": ("qwen2", {"tie_word_embeddings": True}),
-    "qwen3": ("qwen3", {"head_dim": 32, "tie_word_embeddings": True}),
+    "qwen3": ("qwen3", {"head_dim": 64, "tie_word_embeddings": True}),
     "llama3": (
         "llama",
         {
@@ -38,7 +38,9 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "kimi": (
         "deepseek_v3",
         {
-            "num_key_value_heads": 4,
+            "num_key_value_heads": 2,
+            "topk_method": "noaux_tc",
+            "scoring_func": "sigmoid",
             "num_hidden_layers": 3,
             "moe_intermediate_size": 32,
             "n_routed_experts": 8,
@@ -47,19 +49,20 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "n_group": 2,
             "topk_group": 1,
             "first_k_dense_replace": 1,
-            "kv_lora_rank": 16,
+            "kv_lora_rank": 512,
             "q_lora_rank": 24,
-            "qk_rope_head_dim": 8,
-            "qk_nope_head_dim": 16,
-            "v_head_dim": 16,
+            "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 32,
+            "v_head_dim": 32,
         },
     ),
     "mistral": ("mistral", {"sliding_window": 16}),
     "gemma": (
         "gemma3_text",
         {
-            "head_dim": 16,
-            "query_pre_attn_scalar": 16,
+            "head_dim": 64,
+            "query_pre_attn_scalar": 64,
+            "initializer_range": 0.05,
             "sliding_window": 16,
             "layer_types": ["sliding_attention", "full_attention"],
         },
@@ -67,7 +70,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """By the name people use: Transformers' kind, and what differs from `_COMMON`.
 
-Windows are shorter than the tests' sequences, so that they cut something.
+Windows are shorter than the tests' sequences, so that they cut something; heads have 64
+numbers, which vLLM's attention for the CPU takes.
 """
 
 
