@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from podium.models import digest
+from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from support.cli import podium
 from support.fake_podium import fake_podium
 from support.tiny_model import build_tiny_model
@@ -91,3 +92,17 @@ async def test_merged_export_equals_base_plus_adapter(tmp_path: Path) -> None:
         for name in first.keys():  # noqa: SIM118 : not a mapping
             assert first.get_slice(name).get_dtype() == second.get_slice(name).get_dtype()
     assert AutoTokenizer.from_pretrained(merged).chat_template
+
+
+async def test_whole_weights_are_exported_as_they_are(tmp_path: Path) -> None:
+    base = build_tiny_model(tmp_path / "base")
+    async with fake_podium() as fake:
+        files = {f"model/{path.name}": path.read_bytes() for path in base.iterdir()}
+        version = fake.registry.publish("w", 5, {**files, "state/state.json": b"{}"})
+        version.manifest.kind = registry_pb2.VERSION_KIND_FULL
+        done = await podium(
+            "checkpoint", "export", "w@5", "whole", cwd=tmp_path, environment=fake.environment
+        )
+        assert done.code == 0, done.err
+    exported = sorted(path.name for path in (tmp_path / "whole").iterdir())
+    assert exported == sorted(path.name for path in base.iterdir())

@@ -55,13 +55,18 @@ async def export(client: AsyncClient, version: str, folder: Path, merged: bool) 
     """Write a version into FOLDER, which must be empty or new.
 
     Without --merged it is a PEFT adapter. With it, a model that Transformers
-    and vLLM load as it is, tokenizer included; needs the base model here.
+    and vLLM load as it is, tokenizer included; needs the base model here. What
+    full fine-tuning made is such a model already.
     """
+    from podium.registry.v1 import registry_service_pb2 as pb
+
     model, which = parse(version)
     _check_empty(folder)
     item = await client.checkpoints.get(model, which)
     name = f"{item.manifest.model}@{item.manifest.version}"
-    if merged:
+    if item.manifest.kind == pb.VERSION_KIND_FULL:
+        await client.checkpoints.download(item, folder, "model/")
+    elif merged:
         import asyncio
         import tempfile
 
