@@ -9,10 +9,10 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from datasets import Dataset
+from datasets import Dataset  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from peft import LoraConfig
-from transformers import AutoTokenizer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from transformers import AutoTokenizer, PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 from bench.trainer.measure import peak_bytes, tell
 from bench.trainer.task import PROMPTS, Setup, reward
@@ -23,6 +23,7 @@ def serve(connection: Connection, setup: Setup) -> None:
     until `("train",)`, and from then on `("step",)`, `setup.steps` times."""
     with tempfile.TemporaryDirectory() as folder:
         trainer = _build(setup, folder)
+        trainer.remove_callback(PrinterCallback)
         trainer.add_callback(_Turns(connection, trainer))
         texts = [row["prompt"] for row in trainer.train_dataset]
         tell(connection, trainer.processing_class(text=texts[: len(PROMPTS)])["input_ids"])

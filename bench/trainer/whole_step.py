@@ -8,6 +8,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,11 @@ class _Sides:
     def __init__(self, stack: ExitStack, setup: Setup, folder: Path) -> None:
         self._setup = setup
         self._folder = folder
-        # A module that needs TRL's packages; its name travels, not this process's import.
-        from bench.trainer import trl_side
-
         self._sampler = stack.enter_context(Service(sampler_side.serve, setup))
         self.prompts: list[list[int]] = self._sampler.answer()
         self.trainer = stack.enter_context(Service(podium_side.serve, setup))
         self.trainer.answer()
-        self._trl = stack.enter_context(Service(trl_side.serve, setup))
+        self._trl = stack.enter_context(Service(_serve_trl, setup))
         if self._trl.answer() != self.prompts:
             raise UnequalError("the two sides make other tokens of the prompts")
 
@@ -198,6 +196,13 @@ class _Sides:
             "logprobs": [logprobs for _, _, logprobs in attempts],
             "rewards": rewards.reshape(-1).tolist(),
         }
+
+
+def _serve_trl(connection: Connection, setup: Setup) -> None:
+    # TRL takes long to load, and only its own process needs it.
+    from bench.trainer import trl_side
+
+    trl_side.serve(connection, setup)
 
 
 def _summary(

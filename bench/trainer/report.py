@@ -1,0 +1,83 @@
+"""The results as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bench.trainer.measure import short
+
+TITLES = {
+    "a": "flat over packed, forward and backward",
+    "b": "one whole step, TRL over Podium",
+    "c": "peak memory of the head, full logits over chunked",
+}
+
+
+def render(results: Mapping[str, Any]) -> str:
+    """Every part that ran; medians, with quartiles in brackets."""
+    host = results["machine"]
+    lines = [
+        "",
+        f"{host['cpu']}, {host['cores']} cores, {host['threads']} threads, torch {host['torch']}; "
+        "median (lower to upper quartile)",
+    ]
+    tables = {"a": _layouts, "b": _whole_step, "c": _head}
+    for name, title in TITLES.items():
+        if name not in results:
+            continue
+        found = results[name]
+        lines += ["", f"{name}. {title}"]
+        if "unequal" in found:
+            lines.append(f"   NOT EQUAL, nothing was timed: {found['unequal']}")
+        elif "skipped" in found:
+            lines.append(f"   skipped: {found['skipped']}")
+        else:
+            lines += tables[name](found)
+    return "\n".join(lines)
+
+
+def _layouts(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for row in found:
+        shape = f"({row['prompt']}, {row['completion']}, {row['group']})"
+        yield (
+            f"   {shape:<15} {short(row['time_ratio'])} times faster, token ratio "
+            f"{row['token_ratio']:.2f}, share {row['share_of_token_ratio']:.2f} "
+            f"{_verdict(row['met'], row['target'])}; gradients differ by "
+            f"{row['gradient_difference']:.1e}"
+        )
+
+
+def _whole_step(found: Mapping[str, Any]) -> Iterator[str]:
+    ours, theirs = found["podium"], found["trl"]
+    yield f"   TRL generates by {found['trl_generation']}, Podium by its vLLM engine; seconds:"
+    for name in ("seconds", "generation", "training", "new_weights"):
+        other = short(theirs[name], 1) if name in theirs else "-"
+        yield f"   {name:<12} podium {short(ours[name], 1):<22} trl {other}"
+    whole = _verdict(found["met_whole"], found["target_whole"])
+    training = _verdict(found["met_training"], found["target_training"])
+    yield f"   whole        {short(found['whole_ratio'])} times faster {whole}"
+    yield f"   generation   {short(found['generation_ratio'])} times faster"
+    yield f"   training     {short(found['training_ratio'])} times faster {training}"
+    ends = found["reward_of_last_three"]
+    yield (
+        f"   reward of the last three steps: podium {ends['podium']:.3f}, trl {ends['trl']:.3f} "
+        f"{_verdict(found['met_reward'], found['reward_tolerance'], 'tolerance')}"
+    )
+    for name, curve in found["reward_curves"].items():
+        yield f"   {name:<12} {' '.join(f'{value:.3f}' for value in curve)}"
+    yield f"   gradients differ by {found['gradient_difference']:.1e}"
+
+
+def _head(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for row in found:
+        yield (
+            f"   V {row['vocabulary']:>6}, H {row['hidden']:>4}: chunked "
+            f"{row['chunked_peak_mib']['median']:.0f} MiB, plain "
+            f"{row['plain_peak_mib']['median']:.0f} MiB, {short(row['memory_ratio'])} times less, "
+            f"time {short(row['time_ratio'])}; gradients differ by {row['gradient_difference']:.1e}"
+        )
+
+
+def _verdict(met: bool, target: float, what: str = "target") -> str:
+    return f"[{what} {target:g}: {'met' if met else 'MISSED'}]"
