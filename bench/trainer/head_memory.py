@@ -81,7 +81,7 @@ def _logprobs(
 
 def _differences(vocabulary: int, hidden: int) -> dict[str, float]:
     states, weight, targets, gradient = _inputs(vocabulary, hidden)
-    found = {}
+    found: dict[str, dict[str, torch.Tensor]] = {}
     for way in ("plain", "chunked"):
         states.grad = None
         logprobs = _logprobs(way, states, weight, targets)

@@ -159,7 +159,7 @@ def _forward_backward(policy: Policy, rows: Sequence[Row], loss: spec_pb2.LossSp
             trajectories=torch.from_numpy(row.trajectories),
         )
         total = (token_losses(tokens, loss).total * torch.from_numpy(row.weights)).sum()
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         policy.masters.collect()
         result += float(total.detach())
     return result

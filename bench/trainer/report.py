@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bench.trainer.measure import short
@@ -22,7 +22,11 @@ def render(results: Mapping[str, Any]) -> str:
         f"{host['cpu']}, {host['cores']} cores, {host['threads']} threads, torch {host['torch']}; "
         "median (lower to upper quartile)",
     ]
-    tables = {"a": _layouts, "b": _whole_step, "c": _head}
+    tables: dict[str, Callable[[Any], Iterator[str]]] = {
+        "a": _layouts,
+        "b": _whole_step,
+        "c": _head,
+    }
     for name, title in TITLES.items():
         if name not in results:
             continue

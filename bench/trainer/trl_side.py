@@ -36,7 +36,7 @@ def serve(connection: Connection, setup: Setup) -> None:
         trainer.train()
 
 
-class _Trainer(GRPOTrainer):  # type: ignore[misc]
+class _Trainer(GRPOTrainer):
     """Measures generation apart."""
 
     generation_seconds = 0.0
@@ -48,7 +48,7 @@ class _Trainer(GRPOTrainer):  # type: ignore[misc]
         return result
 
 
-class _Turns(TrainerCallback):  # type: ignore[misc]
+class _Turns(TrainerCallback):
     """Holds each step until the other side has had its turn."""
 
     def __init__(self, connection: Connection, trainer: _Trainer) -> None:
@@ -169,7 +169,7 @@ def _gradient(trainer: _Trainer, batch: dict[str, Any], file: str) -> float:
     longest = max(len(ids) for ids in prompts)
     padding = trainer.processing_class.pad_token_id
     completions = torch.tensor(batch["completions"])
-    grouped = torch.tensor(batch["rewards"]).view(-1, trainer.num_generations)
+    grouped = torch.tensor(batch["rewards"]).view(-1, trainer.args.num_generations)
     centred = grouped - grouped.mean(1, keepdim=True)
     inputs = {
         "prompt_ids": torch.stack(

@@ -55,7 +55,8 @@ def measure(model: str, repeats: int, checkpointing: bool) -> dict[str, Any]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         sides = _Sides(stack, setup, folder)
         equality = sides.check()
-        ours, theirs = [], []
+        ours: list[dict[str, float]] = []
+        theirs: list[dict[str, float]] = []
         for step in range(setup.steps):
             turns = [(ours, sides.podium_step), (theirs, sides.trl_step)]
             for kept, turn in turns if step % 2 == 0 else reversed(turns):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,16 +13,20 @@ from pathlib import Path
 from typing import Protocol
 
 from podium.core.errors import (
+    DataLossError,
     FailedPreconditionError,
     NotFoundError,
     PodiumError,
     ResourceExhaustedError,
     UnavailableError,
 )
+from podium.deltas import FILE, apply_delta
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 
 from podium_inference import metrics
 from podium_inference.engine import Engine
+
+logger = logging.getLogger(__name__)
 
 
 class Source(Protocol):
@@ -45,6 +50,8 @@ class Served:
     job: str
     version: int
     adapter: object | None = None
+    weights: Path | None = None
+    """The folder of its adapter or whole weights; None for the base model."""
     load_time: float = field(default_factory=time.time)
     running: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -197,11 +204,13 @@ class Pool:
                     f"{job}@{version} has whole weights, which only a pool in merged mode serves",
                     reason="WEIGHT_MODE",
                 )
-            part = "model" if full else "adapter"
-            await self._source.pull(job, version, folder, only=(f"{part}/",))
-            weights = folder / part
+            if full:
+                weights = await self._fetch_whole(found.manifest, folder)
+            else:
+                await self._source.pull(job, version, folder, only=("adapter/",))
+                weights = folder / "adapter"
             await self._engine.check(weights)
-            served = Served(job=job, version=version)
+            served = Served(job=job, version=version, weights=weights)
             pause = 0.0
             if self._merged:
                 pause = await self._exchange(weights, served)
@@ -210,6 +219,28 @@ class Pool:
                 self._served[job, version] = served
             served.held = held.pop_all()
         return served, pause
+
+    async def _fetch_whole(self, manifest: registry_pb.Manifest, folder: Path) -> Path:
+        """Whole weights: the delta alone where its parent is served, else all of them."""
+        job, version = manifest.model, manifest.version
+        parent = manifest.parents[0].version if manifest.parents else None
+        before = self._served.get((job, parent)) if parent is not None else None
+        await asyncio.to_thread(folder.mkdir)
+        if (
+            before
+            and before.weights
+            and any(file.path == f"delta/{FILE}" for file in manifest.files)
+        ):
+            changes = folder / "changes"
+            await self._source.pull(job, version, changes, only=("delta/",))
+            try:
+                delta = changes / "delta" / FILE
+                await asyncio.to_thread(apply_delta, before.weights, delta, folder / "model")
+                return folder / "model"
+            except DataLossError as error:
+                logger.warning("fetching all weights instead", extra={"reason": error.message})
+        await self._source.pull(job, version, folder / "whole", only=("model/",))
+        return folder / "whole" / "model"
 
     async def unload(self, job: str, version: int | None) -> None:
         """Stops serving a version, or all of a job's, once its requests have ended."""

@@ -10,6 +10,7 @@ An adapter:
 Whole weights, in files of at most 2 GB:
 
     model/                              what Transformers and vLLM load, in the base's type
+    delta/                              what of it differs from the parent's (podium.deltas)
     state/masters/                      float32 masters
     state/optimizer/                    moments and update counts
     state/state.json

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from podium.core.errors import AlreadyExistsError, DataLossError
+from podium.deltas import FILE, write_delta
 from podium.models import resolve
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from podium.registry_client import RegistryClient
 from podium.registry_client.transfer import digest_of
 
-from podium_trainer.checkpoint import Checkpoint, read, write
+from podium_trainer.checkpoint import MODEL, Checkpoint, read, write
 
 
 @dataclass(frozen=True)
@@ -63,30 +65,64 @@ class Versions(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A version's `model/` on this machine, until closed."""
+
+    job_id: str
+    version: int
+    model: Path
+    close: Callable[[], None]
+
+    def is_version(self, job_id: str, version: int | None) -> bool:
+        """Whether it is that one."""
+        return (self.job_id, self.version) == (job_id, version)
+
+
 class RegistryVersions:
     """`Versions` through podium.registry.v1."""
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
+        self._last: _Kept | None = None
+        """The whole weights last fetched or published, which the next delta starts from."""
 
     async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, Published]:
         """See `Versions`."""
-        with tempfile.TemporaryDirectory(prefix="podium-trainer-") as folder:
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="podium-trainer-"))
             target = Path(folder) / "version"
             found = await self._client.pull(job_id, version, target)
             checkpoint = await asyncio.to_thread(read, target)
-        if checkpoint.step != version:
-            raise DataLossError(f"version {version} of {job_id} is of step {checkpoint.step}")
+            if checkpoint.step != version:
+                raise DataLossError(f"version {version} of {job_id} is of step {checkpoint.step}")
+            self._keep(job_id, checkpoint, target, stack)
         return checkpoint, _published(found)
 
     async def publish(
         self, job_id: str, checkpoint: Checkpoint, provenance: Provenance
     ) -> Published:
         """See `Versions`."""
-        with tempfile.TemporaryDirectory(prefix="podium-trainer-") as folder:
-            base = resolve(provenance.base_model)
-            files = await asyncio.to_thread(write, checkpoint, base, Path(folder))
-            return _published(await self._push(job_id, checkpoint, provenance, files))
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="podium-trainer-"))
+            base, target = resolve(provenance.base_model), Path(folder) / "version"
+            files = await asyncio.to_thread(write, checkpoint, base, target)
+            last = self._last
+            if checkpoint.is_full and last and last.is_version(job_id, provenance.parent):
+                delta = target / "delta" / FILE
+                await asyncio.to_thread(write_delta, last.model, target / MODEL, delta)
+                files[f"delta/{FILE}"] = delta
+            published = _published(await self._push(job_id, checkpoint, provenance, files))
+            self._keep(job_id, checkpoint, target, stack)
+        return published
+
+    def _keep(self, job_id: str, checkpoint: Checkpoint, folder: Path, stack: ExitStack) -> None:
+        if self._last is not None:
+            self._last.close()
+            self._last = None
+        if checkpoint.is_full:
+            close = stack.pop_all().close
+            self._last = _Kept(job_id, checkpoint.step, folder / MODEL, close)
 
     async def _push(
         self,

@@ -13,6 +13,7 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.rpc import rpc_errors
 from podium_trainer.checkpoint import write
 from podium_trainer.session import Compute, JobConfig, Session
+from podium_trainer.versions import Provenance, RegistryVersions
 from support.pool import TinyPool, adapter_files, reference_logprobs, request
 from support.tiny_policy import group, training_spec, trajectory
 
@@ -94,6 +95,40 @@ async def test_whole_weights_are_served_as_transformers_loads_them(
     with pytest.raises(FailedPreconditionError) as caught, rpc_errors("inference"):
         await shared.load("whole", 1)
     assert caught.value.reason == "WEIGHT_MODE"
+
+
+async def test_a_delta_is_fetched_where_its_parent_is_served(
+    merged: TinyPool, tmp_path: Path
+) -> None:
+    """Published by the trainer's own code; without what the delta leaves out, nothing loads."""
+    versions = RegistryVersions(merged.registry)
+    training = training_spec(
+        trainable="TRAINABLE_KIND_FULL", learning_rate=1e-6, dtype="COMPUTE_DTYPE_FLOAT32"
+    )
+    model, job = str(merged.model), "small"
+    session = Session(JobConfig(job, model, training, 0), merged.model, "", Compute())
+    attempts = [trajectory(f"g/t{i}", i, [*PROMPT[:8], 20 + i, 30], [(8, 2)]) for i in range(2)]
+    for step in range(3):
+        if step:
+            await asyncio.to_thread(session.train, [group("g", *attempts)], lambda: False)
+        provenance = Provenance(model, step - 1 if step else None, [], {})
+        checkpoint = await asyncio.to_thread(session.checkpoint)
+        await versions.publish(job, checkpoint, provenance)
+        found = await merged.registry.get_version(job, step)
+        sizes = {file.path: file.size for file in found.manifest.files}
+        if step:
+            assert sizes["delta/delta.safetensors"] < sizes["model/model.safetensors"] / 4
+        await merged.load(job, step)
+        sampled = await merged.generate(PROMPT, job=job, version=step, seed=1)
+        target = tmp_path / str(step)
+        await merged.registry.pull(job, step, target)
+        expected = reference_logprobs(
+            target / "model", None, PROMPT, list(sampled.token_ids), 1.0, tmp_path
+        )
+        assert np.abs(np.array(sampled.logprobs) - expected).mean() < 1e-4
+    log = merged.stack.log("inference").read_text()
+    assert "fetching all weights instead" not in log
+    await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job=job))
 
 
 async def test_a_running_generation_ends_under_the_weights_it_began_with(

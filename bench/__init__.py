@@ -1,0 +1,1 @@
+"""Measurements: see the README beside this file."""

@@ -1,0 +1,134 @@
+"""Deltas between two folders of safetensors that hold the same tensors.
+
+`delta.safetensors` has, for a tensor `T` that changed in part, `T:index` ([n], int32
+where that is enough, into the flattened tensor) and `T:value` ([n], of the tensor's
+type); `T:whole` for one that changed in more than a quarter; nothing for one that did
+not change. Its header has the sha256 of every tensor of the result, and which file each
+lies in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+
+from podium.core.errors import DataLossError
+
+FILE = "delta.safetensors"
+
+_SPARSE = 0.25
+"""An index has four bytes and a value mostly two: with more than a third of changes the whole
+tensor is smaller, and it is quicker before that."""
+
+
+def write_delta(before: Path, after: Path, target: Path) -> None:
+    """Writes what turns the tensors of folder `before` into those of `after`.
+
+    Raises:
+        ValueError: the folders do not hold tensors of the same names, shapes and types.
+    """
+    old, new = _where(before), _where(after)
+    if old.keys() != new.keys():
+        raise ValueError(f"{sorted(old.keys() ^ new.keys())[0]} is in one of the folders only")
+    parts: dict[str, torch.Tensor] = {}
+    sums: dict[str, str] = {}
+    for name, is_now in _tensors(after):
+        was = _tensor(before / old[name], name)
+        if was.shape != is_now.shape or was.dtype != is_now.dtype:
+            raise ValueError(f"{name} has another shape or type")
+        sums[name] = _sum(is_now)
+        flat = is_now.reshape(-1)
+        # Bits, not numbers: a NaN differs from itself, and two zeros differ in sign.
+        changed = (_bits(was) != _bits(is_now)).reshape(-1).nonzero()[:, 0]
+        if len(changed) > _SPARSE * flat.numel():
+            parts[f"{name}:whole"] = is_now
+        elif len(changed):
+            small = flat.numel() <= torch.iinfo(torch.int32).max
+            parts[f"{name}:index"] = changed.int() if small else changed
+            parts[f"{name}:value"] = flat[changed]
+    header = {"format": "podium-delta-1", "sums": json.dumps(sums), "files": json.dumps(new)}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    safetensors.torch.save_file(parts, target, metadata=header)
+
+
+def apply_delta(before: Path, delta: Path, target: Path) -> None:
+    """Writes to folder `target` what `before` becomes, other files of `before` included.
+
+    Raises:
+        DataLossError: the delta cannot be read, or does not lead from these weights to the
+            tensors that it names.
+    """
+    try:
+        with safe_open(delta, framework="pt") as opened:
+            header = opened.metadata() or {}
+            sums: Mapping[str, str] = json.loads(header["sums"])
+            files: Mapping[str, str] = json.loads(header["files"])
+            parts = set(opened.keys())
+            old = _where(before)
+            if old.keys() != sums.keys() or sums.keys() != files.keys():
+                raise DataLossError("the delta is of other tensors")
+            target.mkdir(parents=True)
+            for file in sorted(set(files.values())):
+                made: dict[str, torch.Tensor] = {}
+                for name in sorted(name for name, place in files.items() if place == file):
+                    made[name] = _patched(opened, parts, name, before / old[name])
+                    if _sum(made[name]) != sums[name]:
+                        raise DataLossError(f"{name} is not what the delta leads to")
+                safetensors.torch.save_file(made, target / file, metadata={"format": "pt"})
+    except (OSError, ValueError, KeyError, IndexError, RuntimeError, SafetensorError) as error:
+        raise DataLossError(f"the delta cannot be applied: {type(error).__name__}") from error
+    for path in before.iterdir():
+        if path.suffix != ".safetensors" and not path.name.endswith(".index.json"):
+            shutil.copyfile(path, target / path.name)
+
+
+def _patched(opened: safe_open, parts: set[str], name: str, source: Path) -> torch.Tensor:
+    if f"{name}:whole" in parts:
+        whole: torch.Tensor = opened.get_tensor(f"{name}:whole")
+        return whole
+    tensor = _tensor(source, name)
+    if f"{name}:index" in parts:
+        tensor = tensor.clone()
+        index = opened.get_tensor(f"{name}:index").long()
+        tensor.view(-1)[index] = opened.get_tensor(f"{name}:value")
+    return tensor
+
+
+def _where(folder: Path) -> dict[str, str]:
+    """Tensor name to the name of its file."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as opened:
+            found |= dict.fromkeys(opened.keys(), path.name)
+    return found
+
+
+def _tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as opened:
+            for name in opened.keys():  # noqa: SIM118 - not a dict
+                yield name, opened.get_tensor(name)
+
+
+def _tensor(path: Path, name: str) -> torch.Tensor:
+    with safe_open(path, framework="pt") as opened:
+        tensor: torch.Tensor = opened.get_tensor(name)
+        return tensor
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.contiguous().view(kinds[tensor.element_size()])
+
+
+def _sum(tensor: torch.Tensor) -> str:
+    data: Any = tensor.contiguous().view(-1).view(torch.uint8).numpy()
+    return hashlib.sha256(data).hexdigest()
