@@ -24,6 +24,8 @@ from podium.core.errors import DataLossError
 
 FILE = "delta.safetensors"
 
+_HEADER = "podium-delta-1"
+
 _SPARSE = 0.25
 """An index has four bytes and a value mostly two: with more than a third of changes the whole
 tensor is smaller, and it is quicker before that."""
@@ -54,7 +56,8 @@ def write_delta(before: Path, after: Path, target: Path) -> None:
             small = flat.numel() <= torch.iinfo(torch.int32).max
             parts[f"{name}:index"] = changed.int() if small else changed
             parts[f"{name}:value"] = flat[changed]
-    header = {"format": "podium-delta-1", "sums": json.dumps(sums), "files": json.dumps(new)}
+    # One entry: safetensors writes several in any order, and equal deltas are equal bytes.
+    header = {_HEADER: json.dumps({"sums": sums, "files": new}, sort_keys=True)}
     target.parent.mkdir(parents=True, exist_ok=True)
     safetensors.torch.save_file(parts, target, metadata=header)
 
@@ -68,9 +71,9 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
     """
     try:
         with safe_open(delta, framework="pt") as opened:
-            header = opened.metadata() or {}
-            sums: Mapping[str, str] = json.loads(header["sums"])
-            files: Mapping[str, str] = json.loads(header["files"])
+            header = json.loads((opened.metadata() or {})[_HEADER])
+            sums: Mapping[str, str] = header["sums"]
+            files: Mapping[str, str] = header["files"]
             parts = set(opened.keys())
             old = _where(before)
             if old.keys() != sums.keys() or sums.keys() != files.keys():

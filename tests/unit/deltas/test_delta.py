@@ -72,6 +72,16 @@ def test_a_small_change_makes_a_small_file(tmp_path: Path) -> None:
     assert (tmp_path / "delta.safetensors").stat().st_size < whole / 500
 
 
+def test_the_same_delta_is_the_same_bytes(tmp_path: Path) -> None:
+    before = save(tmp_path / "a", weights(0, torch.float32))
+    after = save(tmp_path / "b", weights(1, torch.float32))
+    made = set()
+    for number in range(8):
+        write_delta(before, after, tmp_path / f"{number}.safetensors")
+        made.add((tmp_path / f"{number}.safetensors").read_bytes())
+    assert len(made) == 1
+
+
 def test_bits_count_and_not_numbers(tmp_path: Path) -> None:
     old = weights(0, torch.float32)
     old["norm.weight"][0, :2] = torch.tensor([0.0, float("nan")])
