@@ -44,7 +44,7 @@ def main() -> int:
 def _whole_step(repeats: int, checkpointing: bool) -> dict[str, Any]:
     absent = whole_step.missing()
     if absent:
-        return {"skipped": f"{absent} cannot be imported; see requirements/bench.txt"}
+        return {"skipped": f"{absent} cannot be imported; see requirements/dev.txt"}
     return whole_step.measure(MODEL, repeats, checkpointing)
 
 

@@ -107,14 +107,15 @@ class _Sides:
         theirs = self._trl.ask(("gradient", self._batch(sampled, rewards), files[1]))
         one, two = (safetensors.torch.load_file(file) for file in files)
         difference = gradient_difference(one, two)
-        self._adapter(fresh)
-        self._trl.ask_nothing(("train",))
-        return {
+        equality = {
             "gradient_difference": require_equal("gradients of Podium and TRL", difference),
             "loss_difference": require_equal(
                 "losses of Podium and TRL", abs(ours - theirs) / abs(ours)
             ),
         }
+        self._adapter(fresh)
+        self._trl.ask_nothing(("train",))
+        return equality
 
     def podium_step(self, step: int) -> dict[str, float]:
         """One step; seconds by part, and the mean reward."""

@@ -45,6 +45,21 @@ _BY_STEP = {
         "Share of tokens with an importance ratio outside 0.9 to 1.1.",
         ["job_id"],
     ),
+    "missing_logprob_fraction": Gauge(
+        "podium_trainer_missing_logprob_fraction",
+        "Share of tokens whose sampler log-prob nobody recorded.",
+        ["job_id"],
+    ),
+    "effective_sample_fraction": Gauge(
+        "podium_trainer_effective_sample_fraction",
+        "Effective sample size of the importance weights, as a share of the tokens.",
+        ["job_id"],
+    ),
+    "masked_fraction": Gauge(
+        "podium_trainer_masked_fraction",
+        "Share of tokens that the sequence mask took out of the loss.",
+        ["job_id"],
+    ),
     "clip_fraction": Gauge(
         "podium_trainer_clip_fraction", "Share of tokens where the clip counts.", ["job_id"]
     ),

@@ -116,7 +116,7 @@ async def test_a_group_too_many_is_refused_and_room_is_given_back() -> None:
         ("sampling.json_schema", policy_pb2.SamplingParams(json_schema="{}")),
     ],
 )
-async def test_a_filter_that_falsifies_log_probs_is_refused_by_field(
+async def test_t4_a_filter_that_falsifies_log_probs_is_refused_by_field(
     field: str, sampling: policy_pb2.SamplingParams
 ) -> None:
     request = group_request()
