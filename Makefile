@@ -9,6 +9,7 @@ MODEL ?= smollm2-135m-instruct
 TORCH_INDEX_URL ?= https://download.pytorch.org/whl/cpu
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 UP_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -74,6 +75,10 @@ up: setup model ## Run the six services in the foreground (UP_ARGS=)
 test: test-programs setup model ## Run every test (PYTEST_ARGS="-k name")
 	$(PYTEST)
 
+.PHONY: bench-trainer
+bench-trainer: setup model ## Measure the trainer against the flat layout and TRL (BENCH_ARGS="--only a")
+	$(BIN)/python -m bench.trainer $(BENCH_ARGS)
+
 .PHONY: test-programs
 test-programs: ## Check for PostgreSQL and Prometheus, which tests start, or install them
 	@sh tools/test_programs.sh
@@ -105,7 +110,7 @@ format: setup ## Let ruff and buf rewrite what they can
 
 .PHONY: type
 type: setup ## mypy, strictly, over everything but the tests
-	$(BIN)/mypy libs services examples
+	$(BIN)/mypy libs services examples bench
 
 .PHONY: imports
 imports: setup ## Hold the import contracts of .importlinter

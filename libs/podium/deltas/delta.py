@@ -14,13 +14,12 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import safetensors.torch
-import torch
-from safetensors import SafetensorError, safe_open
+from typing import TYPE_CHECKING, Any
 
 from podium.core.errors import DataLossError
+
+if TYPE_CHECKING:
+    import torch
 
 FILE = "delta.safetensors"
 
@@ -37,6 +36,9 @@ def write_delta(before: Path, after: Path, target: Path) -> None:
     Raises:
         ValueError: the folders do not hold tensors of the same names, shapes and types.
     """
+    import torch
+    from safetensors.torch import save_file
+
     old, new = _where(before), _where(after)
     if old.keys() != new.keys():
         raise ValueError(f"{sorted(old.keys() ^ new.keys())[0]} is in one of the folders only")
@@ -59,7 +61,7 @@ def write_delta(before: Path, after: Path, target: Path) -> None:
     # One entry: safetensors writes several in any order, and equal deltas are equal bytes.
     header = {_HEADER: json.dumps({"sums": sums, "files": new}, sort_keys=True)}
     target.parent.mkdir(parents=True, exist_ok=True)
-    safetensors.torch.save_file(parts, target, metadata=header)
+    save_file(parts, target, metadata=header)
 
 
 def apply_delta(before: Path, delta: Path, target: Path) -> None:
@@ -69,6 +71,9 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
         DataLossError: the delta cannot be read, or does not lead from these weights to the
             tensors that it names.
     """
+    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import save_file
+
     try:
         with safe_open(delta, framework="pt") as opened:
             header = json.loads((opened.metadata() or {})[_HEADER])
@@ -85,7 +90,7 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
                     made[name] = _patched(opened, parts, name, before / old[name])
                     if _sum(made[name]) != sums[name]:
                         raise DataLossError(f"{name} is not what the delta leads to")
-                safetensors.torch.save_file(made, target / file, metadata={"format": "pt"})
+                save_file(made, target / file, metadata={"format": "pt"})
     except (OSError, ValueError, KeyError, IndexError, RuntimeError, SafetensorError) as error:
         raise DataLossError(f"the delta cannot be applied: {type(error).__name__}") from error
     for path in before.iterdir():
@@ -93,7 +98,7 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
-def _patched(opened: safe_open, parts: set[str], name: str, source: Path) -> torch.Tensor:
+def _patched(opened: Any, parts: set[str], name: str, source: Path) -> torch.Tensor:
     if f"{name}:whole" in parts:
         whole: torch.Tensor = opened.get_tensor(f"{name}:whole")
         return whole
@@ -107,6 +112,8 @@ def _patched(opened: safe_open, parts: set[str], name: str, source: Path) -> tor
 
 def _where(folder: Path) -> dict[str, str]:
     """Tensor name to the name of its file."""
+    from safetensors import safe_open
+
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as opened:
@@ -115,6 +122,8 @@ def _where(folder: Path) -> dict[str, str]:
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    from safetensors import safe_open
+
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - not a dict
@@ -122,16 +131,22 @@ def _tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _tensor(path: Path, name: str) -> torch.Tensor:
+    from safetensors import safe_open
+
     with safe_open(path, framework="pt") as opened:
         tensor: torch.Tensor = opened.get_tensor(name)
         return tensor
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    import torch
+
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.contiguous().view(kinds[tensor.element_size()])
 
 
 def _sum(tensor: torch.Tensor) -> str:
+    import torch
+
     data: Any = tensor.contiguous().view(-1).view(torch.uint8).numpy()
     return hashlib.sha256(data).hexdigest()

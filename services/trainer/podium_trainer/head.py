@@ -38,7 +38,7 @@ class _Head(torch.autograd.Function):
         bounds = torch.searchsorted(slots, torch.tensor([*starts, count], device=slots.device))
         for number, start in enumerate(starts):
             end = min(start + chunk, count)
-            logits = hidden[start:end].float() @ weight.T
+            logits = _product(hidden[start:end], weight.T)
             logits *= inverse[start:end, None]
             lse = torch.logsumexp(logits, dim=-1)
             own = slice(int(bounds[number]), int(bounds[number + 1]))
@@ -47,7 +47,7 @@ class _Head(torch.autograd.Function):
             probabilities = torch.exp(logits - lse[:, None])
             entropy[start:end] = lse - (probabilities * logits).sum(-1)
             if needed:
-                expected[start:end] = probabilities @ weight
+                expected[start:end] = _product(probabilities, weight)
         ctx.mark_non_differentiable(entropy)
         if needed:
             kept = hidden if ctx.needs_input_grad[1] else expected
@@ -62,7 +62,7 @@ class _Head(torch.autograd.Function):
         total = torch.zeros(len(expected), dtype=torch.float32, device=expected.device)
         total.index_add_(0, slots, gradient)
         result = -total[:, None] * expected
-        result.index_add_(0, slots, gradient[:, None] * weight[targets])
+        result.index_add_(0, slots, gradient[:, None] * weight[targets].float())
         result *= inverse[:, None]
         by_weight = None
         if ctx.needs_input_grad[1]:
@@ -83,15 +83,23 @@ def _weight_gradient(
     chunk: int,
 ) -> torch.Tensor:
     """[V, H] sum over tokens of g / T (onehot(target) - p) h, a chunk of positions at a time."""
-    result = torch.zeros_like(weight)
+    result = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
     scaled = hidden.float() * inverse[:, None]
     result.index_add_(0, targets, gradient[:, None] * scaled[slots])
     for start in range(0, len(hidden), chunk):
         own = slice(start, start + chunk)
-        probabilities = torch.softmax(scaled[own] @ weight.T, dim=-1)
+        probabilities = torch.softmax(_product(hidden[own], weight.T) * inverse[own, None], dim=-1)
         probabilities *= total[own, None]
         result.addmm_(probabilities.T, scaled[own], alpha=-1)
-    return result
+    return result.to(weight.dtype)
+
+
+def _product(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    """The matrix product of any types, added up and returned in float32."""
+    if two.is_cuda and two.dtype != torch.float32:
+        # The tensor cores of the lower type, whose sums are float32 all the same.
+        return torch.mm(one.to(two.dtype), two, out_dtype=torch.float32)
+    return one.float() @ two.float()
 
 
 def logprobs_and_entropy(
@@ -107,7 +115,7 @@ def logprobs_and_entropy(
 
     Args:
         hidden: [U, H] final hidden states, of the compute type.
-        weight: [V, H] the output embedding in float32.
+        weight: [V, H] the output embedding, of any type; float32 costs least on a CPU.
         temperatures: [U] that divide the logits.
         slots: [K] ascending, which of U predicts each target.
         targets: [K] token ids.

@@ -60,6 +60,16 @@ def test_t2_bfloat16_states_are_added_up_in_float32() -> None:
         torch.testing.assert_close(got.double(), expected, atol=2e-5, rtol=1e-5)
 
 
+def test_t2_a_bfloat16_weight_is_multiplied_as_it_is() -> None:
+    case = given(torch.bfloat16)
+    low = {**case, "weight": case["weight"].bfloat16()}
+    for got, expected in zip(
+        evaluated(logprobs_and_entropy, low, chunk=4), evaluated(plain, low), strict=True
+    ):
+        # Gradients come back in the type of what they are of.
+        torch.testing.assert_close(got.double(), expected.double(), atol=2e-2, rtol=2e-2)
+
+
 def test_t3_a_temperature_is_its_positions_own() -> None:
     case = given()
     warm = {**case, "temperatures": torch.ones(POSITIONS)}
