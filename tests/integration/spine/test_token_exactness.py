@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from podium.contract import apply_defaults
+from podium.contract import complete_training
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments.serve import EnvironmentServicer
 from podium.inference.v1 import inference_service_pb2 as inference
@@ -103,9 +103,8 @@ def difference(policy: Policy, trajectories: list[trajectory_pb2.Trajectory]) ->
 
 
 def trainer(dtype: torch.dtype) -> Policy:
-    lora = spec_pb2.LoraSpec()
-    apply_defaults(lora)
-    return Policy(resolve(MODEL), MODEL, lora, seed=0, dtype=dtype)
+    training = complete_training(spec_pb2.TrainingSpec())
+    return Policy(resolve(MODEL), MODEL, training, seed=0, dtype=dtype)
 
 
 async def test_eight_turns_in_float32(tmp_path: Path) -> None:
