@@ -19,29 +19,10 @@ from podium.registry_client import RegistryClient
 from podium.rpc import connect
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
-from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium.types.v1 import spec_pb2
 from safetensors.torch import load_file
-from support.tiny_policy import build_small_llama, group, trajectory
+from support.tiny_policy import build_small_llama, step_groups
 from support.trainer_process import ServiceProcess, service, step_messages
-
-
-def groups_of(step: int, groups: int = 3) -> list[trajectory_pb2.Group]:
-    return [
-        group(
-            f"s{step}/g{g}",
-            *(
-                trajectory(
-                    f"s{step}/g{g}/t{i}",
-                    float((i * 7 + step) % 5),
-                    [g + 1, step + 3, *[(i * 13 + k * (step + 1)) % 97 for k in range(28)]],
-                    [(2, 10), (14, 16)],
-                    logprobs=[-3.0 - ((i + k) % 3) for k in range(26)],
-                )
-                for i in range(4)
-            ),
-        )
-        for g in range(groups)
-    ]
 
 
 @dataclass
@@ -104,7 +85,7 @@ async def train(
             timeout=120,
         )
         for step in steps:
-            messages = step_messages(job_id, step, groups_of(step, groups))
+            messages = step_messages(job_id, step, step_groups(step, groups=groups, length=28))
             metrics.append(dict((await stub.Step(messages, timeout=120)).metrics))
             await stub.Save(pb.SaveRequest(job_id=job_id, step=step), timeout=60)
     return metrics

@@ -12,8 +12,8 @@ from podium.registry_client import RegistryClient
 from podium.rpc import connect
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
-from podium.types.v1 import spec_pb2, trajectory_pb2
-from support.tiny_policy import build_small_llama, group, trajectory
+from podium.types.v1 import spec_pb2
+from support.tiny_policy import build_small_llama, step_groups
 from support.trainer_process import ServiceProcess, service, step_messages
 
 STEPS = 10
@@ -25,25 +25,6 @@ TRAINING = spec_pb2.TrainingSpec(
     schedule=spec_pb2.SCHEDULE_COSINE,
     loss=spec_pb2.LossSpec(kl_coefficient=0.05),
 )
-
-
-def groups_of(step: int) -> list[trajectory_pb2.Group]:
-    return [
-        group(
-            f"s{step}/g{g}",
-            *(
-                trajectory(
-                    f"s{step}/g{g}/t{i}",
-                    float((i * 7 + step) % 5),
-                    [g + 1, step + 3, *[(i * 13 + k * (step + 1)) % 97 for k in range(40)]],
-                    [(2, 10), (20, 22)],
-                    logprobs=[-3.0 - ((i + k) % 3) for k in range(32)],
-                )
-                for i in range(4)
-            ),
-        )
-        for g in range(3)
-    ]
 
 
 async def train(
@@ -70,7 +51,7 @@ async def train(
         if resume is None:
             await stub.Save(pb.SaveRequest(job_id=job_id, step=0), timeout=60)
         for step in steps:
-            response = await stub.Step(step_messages(job_id, step, groups_of(step)), timeout=120)
+            response = await stub.Step(step_messages(job_id, step, step_groups(step)), timeout=120)
             assert response.metrics["tokens_trained"] > 0
             await stub.Save(pb.SaveRequest(job_id=job_id, step=step), timeout=60)
 

@@ -114,3 +114,20 @@ def trajectory(
 def group(name: str, *trajectories: trajectory_pb2.Trajectory) -> trajectory_pb2.Group:
     """The attempts of one scenario."""
     return trajectory_pb2.Group(id=name, trajectories=trajectories)
+
+
+def step_groups(step: int, *, groups: int = 3, length: int = 40) -> list[trajectory_pb2.Group]:
+    """Groups of four attempts of `length` + 2 tokens, the same for the same step."""
+    spans = [(2, 10), (length // 2, length + 2 - length // 2)]
+    count = sum(size for _, size in spans)
+
+    def attempt(g: int, i: int) -> trajectory_pb2.Trajectory:
+        return trajectory(
+            f"s{step}/g{g}/t{i}",
+            float((i * 7 + step) % 5),
+            [g + 1, step + 3, *[(i * 13 + k * (step + 1)) % VOCABULARY for k in range(length)]],
+            spans,
+            logprobs=[-3.0 - ((i + k) % 3) for k in range(count)],
+        )
+
+    return [group(f"s{step}/g{g}", *(attempt(g, i) for i in range(4))) for g in range(groups)]

@@ -26,8 +26,13 @@ class Statistics:
         entropy: torch.Tensor,
         advantages: torch.Tensor,
         weights: torch.Tensor,
+        *,
+        counts: bool = True,
     ) -> None:
-        """Takes in the [K] trained tokens of a row; K may be 0."""
+        """Takes in the [K] trained tokens of a row.
+
+        One that does not count adds zeros, so that every process has the same names to join.
+        """
         known = ~losses.missing
         ratio = torch.exp(losses.mismatch.double())
         absolute = losses.mismatch.abs()
@@ -51,9 +56,10 @@ class Statistics:
             values["kl_reference"] = losses.kl
             values["kl_loss"] = (losses.total - losses.policy) * weights * losses.kept
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(value.double().sum())
-        self.loss += float((losses.total * weights).sum())
-        if len(absolute):
+            total = float(value.double().sum()) if counts else 0.0
+            self.sums[name] = self.sums.get(name, 0.0) + total
+        if counts:
+            self.loss += float((losses.total * weights).sum())
             self.difference_max = max(self.difference_max, float(absolute.max()))
 
     def join(self, ranks: Ranks) -> None:

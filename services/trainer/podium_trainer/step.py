@@ -175,29 +175,23 @@ def _add_row(
         # Sharded gradients are averaged over processes; the loss is a sum over the batch.
         (total * (size if counts else 0)).backward()
         policy.masters.collect()
-    if counts:
-        statistics.add(losses, now.entropy, tokens.advantages, weights)
-    else:
-        tokens, weights = _trained(row, now, reference, count=0)
-        statistics.add(
-            token_losses(tokens, loss, values), now.entropy[:0], tokens.advantages, weights
-        )
+    statistics.add(losses, now.entropy, tokens.advantages, weights, counts=counts)
 
 
 def _trained(
-    row: Row, now: Evaluation, reference: torch.Tensor | None, count: int | None = None
+    row: Row, now: Evaluation, reference: torch.Tensor | None
 ) -> tuple[Tokens, torch.Tensor]:
-    """The row's trained tokens, or its first `count`, and their weights."""
+    """The row's trained tokens and their weights."""
     device = now.logprobs.device
 
     def on(array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array[:count]).to(device)
+        return torch.from_numpy(array).to(device)
 
     tokens = Tokens(
-        logprobs=now.logprobs[:count],
+        logprobs=now.logprobs,
         sampler=on(row.logprobs),
         advantages=on(row.advantages),
         trajectories=on(row.trajectories),
-        reference=None if reference is None else reference[:count],
+        reference=reference,
     )
     return tokens, on(row.weights)
