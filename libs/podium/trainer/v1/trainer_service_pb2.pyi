@@ -222,9 +222,12 @@ class StepResponse(_message.Message):
     """
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """`loss`, `grad_norm`, `learning_rate`, `entropy`, `kl_reference`,
-        `clip_fraction`, `ratio_mean`, `logprob_difference_mean` (mean absolute
-        trainer minus sampler, nats), `advantage_abs_mean`, `tokens_trained`,
+        """`loss`, `policy_loss`, `kl_loss`, `grad_norm`, `learning_rate`,
+        `entropy`, `kl_reference`, `clip_fraction`, `advantage_abs_mean`,
+        `masked_fraction`, `zero_variance_groups`; of trainer against sampler, in
+        nats, `logprob_difference_mean`, `_rms` and `_max`, `mismatch_kl`,
+        `ratio_mean`, `ratio_outside_fraction`, `effective_sample_fraction`,
+        `chi_square`, `missing_logprob_fraction`; `tokens_trained`,
         `tokens_packed`, `tokens_flat`, and `seconds_*` by phase.
         """
 

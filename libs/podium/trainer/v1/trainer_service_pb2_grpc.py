@@ -96,7 +96,8 @@ class TrainerServiceServicer:
     def Save(self, request, context):
         """Publishes the weights, optimizer and random state of the current step
         through the registry. Idempotent: a step that is published already
-        returns its version. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
+        returns its version. What is published is copied first: the next Step may
+        be sent before this returns. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
         WRONG_STEP), and what the registry's CreateVersion fails with.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -57,7 +57,8 @@ class TrainerServiceStub:
     Save: _grpc.UnaryUnaryMultiCallable[_trainer_service_pb2.SaveRequest, _trainer_service_pb2.SaveResponse]
     """Publishes the weights, optimizer and random state of the current step
     through the registry. Idempotent: a step that is published already
-    returns its version. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
+    returns its version. What is published is copied first: the next Step may
+    be sent before this returns. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
     WRONG_STEP), and what the registry's CreateVersion fails with.
     """
     Close: _grpc.UnaryUnaryMultiCallable[_trainer_service_pb2.CloseRequest, _trainer_service_pb2.CloseResponse]
@@ -92,7 +93,8 @@ class TrainerServiceAsyncStub(TrainerServiceStub):
     Save: _aio.UnaryUnaryMultiCallable[_trainer_service_pb2.SaveRequest, _trainer_service_pb2.SaveResponse]  # type: ignore[assignment]
     """Publishes the weights, optimizer and random state of the current step
     through the registry. Idempotent: a step that is published already
-    returns its version. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
+    returns its version. What is published is copied first: the next Step may
+    be sent before this returns. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
     WRONG_STEP), and what the registry's CreateVersion fails with.
     """
     Close: _aio.UnaryUnaryMultiCallable[_trainer_service_pb2.CloseRequest, _trainer_service_pb2.CloseResponse]  # type: ignore[assignment]
@@ -142,7 +144,8 @@ class TrainerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_trainer_service_pb2.SaveResponse, _abc.Awaitable[_trainer_service_pb2.SaveResponse]]:
         """Publishes the weights, optimizer and random state of the current step
         through the registry. Idempotent: a step that is published already
-        returns its version. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
+        returns its version. What is published is copied first: the next Step may
+        be sent before this returns. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
         WRONG_STEP), and what the registry's CreateVersion fails with.
         """
 
