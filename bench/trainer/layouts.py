@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from podium_trainer.model import Policy
 from podium_trainer.objectives import Tokens, token_losses
 from podium_trainer.packing import Row, flat, pack
 from podium_trainer.samples import Sample
+from transformers import AutoTokenizer
 
 from bench.trainer.measure import (
     alternate,
@@ -53,7 +55,7 @@ def measure(model: str, repeats: int) -> list[dict[str, Any]]:
     )
     policy = Policy(resolve(model), model, training, seed=0, dtype=torch.float32)
     move_adapter(policy)
-    return [_compare(policy, training.loss, shape, repeats) for shape in SHAPES]
+    return [_compare(policy, model, training.loss, shape, repeats) for shape in SHAPES]
 
 
 def move_adapter(policy: Policy) -> None:
@@ -74,10 +76,14 @@ def off_policy(logprobs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _compare(
-    policy: Policy, loss: spec_pb2.LossSpec, shape: tuple[int, int, int], repeats: int
+    policy: Policy,
+    model: str,
+    loss: spec_pb2.LossSpec,
+    shape: tuple[int, int, int],
+    repeats: int,
 ) -> dict[str, Any]:
     prompt, completion, group = shape
-    samples = _samples(policy, prompt, completion, group)
+    samples = _samples(policy, model, prompt, completion, group)
     rows = {"flat": flat(samples), "packed": pack(samples, prompt + group * completion)}
     losses, gradients = {}, {}
     for name, layout in rows.items():
@@ -124,13 +130,33 @@ def _compare(
     }
 
 
-def _samples(policy: Policy, prompt: int, completion: int, group: int) -> list[Weighted]:
-    """One group of random tokens; advantages +1 and -1 in turn; every token weighs the same."""
+def _text(model: str) -> np.ndarray:
+    """[n] token ids of this repository's documents.
+
+    Of random ids float32 rounding moves a log-prob now and then by a hundred times the
+    mean: then two right layouts have unlike gradients.
+    """
+    documents = sorted(Path(__file__).parents[2].glob("docs/**/*.md"))
+    words = "\n".join(path.read_text() for path in documents)
+    tokenizer = AutoTokenizer.from_pretrained(resolve(model))
+    return np.array(tokenizer(words).input_ids, np.int64)
+
+
+def _window(text: np.ndarray, length: int, rng: np.random.Generator) -> np.ndarray:
+    start = int(rng.integers(len(text) - length))
+    return text[start : start + length]
+
+
+def _samples(
+    policy: Policy, model: str, prompt: int, completion: int, group: int
+) -> list[Weighted]:
+    """One group of text; advantages +1 and -1 in turn; every token weighs the same."""
     rng = np.random.default_rng(prompt)
-    shared = rng.integers(policy.vocabulary, size=prompt)
+    text = _text(model)
+    shared = _window(text, prompt, rng)
     items = []
     for number in range(group):
-        ids = np.concatenate([shared, rng.integers(policy.vocabulary, size=completion)])
+        ids = np.concatenate([shared, _window(text, completion, rng)])
         sample = Sample(
             context=ids[:-1],
             positions=np.arange(prompt - 1, prompt + completion - 1),
