@@ -75,10 +75,6 @@ up: setup model ## Run the six services in the foreground (UP_ARGS=)
 test: test-programs setup model ## Run every test (PYTEST_ARGS="-k name")
 	$(PYTEST)
 
-.PHONY: bench-trainer
-bench-trainer: setup model ## Measure the trainer against the flat layout and TRL (BENCH_ARGS="--only a")
-	$(BIN)/python -m bench.trainer $(BENCH_ARGS)
-
 .PHONY: test-programs
 test-programs: ## Check for PostgreSQL and Prometheus, which tests start, or install them
 	@sh tools/test_programs.sh
@@ -90,6 +86,12 @@ test-unit: test-programs setup model ## Run the fast tests
 .PHONY: test-integration
 test-integration: test-programs setup model ## Run the tests over real processes and real gRPC
 	$(PYTEST) tests/integration
+
+##
+
+.PHONY: bench-trainer
+bench-trainer: setup model ## Measure the trainer against the flat layout and TRL (BENCH_ARGS="--only a")
+	$(BIN)/python -m bench.trainer $(BENCH_ARGS)
 
 ##
 

@@ -17,13 +17,5 @@ missing=
 "$python" -c 'import ctypes; ctypes.CDLL("libstdc++.so.6")' 2>/dev/null || missing="$missing libstdc++6"
 [ -n "$missing" ] || exit 0
 
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "installing with apt-get:$missing"
-    apt-get update -qq
-    # shellcheck disable=SC2086  # a list of package names
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-else
-    echo "Missing system packages (Debian's names):$missing" >&2
-    echo "Install them, for example: sudo apt-get install$missing" >&2
-    exit 1
-fi
+# shellcheck disable=SC2086  # a list of package names
+sh tools/install.sh "Missing system packages" $missing

@@ -8,20 +8,12 @@ command -v prometheus >/dev/null || missing="$missing prometheus"
 command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 [ -n "$missing" ] || exit 0
 
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "installing with apt-get:$missing"
-    # Debian would start a server of each on its standard port; the tests start their own.
-    policy=/usr/sbin/policy-rc.d
-    if [ ! -e $policy ]; then
-        trap 'rm -f "$policy"' EXIT
-        printf '#!/bin/sh\nexit 101\n' >$policy
-        chmod +x $policy
-    fi
-    apt-get update -qq
-    # shellcheck disable=SC2086  # a list of package names
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-else
-    echo "The tests start programs that are missing here (Debian's names):$missing" >&2
-    echo "Install them, for example: sudo apt-get install$missing" >&2
-    exit 1
+# Debian would start a server of each on its standard port; the tests start their own.
+policy=/usr/sbin/policy-rc.d
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && [ ! -e $policy ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >$policy
+    chmod +x $policy
 fi
+# shellcheck disable=SC2086  # a list of package names
+sh tools/install.sh "The tests start programs that are missing here" $missing

@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,27 +40,29 @@ def write_delta(before: Path, after: Path, target: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
-    old, new = _where(before), _where(after)
-    if old.keys() != new.keys():
-        raise ValueError(f"{sorted(old.keys() ^ new.keys())[0]} is in one of the folders only")
     parts: dict[str, torch.Tensor] = {}
     sums: dict[str, str] = {}
-    for name, is_now in _tensors(after):
-        was = _tensor(before / old[name], name)
-        if was.shape != is_now.shape or was.dtype != is_now.dtype:
-            raise ValueError(f"{name} has another shape or type")
-        sums[name] = _sum(is_now)
-        flat = is_now.reshape(-1)
-        # Bits, not numbers: a NaN differs from itself, and two zeros differ in sign.
-        changed = (_bits(was) != _bits(is_now)).reshape(-1).nonzero()[:, 0]
-        if len(changed) > _SPARSE * flat.numel():
-            parts[f"{name}:whole"] = is_now
-        elif len(changed):
-            small = flat.numel() <= torch.iinfo(torch.int32).max
-            parts[f"{name}:index"] = changed.int() if small else changed
-            parts[f"{name}:value"] = flat[changed]
+    with ExitStack() as stack:
+        old, new = _Weights(before, stack), _Weights(after, stack)
+        if old.files.keys() != new.files.keys():
+            one = sorted(old.files.keys() ^ new.files.keys())[0]
+            raise ValueError(f"{one} is in one of the folders only")
+        for name in new.files:
+            was, is_now = old[name], new[name]
+            if was.shape != is_now.shape or was.dtype != is_now.dtype:
+                raise ValueError(f"{name} has another shape or type")
+            sums[name] = _sum(is_now)
+            flat = is_now.reshape(-1)
+            # Bits, not numbers: a NaN differs from itself, and two zeros differ in sign.
+            changed = (_bits(was) != _bits(is_now)).reshape(-1).nonzero()[:, 0]
+            if len(changed) > _SPARSE * flat.numel():
+                parts[f"{name}:whole"] = is_now
+            elif len(changed):
+                small = flat.numel() <= torch.iinfo(torch.int32).max
+                parts[f"{name}:index"] = changed.int() if small else changed
+                parts[f"{name}:value"] = flat[changed]
     # One entry: safetensors writes several in any order, and equal deltas are equal bytes.
-    header = {_HEADER: json.dumps({"sums": sums, "files": new}, sort_keys=True)}
+    header = {_HEADER: json.dumps({"sums": sums, "files": new.files}, sort_keys=True)}
     target.parent.mkdir(parents=True, exist_ok=True)
     save_file(parts, target, metadata=header)
 
@@ -75,19 +78,20 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
     from safetensors.torch import save_file
 
     try:
-        with safe_open(delta, framework="pt") as opened:
+        with ExitStack() as stack:
+            old = _Weights(before, stack)
+            opened = stack.enter_context(safe_open(delta, framework="pt"))
             header = json.loads((opened.metadata() or {})[_HEADER])
             sums: Mapping[str, str] = header["sums"]
             files: Mapping[str, str] = header["files"]
             parts = set(opened.keys())
-            old = _where(before)
-            if old.keys() != sums.keys() or sums.keys() != files.keys():
+            if old.files.keys() != sums.keys() or sums.keys() != files.keys():
                 raise DataLossError("the delta is of other tensors")
             target.mkdir(parents=True)
             for file in sorted(set(files.values())):
                 made: dict[str, torch.Tensor] = {}
                 for name in sorted(name for name, place in files.items() if place == file):
-                    made[name] = _patched(opened, parts, name, before / old[name])
+                    made[name] = _patched(opened, parts, name, old)
                     if _sum(made[name]) != sums[name]:
                         raise DataLossError(f"{name} is not what the delta leads to")
                 save_file(made, target / file, metadata={"format": "pt"})
@@ -98,11 +102,11 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
-def _patched(opened: Any, parts: set[str], name: str, source: Path) -> torch.Tensor:
+def _patched(opened: Any, parts: set[str], name: str, old: _Weights) -> torch.Tensor:
     if f"{name}:whole" in parts:
         whole: torch.Tensor = opened.get_tensor(f"{name}:whole")
         return whole
-    tensor = _tensor(source, name)
+    tensor = old[name]
     if f"{name}:index" in parts:
         tensor = tensor.clone()
         index = opened.get_tensor(f"{name}:index").long()
@@ -110,31 +114,22 @@ def _patched(opened: Any, parts: set[str], name: str, source: Path) -> torch.Ten
     return tensor
 
 
-def _where(folder: Path) -> dict[str, str]:
-    """Tensor name to the name of its file."""
-    from safetensors import safe_open
+class _Weights:
+    """The tensors of a folder's files, each opened once, until `stack` closes."""
 
-    found: dict[str, str] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as opened:
-            found |= dict.fromkeys(opened.keys(), path.name)
-    return found
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        from safetensors import safe_open
 
+        self.files: dict[str, str] = {}
+        """Tensor name to the name of its file."""
+        self._opened: dict[str, Any] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            opened = stack.enter_context(safe_open(path, framework="pt"))
+            self._opened[path.name] = opened
+            self.files |= dict.fromkeys(opened.keys(), path.name)
 
-def _tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    from safetensors import safe_open
-
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as opened:
-            for name in opened.keys():  # noqa: SIM118 - not a dict
-                yield name, opened.get_tensor(name)
-
-
-def _tensor(path: Path, name: str) -> torch.Tensor:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as opened:
-        tensor: torch.Tensor = opened.get_tensor(name)
+    def __getitem__(self, name: str) -> torch.Tensor:
+        tensor: torch.Tensor = self._opened[self.files[name]].get_tensor(name)
         return tensor
 
 

@@ -41,6 +41,8 @@ MODEL = "model"
 MASTERS = "state/masters"
 OPTIMIZER_SHARDS = "state/optimizer"
 STATE = "state/state.json"
+READ = ("adapter/", "model/", "state/")
+"""Where in a version lies what continues it; the delta is for those who serve the parent."""
 FORMAT = 1
 
 _SHARD = "2GB"

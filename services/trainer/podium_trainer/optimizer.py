@@ -72,13 +72,14 @@ class Optimizer:
 
         Whole, and copied; every process must ask.
         """
-        held = {
-            f"{name}.{key}": state[key]
-            for name, weight in self._weights.items()
-            if (state := self._adam.state.get(weight))
-            for key in (*_MOMENTS, "step")
-        }
-        return {name: tensor.clone() for name, tensor in whole(held).items()}
+        return whole(
+            {
+                f"{name}.{key}": state[key]
+                for name, weight in self._weights.items()
+                if (state := self._adam.state.get(weight))
+                for key in (*_MOMENTS, "step")
+            }
+        )
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Takes over a state that `tensors` made; none for one that has not stepped.

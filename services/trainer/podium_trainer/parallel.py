@@ -126,9 +126,11 @@ def shard(network: Network, ranks: Ranks, dtype: torch.dtype) -> None:
 
 
 def whole(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors, gathered where they are sharded, on the CPU; every process must ask."""
+    """Copies of the tensors, gathered where they are sharded, on the CPU; all must ask."""
     return {
-        name: (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().cpu()
+        name: (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.clone())
+        .detach()
+        .cpu()
         for name, tensor in tensors.items()
     }
 

@@ -150,10 +150,9 @@ class Session:
 
     def checkpoint(self) -> Checkpoint:
         """Everything that the next step depends on, copied; every process must ask."""
-        weights = whole(self.policy.masters.weights)
         return Checkpoint(
             step=self.step,
-            weights={name: weight.clone() for name, weight in weights.items()},
+            weights=whole(self.policy.masters.weights),
             adapter_config=self.policy.adapter_config,
             optimizer=self._optimizer.tensors(),
             rng=torch.get_rng_state(),

@@ -21,7 +21,7 @@ from podium_trainer.objectives import (
     token_losses,
 )
 from podium_trainer.objectives.kl import estimate
-from podium_trainer.objectives.ratios import log_ratio
+from podium_trainer.objectives.ratios import log_ratio, sampler_or_now
 from podium_trainer.optimizer import Optimizer
 from podium_trainer.packing import Row, pack
 from podium_trainer.parallel import Ranks
@@ -72,13 +72,27 @@ def accumulate_gradient(
     statistics = Statistics()
     try:
         values = BatchValues()
+        references: list[torch.Tensor | None] = [None] * len(mine)
         if needs_kl_mean(training.loss) or _splits(rows, batch, training.loss):
             with phases.measure("batch_values"):
-                values = _batch_values(policy, mine, batch, training.loss, ranks)
-        for row, counts in mine:
+                values, references = _batch_values(policy, mine, batch, training.loss, ranks)
+        for (row, counts), reference in zip(mine, references, strict=True):
             if cancelled():
                 raise RequestCancelledError("the step was cancelled; the weights are unchanged")
-            _add_row(policy, row, counts, training.loss, values, statistics, phases, ranks.size)
+            if training.loss.kl_coefficient and reference is None:
+                with phases.measure("reference"):
+                    reference = policy.reference_logprobs(row)
+            _add_row(
+                policy,
+                row,
+                counts,
+                reference,
+                training.loss,
+                values,
+                statistics,
+                phases,
+                ranks.size,
+            )
         statistics.join(ranks)
     except BaseException:
         policy.masters.discard_gradients()
@@ -133,39 +147,41 @@ def _splits(rows: Sequence[Row], batch: Batch, loss: spec_pb2.LossSpec) -> bool:
 @torch.no_grad()
 def _batch_values(
     policy: Policy, mine: Dealt, batch: Batch, loss: spec_pb2.LossSpec, ranks: Ranks
-) -> BatchValues:
-    """A forward pass of everything, for means that no row alone holds."""
+) -> tuple[BatchValues, list[torch.Tensor | None]]:
+    """A forward pass of everything, for means that no row alone holds.
+
+    Also returns each row's reference log-probs, where the means needed them.
+    """
+    references: list[torch.Tensor | None] = []
     sums = torch.zeros(batch.trajectories + 1, dtype=torch.float64)
     for row, counts in mine:
         now = policy.evaluate(row).logprobs
-        kl = policy.reference_logprobs(row) if needs_kl_mean(loss) else None
+        reference = policy.reference_logprobs(row) if needs_kl_mean(loss) else None
+        references.append(reference)
         if not counts:
             continue
         sampler = torch.from_numpy(row.logprobs).to(now.device)
-        off = log_ratio(now, torch.where(torch.isnan(sampler), now, sampler))
+        off = log_ratio(now, sampler_or_now(sampler, now))
         sums[:-1].index_add_(0, torch.from_numpy(row.trajectories), off.double().cpu())
-        if kl is not None:
-            sums[-1] += float(estimate(now, kl, loss.kl_estimator).double().sum())
+        if reference is not None:
+            sums[-1] += float(estimate(now, reference, loss.kl_estimator).double().sum())
     sums = ranks.add(sums)
     lengths = torch.from_numpy(batch.tokens_by_trajectory())
     means = (sums[:-1] / lengths).float().to(ranks.device)
-    return BatchValues(means, float(sums[-1]) / batch.trained_tokens)
+    return BatchValues(means, float(sums[-1]) / batch.trained_tokens), references
 
 
 def _add_row(
     policy: Policy,
     row: Row,
     counts: bool,
+    reference: torch.Tensor | None,
     loss: spec_pb2.LossSpec,
     values: BatchValues,
     statistics: Statistics,
     phases: Phases,
     size: int,
 ) -> None:
-    reference = None
-    if loss.kl_coefficient:
-        with phases.measure("reference"):
-            reference = policy.reference_logprobs(row)
     with phases.measure("forward"):
         now = policy.evaluate(row)
         tokens, weights = _trained(row, now, reference)

@@ -17,7 +17,7 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from podium.registry_client import RegistryClient
 from podium.registry_client.transfer import digest_of
 
-from podium_trainer.checkpoint import MODEL, Checkpoint, read, write
+from podium_trainer.checkpoint import MODEL, READ, Checkpoint, read, write
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class RegistryVersions:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="podium-trainer-"))
             target = Path(folder) / "version"
-            found = await self._client.pull(job_id, version, target)
+            found = await self._client.pull(job_id, version, target, only=READ)
             checkpoint = await asyncio.to_thread(read, target)
             if checkpoint.step != version:
                 raise DataLossError(f"version {version} of {job_id} is of step {checkpoint.step}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from podium.environments.email_search import tutorial
+from support.golden import golden
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "tutorial_email.json").read_text())
+GOLDEN = golden("tutorial_email.json")
 NUMBERS = GOLDEN["email_search"]
 
 ONCE = {"sender": "ben@x", "subject": "Lunch", "body": "After the REVIEW.", "date": "2026-02-01"}

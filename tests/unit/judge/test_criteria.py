@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from podium_judge import criteria
 from podium_judge.criteria import CriteriaScores
+from support.golden import golden
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "judge_criteria.json").read_text())
+GOLDEN = golden("judge_criteria.json")
 WEIGHTS = CriteriaScores(0.4, 0.3, 0.2, 0.1)
 KEYWORDS = ("budget", "quarterly", "review")
 EMAIL = {"subject": "Quarterly budget", "body": "See the file.", "sender": "anna@example.com"}

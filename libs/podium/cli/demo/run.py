@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from podium.cli.demo.result import measure, tell
+from podium.cli.episodes import role_name
 from podium.cli.exits import CliError, Exit
 from podium.cli.job.submit import load
 from podium.cli.output import note
@@ -113,7 +114,7 @@ def opening(episode: trajectory_pb2.Trajectory) -> list[dict[str, str]]:
     first = answers[-round(episode.metrics["turns"])]
     return [
         {
-            "role": trajectory_pb2.Role.Name(message.role).removeprefix("ROLE_").lower(),
+            "role": role_name(message.role),
             "content": message.content,
         }
         for message in messages[:first]

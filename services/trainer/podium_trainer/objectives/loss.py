@@ -8,7 +8,12 @@ import torch
 from podium.types.v1 import spec_pb2
 
 from podium_trainer.objectives import cispo, clipped, gspo, kl, mismatch, reinforce, supervised
-from podium_trainer.objectives.ratios import at_level, log_ratio, trajectory_means
+from podium_trainer.objectives.ratios import (
+    at_level,
+    log_ratio,
+    sampler_or_now,
+    trajectory_means,
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,7 @@ def token_losses(
     """
     values = values or BatchValues()
     now = tokens.logprobs.detach()
-    missing = torch.isnan(tokens.sampler)
-    sampler = torch.where(missing, now, tokens.sampler)
+    sampler = sampler_or_now(tokens.sampler, now)
     off = log_ratio(now, sampler)
     sequence = torch.zeros_like(off)
     if needs_sequences(loss):
@@ -117,7 +121,7 @@ def token_losses(
         clipped=bounded,
         kept=kept,
         mismatch=off,
-        missing=missing,
+        missing=torch.isnan(tokens.sampler),
     )
 
 

@@ -15,6 +15,11 @@ def log_ratio(logprobs: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
     return (logprobs - old).clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)
 
 
+def sampler_or_now(sampler: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
+    """[K] the sampler's log-probs; where nobody recorded one (NaN), the policy's: ratio 1."""
+    return torch.where(torch.isnan(sampler), now, sampler)
+
+
 def trajectory_means(values: torch.Tensor, trajectories: torch.Tensor) -> torch.Tensor:
     """[K] the mean of `values` over the tokens of each token's trajectory."""
     _, index = torch.unique(trajectories, return_inverse=True)
