@@ -87,6 +87,8 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
             parts = set(opened.keys())
             if old.files.keys() != sums.keys() or sums.keys() != files.keys():
                 raise DataLossError("the delta is of other tensors")
+            if any(Path(file).name != file for file in files.values()):
+                raise DataLossError("the delta names a file outside its folder")
             target.mkdir(parents=True)
             for file in sorted(set(files.values())):
                 made: dict[str, torch.Tensor] = {}

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from podium.core.errors import DataLossError
 from podium.deltas import apply_delta, write_delta
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 NAMES = ("embed.weight", "layers.0.weight", "layers.1.weight", "norm.weight")
@@ -113,3 +114,15 @@ def test_folders_of_other_tensors_have_no_delta(tmp_path: Path) -> None:
     after = save(tmp_path / "b", weights(0, torch.bfloat16))
     with pytest.raises(ValueError, match="another shape or type"):
         write_delta(before, after, tmp_path / "d.safetensors")
+
+
+def test_a_delta_cannot_write_outside_its_folder(tmp_path: Path) -> None:
+    before = save(tmp_path / "a", weights(0, torch.float32))
+    delta = tmp_path / "d.safetensors"
+    write_delta(before, before, delta)
+    with safe_open(delta, framework="pt") as opened:
+        ((key, text),) = opened.metadata().items()
+    save_file({}, delta, metadata={key: text.replace("model-0", "../model-0")})
+    with pytest.raises(DataLossError, match="outside its folder"):
+        apply_delta(before, delta, tmp_path / "z")
+    assert not (tmp_path / "model-0.safetensors").exists()
