@@ -127,10 +127,11 @@ def shard(network: Network, ranks: Ranks, dtype: torch.dtype) -> None:
 
 def whole(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Copies of the tensors, gathered where they are sharded, on the CPU; all must ask."""
+    # A gathered tensor may be a view of a padded one, which safetensors refuses.
     return {
-        name: (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.clone())
+        name: (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
         .detach()
-        .cpu()
+        .to("cpu", copy=True)
         for name, tensor in tensors.items()
     }
 
