@@ -17,6 +17,7 @@
 service in another process.
 """
 
+from podium.environments.agents import Agent, Played, Scripted, play
 from podium.environments.base import Environment
 from podium.environments.catalog import builtin_names, load
 from podium.environments.types import (
@@ -32,15 +33,19 @@ from podium.environments.types import (
 )
 
 __all__ = [
+    "Agent",
     "Environment",
     "Message",
     "Observation",
+    "Played",
     "Scenario",
+    "Scripted",
     "StepResult",
     "Tool",
     "ToolCall",
     "builtin_names",
     "load",
+    "play",
     "system",
     "tool_result",
     "user",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.types import Message, Observation, Scenario, StepResult
+
+if TYPE_CHECKING:
+    from podium.environments.agents import Agent
 
 
 class NoConfig(BaseModel):
@@ -23,13 +26,15 @@ class Environment(ABC):
 
     Subclasses set `name`, `description`, `splits`, and `Config` for options
     of their own; forbid extra fields there, so that a misspelt option is
-    refused and not ignored.
+    refused and not ignored. `baselines` name agents that need no model.
     """
 
     name: ClassVar[str]
     description: ClassVar[str] = ""
     splits: ClassVar[tuple[str, ...]] = ("train", "heldout")
     Config: ClassVar[type[BaseModel]] = NoConfig
+    baselines: ClassVar[Mapping[str, Callable[[int], Agent]]] = {}
+    """Agents to compare a policy with, by name; made from the episode's seed."""
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         """Checks the options.
