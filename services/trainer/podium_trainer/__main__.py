@@ -16,6 +16,7 @@ from podium.telemetry import setup_logging
 from podium.trainer.v1 import trainer_service_pb2_grpc
 
 from podium_trainer.memory import keep_freed_memory
+from podium_trainer.openmp import prefer_intel_openmp
 from podium_trainer.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def main() -> None:
     """Serves until SIGTERM or SIGINT."""
     settings = load_settings(Settings)
     keep_freed_memory()
+    prefer_intel_openmp()
     if int(os.environ.get("RANK", "0")):
         _follow(settings)
         return
