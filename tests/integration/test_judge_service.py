@@ -22,6 +22,7 @@ from podium.rpc import connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.fake_judge import Answer, FakeJudge, completion, fails, fake_judge, says, scores
 
+PROMPT_TOKENS = 'podium_judge_tokens_total{kind="prompt",model="default"}'
 RULER = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)
 
 
@@ -67,6 +68,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
             "PODIUM_JUDGE_REQUEST_ATTEMPTS": "3",
             "PODIUM_JUDGE_REQUEST_TIMEOUT_SECONDS": "5",
             "PODIUM_JUDGE_BACKOFF_SECONDS": "0.01",
+            "PODIUM_JUDGE_CACHE_ENTRIES": "0",
         }
         child = subprocess.Popen(
             [sys.executable, "-m", "podium_judge"],
@@ -141,7 +143,7 @@ async def test_ruler_scores_and_counts(
     process.model.then(says("hm"), scores(lambda text: len(text) / 1000))
     scored = process.metric('podium_judge_groups_total{outcome="scored"}')
     failures = process.metric("podium_judge_parse_failures_total")
-    tokens = process.metric('podium_judge_tokens_total{kind="prompt"}')
+    tokens = process.metric(PROMPT_TOKENS)
     answer = await ask(stub, group("short", "a little longer"), RULER)
     short, longer = answer.group.trajectories
     assert 0 < short.reward < longer.reward < 1
@@ -152,7 +154,7 @@ async def test_ruler_scores_and_counts(
     assert set(process.model.authorizations) == {"Bearer a-key"}
     assert process.metric('podium_judge_groups_total{outcome="scored"}') == scored + 1
     assert process.metric("podium_judge_parse_failures_total") == failures + 1
-    assert process.metric('podium_judge_tokens_total{kind="prompt"}') == tokens + 200
+    assert process.metric(PROMPT_TOKENS) == tokens + 200
     assert process.metric("podium_judge_score_seconds_count") > 0
     handled = 'podium_grpc_server_handled_total{code="OK",method="ScoreGroup"'
     assert handled in process.exposition()

@@ -1,39 +1,112 @@
-"""Which judge model a RulerSpec means, and which API key may go to it."""
+"""Which judge models a RulerSpec means, at what price, and which API key may go to them."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
+from google.protobuf import json_format
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 
-from podium_judge.judge_model import Endpoint
+from podium_judge.judge_config import Endpoint, JudgeConfig, Price, Sampling
 from podium_judge.settings import Settings
 
 _KEY_VARIABLE = re.compile(r"PODIUM_JUDGE_KEY[A-Z0-9_]*")
+_SHORT_FORM = ("base_url", "model", "api_key_env")
+_OWN_PARAMETERS = (
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "model",
+    "n",
+    "response_format",
+    "stream",
+    "temperature",
+)
 
 
 def _normal(url: str) -> str:
     return url.rstrip("/")
 
 
-def resolve_endpoint(
+def resolve_judges(
     spec: spec_pb2.RulerSpec,
     field: str,
     settings: Settings,
     environ: Mapping[str, str] = os.environ,
-) -> Endpoint:
-    """The endpoint of `spec`, with the service's defaults for what it leaves empty.
+) -> tuple[list[JudgeConfig], list[JudgeConfig]]:
+    """The judges of `spec`, which stands at `field`, and its fallbacks.
+
+    Raises:
+        InvalidArgumentError: names every fault of every judge, and fields that
+            contradict each other.
+    """
+    violations = _contradictions(spec, field)
+    short = spec_pb2.JudgeModel(
+        base_url=spec.base_url, model=spec.model, api_key_env=spec.api_key_env
+    )
+    named = [(judge, f"{field}.judges[{n}]") for n, judge in enumerate(spec.judges)]
+    spares = [(judge, f"{field}.fallbacks[{n}]") for n, judge in enumerate(spec.fallbacks)]
+    found: list[JudgeConfig] = []
+    first = named or [(short, field)]
+    for judge, path in (*first, *spares):
+        try:
+            found.append(resolve_judge(judge, path, settings, environ))
+        except InvalidArgumentError as error:
+            violations.extend(error.violations)
+        else:
+            if spec.max_job_cost and found[-1].price is None:
+                violations.append(
+                    Violation(
+                        f"{field}.max_job_cost",
+                        f"got {spec.max_job_cost:g}, but {path} has no price; set both its "
+                        "prices, or none of this",
+                    )
+                )
+    if violations:
+        raise InvalidArgumentError(violations=violations)
+    return found[: len(first)], found[len(first) :]
+
+
+def _contradictions(spec: spec_pb2.RulerSpec, field: str) -> list[Violation]:
+    found = []
+    if spec.judges:
+        found += [
+            Violation(f"{field}.{name}", "belongs to the only judge; not allowed with `judges`")
+            for name in _SHORT_FORM
+            if getattr(spec, name)
+        ]
+    most = max(1, len(spec.judges)) + len(spec.fallbacks)
+    if spec.quorum > most:
+        found.append(
+            Violation(
+                f"{field}.quorum",
+                f"got {spec.quorum}; allowed is at most {most}, the judges and fallbacks",
+            )
+        )
+    return found
+
+
+def resolve_judge(
+    spec: spec_pb2.JudgeModel,
+    field: str,
+    settings: Settings,
+    environ: Mapping[str, str] = os.environ,
+) -> JudgeConfig:
+    """The judge of `spec`, with the service's defaults for what it leaves empty.
 
     Whoever writes a job chooses the address, and must not learn the operator's keys
     by it: keys go only to the default address and to `trusted_base_urls`.
 
     Raises:
         InvalidArgumentError: no HTTP address, a key variable of another name or that
-            is not set, or a key for an address that is not trusted.
+            is not set, a key for an address that is not trusted, one price without
+            the other, or a parameter that is not the job's to set.
     """
     base_url = _normal(spec.base_url or settings.base_url)
     parts = urlsplit(base_url)
@@ -47,11 +120,17 @@ def resolve_endpoint(
             ]
         )
     trusted = {_normal(url) for url in (settings.base_url, *settings.trusted_base_urls)}
-    own_model = base_url == _normal(settings.base_url)
-    return Endpoint(
-        base_url,
-        spec.model or (settings.model if own_model else ""),
-        _key(spec.api_key_env, f"{field}.api_key_env", settings, base_url in trusted, environ),
+    is_default = base_url == _normal(settings.base_url)
+    model = spec.model or (settings.model if is_default else "")
+    return JudgeConfig(
+        Endpoint(
+            base_url,
+            model,
+            _key(spec.api_key_env, f"{field}.api_key_env", settings, base_url in trusted, environ),
+        ),
+        _sampling(spec, field, settings),
+        _price(spec, field, settings, model),
+        _label(settings, model, is_default),
     )
 
 
@@ -72,3 +151,48 @@ def _key(
     else:
         return environ[variable]
     raise InvalidArgumentError(violations=[Violation(field, f"got {variable!r}; {problem}")])
+
+
+def _sampling(spec: spec_pb2.JudgeModel, field: str, settings: Settings) -> Sampling:
+    extra = _whole_numbers(json_format.MessageToDict(spec.extra_body))
+    taken = [
+        Violation(f"{field}.extra_body.{name}", "is set by the judge service itself")
+        for name in _OWN_PARAMETERS
+        if name in extra
+    ]
+    if taken:
+        raise InvalidArgumentError(violations=taken)
+    return Sampling(
+        spec.temperature if spec.HasField("temperature") else settings.temperature,
+        spec.max_completion_tokens or settings.max_completion_tokens,
+        json.dumps(extra, sort_keys=True),
+    )
+
+
+def _whole_numbers(value: Any) -> Any:
+    """Struct has only floats; an API that wants a whole number refuses 7.0."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _whole_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(inner) for inner in value]
+    return value
+
+
+def _price(spec: spec_pb2.JudgeModel, field: str, settings: Settings, model: str) -> Price | None:
+    reads, writes = spec.HasField("prompt_price"), spec.HasField("completion_price")
+    if reads and writes:
+        return Price(spec.prompt_price, spec.completion_price)
+    if reads or writes:
+        missing, there = ("completion", "prompt") if reads else ("prompt", "completion")
+        raise InvalidArgumentError(
+            violations=[Violation(f"{field}.{missing}_price", f"is missing beside {there}_price")]
+        )
+    return Price(*settings.prices[model]) if model in settings.prices else None
+
+
+def _label(settings: Settings, model: str, is_default: bool) -> str:
+    if is_default and model == settings.model:
+        return model or "default"
+    return model if model in settings.prices else "other"

@@ -7,7 +7,7 @@ import json
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
@@ -16,6 +16,7 @@ from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.telemetry import attributes, tracer
 
 from podium_judge import metrics
+from podium_judge.judge_config import CallLimits, JudgeConfig
 from podium_judge.scores import Usage
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ _tracer = tracer(__name__)
 _RETRIED_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _REFUSED_STATUS = {401, 403, 404, 405}
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
+
+_TOO_LONG = ("context length", "context_length", "maximum context", "too long", "context window")
 
 # Parameters that some servers refuse by name, each with the names that they use for it.
 _OPTIONAL_PARAMETERS = {
@@ -34,7 +37,11 @@ _OPTIONAL_PARAMETERS = {
 
 
 class RequestRefusedError(Exception):
-    """The API will not answer this very request, for example because it is too long."""
+    """The API will not answer this very request."""
+
+
+class PromptTooLongError(RequestRefusedError):
+    """The API will not answer it because it does not fit the model's context."""
 
 
 @dataclass(frozen=True)
@@ -49,45 +56,23 @@ class Reply:
 class JudgeModel(Protocol):
     """A model that answers a conversation with JSON."""
 
+    @property
+    def name(self) -> str:
+        """As its API calls it; empty until the API has been asked what it serves."""
+        ...
+
     async def ask(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
     ) -> Reply:
         """One answer; adds its cost to `usage`.
 
         Raises:
-            RequestRefusedError: the API refuses this conversation for good.
+            PromptTooLongError: the conversation does not fit the model's context.
+            RequestRefusedError: the API refuses it for good for another reason.
             UnavailableError: it cannot be reached, or not now, after the retries.
             FailedPreconditionError: wrong key, address or model name.
         """
         ...
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """Where a judge model is served."""
-
-    base_url: str
-    """Up to and including `/v1`."""
-    model: str = ""
-    """Empty for the first model that the API lists."""
-    key: str = field(default="", repr=False)
-    """Bearer token; empty for none."""
-
-
-@dataclass(frozen=True)
-class CallLimits:
-    """Bounds of one question to the model."""
-
-    timeout_seconds: float = 120.0
-    """Of one HTTP request."""
-    attempts: int = 4
-    """HTTP requests a question may take, the first included."""
-    backoff_seconds: float = 0.5
-    """Wait before the second request; doubles from then on."""
-    max_backoff_seconds: float = 20.0
-    """Longest wait, whatever the server's Retry-After says."""
-    temperature: float = 0.0
-    max_completion_tokens: int = 4096
 
 
 class _TryAgainError(Exception):
@@ -103,12 +88,18 @@ class OpenAIJudge:
     servers without schemas, or with a fixed temperature, work too.
     """
 
-    def __init__(self, client: httpx.AsyncClient, endpoint: Endpoint, limits: CallLimits) -> None:
+    def __init__(self, client: httpx.AsyncClient, config: JudgeConfig, limits: CallLimits) -> None:
         self._client = client
-        self._endpoint = endpoint
+        self._config = config
+        self._endpoint = config.endpoint
         self._limits = limits
-        self._model = endpoint.model
+        self._model = config.endpoint.model
         self._dropped: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """See `JudgeModel.name`."""
+        return self._model
 
     async def ask(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
@@ -137,7 +128,7 @@ class OpenAIJudge:
                 refused = self._refused_parameter(body, response.text)
                 if not refused:
                     metrics.MODEL_CALLS.labels(outcome="rejected").inc()
-                    raise RequestRefusedError(f"the judge API answered {response.status_code}")
+                    raise _refusal(response)
                 log.info("the judge API refuses a parameter", extra={"parameter": refused})
                 self._dropped.add(refused)
                 continue
@@ -146,11 +137,11 @@ class OpenAIJudge:
     def _body(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any]
     ) -> dict[str, Any]:
-        body: dict[str, Any] = {
+        body: dict[str, Any] = json.loads(self._config.sampling.extra_body) | {
             "model": self._model,
             "messages": list(messages),
-            "temperature": self._limits.temperature,
-            "max_completion_tokens": self._limits.max_completion_tokens,
+            "temperature": self._config.sampling.temperature,
+            "max_completion_tokens": self._config.sampling.max_completion_tokens,
             "response_format": {
                 "type": "json_schema",
                 "json_schema": {"name": "scores", "strict": True, "schema": schema},
@@ -181,8 +172,12 @@ class OpenAIJudge:
             ) from None
         usage.prompt_tokens += prompt
         usage.completion_tokens += completion
-        metrics.TOKENS.labels(kind="prompt").inc(prompt)
-        metrics.TOKENS.labels(kind="completion").inc(completion)
+        metrics.TOKENS.labels(kind="prompt", model=self._config.label).inc(prompt)
+        metrics.TOKENS.labels(kind="completion", model=self._config.label).inc(completion)
+        if self._config.price:
+            cost = self._config.price.of(prompt, completion)
+            usage.cost += cost
+            metrics.COST.labels(model=self._config.label).inc(cost)
         metrics.MODEL_CALLS.labels(outcome="ok").inc()
         return Reply(text if isinstance(text, str) else json.dumps(text), cut_off)
 
@@ -262,6 +257,13 @@ class OpenAIJudge:
         return httpx.Response(
             response.status_code, headers=_plain(response.headers), content=bytes(content)
         )
+
+
+def _refusal(response: httpx.Response) -> RequestRefusedError:
+    text = response.text.lower()
+    if response.status_code == 413 or any(words in text for words in _TOO_LONG):
+        return PromptTooLongError("the prompt does not fit the judge model's context")
+    return RequestRefusedError(f"the judge API answered {response.status_code}")
 
 
 def _plain(headers: httpx.Headers) -> dict[str, str]:

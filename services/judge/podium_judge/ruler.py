@@ -1,32 +1,48 @@
-"""RULER: a judge model ranks the attempts of a group against each other."""
+"""RULER: judge models rank the attempts of a group against each other."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from podium.types.v1 import trajectory_pb2
 
-from podium_judge import metrics, verdict
-from podium_judge.judge_model import JudgeModel, RequestRefusedError
-from podium_judge.prompt import JudgePrompt, attempt_of, build_prompt
+from podium_judge.budget import Allowance
+from podium_judge.opinion import Opinion
+from podium_judge.panel import Panel, PanelVerdict
+from podium_judge.position import correlation
+from podium_judge.prompt import Question
 from podium_judge.scores import GroupSkippedError, Score, SkipReason, Unscored, Usage
+from podium_judge.transcript import Attempt, attempt_of, tools_of
 
-log = logging.getLogger(__name__)
+_SILENT = Unscored("ruler: the attempt has no messages")
 
-_REPAIRS = 1
-_MAX_ECHO_CHARS = 8000
+
+@dataclass(frozen=True)
+class RulerScores:
+    """What RULER makes of a group."""
+
+    verdicts: list[Score | Unscored]
+    """One an attempt, in order."""
+    judgement: trajectory_pb2.Judgement
 
 
 class RulerScorer:
-    """Scores the attempts of one group with one judge model and one rubric."""
+    """Scores the attempts of one group with one panel and one rubric."""
 
     kind = "ruler"
 
-    def __init__(self, model: JudgeModel, rubric: str = "", max_prompt_chars: int = 200_000):
-        self._model = model
+    def __init__(
+        self,
+        panel: Panel,
+        rubric: str = "",
+        max_prompt_tokens: int = 65_536,
+        allowance: Allowance | None = None,
+    ) -> None:
+        self._panel = panel
         self._rubric = rubric
-        self._max_prompt_chars = max_prompt_chars
+        self._max_prompt_tokens = max_prompt_tokens
+        self._allowance = allowance
 
     async def score(
         self,
@@ -35,62 +51,88 @@ class RulerScorer:
         usage: Usage,
         *,
         alone: bool,
-    ) -> list[Score | Unscored]:
-        """A score in [0, 1] for each attempt, in order; attempts of the same words score alike.
+    ) -> RulerScores:
+        """A score in [0, 1] for each attempt; attempts of the same words score alike.
 
         One distinct attempt is judged by itself. With `alone`, when no other scorer
         tells attempts apart, two or more of the same words are not worth a call.
 
         Raises:
-            GroupSkippedError: zero variance, or the judge's answers were useless.
-            UnavailableError, FailedPreconditionError: see `JudgeModel.ask`.
+            GroupSkippedError: zero variance, a spent budget, or too few judges whose
+                answers could be used.
+            UnavailableError, FailedPreconditionError: see
+                `PanelVerdict.raise_if_unreachable`.
         """
         words = [attempt_of(trajectory) for trajectory in trajectories]
-        distinct = list(dict.fromkeys(attempt for attempt in words if attempt))
+        distinct = sorted({attempt for attempt in words if attempt})
         if not distinct:
-            return [Unscored("ruler: the attempt has no messages") for _ in trajectories]
+            return RulerScores([_SILENT for _ in words], trajectory_pb2.Judgement())
         if alone and len(words) > 1 and len(distinct) == 1 and all(words):
             raise GroupSkippedError(
                 SkipReason.ZERO_VARIANCE, f"all {len(words)} attempts are word for word the same"
             )
-        prompt = build_prompt(
-            group_id,
-            trajectories,
-            distinct,
-            rubric=self._rubric,
-            max_chars=self._max_prompt_chars,
+        if self._allowance:
+            self._allowance.check()
+        question = Question(
+            tuple(distinct), tools_of(trajectories), self._rubric, self._max_prompt_tokens
         )
-        verdicts = dict(zip(distinct, await self._judge(prompt, usage), strict=True))
-        return [
-            verdicts[attempt] if attempt else Unscored("ruler: the attempt has no messages")
-            for attempt in words
-        ]
+        verdict = await self._panel.verdict(question, group_id)
+        for opinion in verdict.opinions:
+            self._count(opinion, usage)
+        judgement = _judgement(verdict, distinct, words, trajectories)
+        if not verdict.scores:
+            verdict.raise_if_unreachable()
+            raise GroupSkippedError(SkipReason.JUDGE_FAILED, verdict.failures, judgement)
+        found = dict(zip(distinct, verdict.scores, strict=True))
+        return RulerScores([found[attempt] if attempt else _SILENT for attempt in words], judgement)
 
-    async def _judge(self, prompt: JudgePrompt, usage: Usage) -> list[Score]:
-        """Asks, and once more with the complaint when the answer cannot be used."""
-        messages = [
-            {"role": "system", "content": prompt.system},
-            {"role": "user", "content": prompt.user},
-        ]
-        complaint = ""
-        for _ in range(1 + _REPAIRS):
-            try:
-                reply = await self._model.ask(messages, verdict.schema(prompt.labels), usage)
-            except RequestRefusedError as error:
-                raise GroupSkippedError(SkipReason.JUDGE_FAILED, str(error)) from error
-            try:
-                return verdict.parse(reply.text, prompt.labels)
-            except verdict.VerdictError as error:
-                metrics.PARSE_FAILURES.inc()
-                complaint = f"{error}{'; it was cut off' if reply.cut_off else ''}"
-                log.warning("the judge's answer is useless", extra={"problem": complaint})
-            messages = [
-                *messages[:2],
-                {"role": "assistant", "content": reply.text[:_MAX_ECHO_CHARS]},
-                {
-                    "role": "user",
-                    "content": f"That answer cannot be used: {complaint}. Answer again with the "
-                    "whole JSON object: one entry for each attempt id, each score from 0 to 1.",
-                },
-            ]
-        raise GroupSkippedError(SkipReason.JUDGE_FAILED, f"the judge's answer: {complaint}")
+    def _count(self, opinion: Opinion, usage: Usage) -> None:
+        spent = Usage(cached=int(opinion.cached))
+        spent.add(opinion.usage)
+        usage.add(spent)
+        if self._allowance:
+            self._allowance.spent.add(spent)
+
+
+def _judgement(
+    verdict: PanelVerdict,
+    distinct: Sequence[Attempt],
+    words: Sequence[Attempt],
+    trajectories: Sequence[trajectory_pb2.Trajectory],
+) -> trajectory_pb2.Judgement:
+    index = {attempt: number for number, attempt in enumerate(distinct)}
+    shown = [
+        (trajectory.id, index[attempt])
+        for trajectory, attempt in zip(trajectories, words, strict=True)
+        if attempt
+    ]
+    return trajectory_pb2.Judgement(
+        opinions=[_opinion(opinion, shown) for opinion in verdict.opinions],
+        agreement=verdict.agreement,
+    )
+
+
+def _opinion(opinion: Opinion, shown: Sequence[tuple[str, int]]) -> trajectory_pb2.JudgeOpinion:
+    usage = opinion.usage
+    told = trajectory_pb2.JudgeOpinion(
+        model=opinion.model,
+        cached=opinion.cached,
+        bytes_left_out=opinion.bytes_left_out,
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost=usage.cost if opinion.has_price else None,
+    )
+    if opinion.failure:
+        told.failure = opinion.failure.text
+        return told
+    for trajectory_id, number in shown:
+        told.attempts.add(
+            trajectory_id=trajectory_id,
+            score=opinion.scores[number].value,
+            place=opinion.places[number],
+        )
+    found = correlation(opinion.places, [score.value for score in opinion.scores])
+    if found is not None:
+        told.position_correlation = found
+    return told

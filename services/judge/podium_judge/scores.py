@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from podium.types.v1 import trajectory_pb2
+
 
 class SkipReason(StrEnum):
     """Why a group has no rewards: `Group.skip_reason`."""
@@ -19,7 +21,10 @@ class SkipReason(StrEnum):
     """All attempts are word for word the same, so a judge could not tell them apart."""
 
     JUDGE_FAILED = "judge_failed"
-    """The judge model's answers could not be used, even after it was told why."""
+    """Too few judges gave an answer of use, though they were told what was wrong with it."""
+
+    JUDGE_BUDGET = "judge_budget"
+    """The job has spent what its judges may."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +44,40 @@ class Unscored:
 
 @dataclass
 class Usage:
-    """Cost of judging: calls of the model, tokens that it read and wrote."""
+    """Cost of judging."""
 
     calls: int = 0
+    """Calls of models."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cost: float = 0.0
+    """Of those tokens, in the unit of the prices; what has no price is free."""
+    cached: int = 0
+    """Opinions that were known already."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens read and written."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def add(self, other: Usage) -> None:
+        """Adds `other` to this one."""
+        self.calls += other.calls
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.cost += other.cost
+        self.cached += other.cached
 
 
 class GroupSkippedError(Exception):
     """The group as a whole cannot be scored."""
 
-    def __init__(self, reason: SkipReason, explanation: str) -> None:
+    def __init__(
+        self,
+        reason: SkipReason,
+        explanation: str,
+        judgement: trajectory_pb2.Judgement | None = None,
+    ) -> None:
         super().__init__(explanation)
         self.reason = reason
+        self.judgement = judgement

@@ -13,6 +13,9 @@ from podium_judge.ruler import RulerScorer
 from podium_judge.scores import GroupSkippedError, Score, SkipReason, Unscored, Usage
 from podium_judge.weighted import WeightedScorer
 
+INDEPENDENT_REWARD = "independent_reward"
+"""ART's name, in the metrics of an attempt that RULER scored, for the environment's reward."""
+
 RulerFactory = Callable[[spec_pb2.RulerSpec, str], RulerScorer]
 """Makes the scorer of a RulerSpec that stands at a field path in the request."""
 
@@ -84,7 +87,12 @@ def _cleared(group: trajectory_pb2.Group) -> trajectory_pb2.Group:
     scored = trajectory_pb2.Group()
     scored.CopyFrom(group)
     scored.skip_reason = ""
+    judged_before = [judgement.part for judgement in scored.judgements]
+    scored.ClearField("judgements")
     for trajectory in scored.trajectories:
+        for part in judged_before:
+            trajectory.metrics.pop(f"{part}_score", None)
+            trajectory.metrics.pop(INDEPENDENT_REWARD, None)
         trajectory.ClearField("reward")
         trajectory.reward_parts.clear()
         trajectory.explanation = ""
@@ -114,10 +122,20 @@ def _write(
         trajectory.explanation = "not scored: the weighted sum is not finite"
         return False
     trajectory.reward = total
+    _write_art_metrics(trajectory, parts)
     trajectory.explanation = (
         words[0][1] if len(words) == 1 else "\n".join(f"{name}: {text}" for name, text in words)
     )
     return True
+
+
+def _write_art_metrics(trajectory: trajectory_pb2.Trajectory, parts: Sequence[_Part]) -> None:
+    names = [part.name for part in parts if part.scorer.kind == RulerScorer.kind]
+    for name in names:
+        trajectory.metrics[f"{name}_score"] = trajectory.reward_parts[name]
+    own = trajectory.HasField("environment_reward") and math.isfinite(trajectory.environment_reward)
+    if names and own:
+        trajectory.metrics[INDEPENDENT_REWARD] = trajectory.environment_reward
 
 
 async def score_group(
@@ -129,7 +147,8 @@ async def score_group(
     """A copy of `group` with rewards, or with a skip_reason and none.
 
     `reward` has its defaults filled in. The reward of an attempt is the sum of
-    weight times score; `reward_parts` holds the scores before weighting. An
+    weight times score; `reward_parts` holds the scores before weighting, and
+    `metrics` RULER's once more under the names that ART's users know. An
     attempt that failed, or that lacks what a scorer needs, has no reward and its
     explanation says why; the others are scored. Equal rewards are left to the
     trainer. Adds the cost to `usage`.
@@ -154,9 +173,11 @@ async def score_group(
     verdicts: list[list[Score | Unscored]] = [[] for _ in running]
     for part in parts:
         try:
-            found = await _part_verdicts(part, scored.id, running, usage, alone=len(parts) == 1)
+            found = await _part_verdicts(part, scored, running, usage, alone=len(parts) == 1)
         except GroupSkippedError as skipped:
             scored.skip_reason = skipped.reason
+            if skipped.judgement:
+                _keep(scored, part, skipped.judgement)
             for trajectory in running:
                 trajectory.explanation = f"not scored: {skipped}"
             return scored
@@ -172,12 +193,19 @@ async def score_group(
 
 async def _part_verdicts(
     part: _Part,
-    group_id: str,
+    group: trajectory_pb2.Group,
     trajectories: Sequence[trajectory_pb2.Trajectory],
     usage: Usage,
     *,
     alone: bool,
 ) -> list[Score | Unscored]:
     if isinstance(part.scorer, RulerScorer):
-        return await part.scorer.score(group_id, trajectories, usage, alone=alone)
+        found = await part.scorer.score(group.id, trajectories, usage, alone=alone)
+        _keep(group, part, found.judgement)
+        return found.verdicts
     return [part.scorer.score(trajectory) for trajectory in trajectories]
+
+
+def _keep(group: trajectory_pb2.Group, part: _Part, judgement: trajectory_pb2.Judgement) -> None:
+    if judgement.opinions:
+        group.judgements.add(part=part.name).MergeFrom(judgement)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podium.rpc import ServerSettings
-from pydantic import Field, SecretStr
+from pydantic import Field, NonNegativeFloat, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 
@@ -37,7 +37,15 @@ class Settings(ServerSettings):
     """Sampling temperature of the judge model."""
     max_completion_tokens: int = Field(default=4096, ge=16)
     """Most tokens of an answer."""
-    max_prompt_chars: int = Field(default=200_000, ge=2000)
-    """Longest prompt; of longer attempts the middle is left out."""
+    question_seconds: float = Field(default=300.0, gt=0)
+    """Of one question to one judge, its retries and repairs included."""
+    max_prompt_tokens: int = Field(default=65_536, ge=512)
+    """Longest prompt, at 3 bytes a token; of longer attempts the middle is left out."""
     max_concurrent_calls: int = Field(default=32, ge=1)
-    """Requests to judge models at once; more wait for their turn."""
+    """Questions to judge models at once; more wait for their turn."""
+    cache_entries: int = Field(default=4096, ge=0)
+    """Answers that are kept for identical questions; 0 for none."""
+    max_job_tokens: int = Field(default=0, ge=0)
+    """Tokens that any job may have its judges read and write; 0 for no bound."""
+    prices: dict[str, tuple[NonNegativeFloat, NonNegativeFloat]] = Field(default_factory=dict)
+    """Price of a million tokens, read and written, by model name, as a JSON mapping."""

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import spec_pb2
-from podium_judge.endpoints import resolve_endpoint
-from podium_judge.judge_model import Endpoint
+from podium_judge.endpoints import resolve_judges
+from podium_judge.judge_config import Endpoint
 from podium_judge.settings import Settings
 from pydantic import SecretStr
 
@@ -18,9 +18,11 @@ ENVIRON = {"PODIUM_JUDGE_KEY_OTHER": "other-key", "HOME": "somewhere"}
 def resolve(spec: spec_pb2.RulerSpec | None = None, **settings: Any) -> Endpoint:
     fields: dict[str, Any] = {"base_url": OWN, "model": "pool-model", "key": SecretStr("own-key")}
     fields |= settings
-    return resolve_endpoint(
+    (judge,), fallbacks = resolve_judges(
         spec or spec_pb2.RulerSpec(), "reward.scorers[0].ruler", Settings(**fields), ENVIRON
     )
+    assert fallbacks == []
+    return judge.endpoint
 
 
 def refusal(spec: spec_pb2.RulerSpec, **settings: Any) -> tuple[str, str]:

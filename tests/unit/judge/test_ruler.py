@@ -9,7 +9,10 @@ import httpx
 import pytest
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.types.v1 import trajectory_pb2
-from podium_judge.judge_model import CallLimits, Endpoint, OpenAIJudge
+from podium_judge.judge import ModelJudge
+from podium_judge.judge_config import CallLimits, Endpoint, JudgeConfig
+from podium_judge.judge_model import OpenAIJudge
+from podium_judge.panel import Panel, Seat
 from podium_judge.ruler import RulerScorer
 from podium_judge.scores import GroupSkippedError, Score, SkipReason, Unscored, Usage
 from support.fake_judge import (
@@ -40,7 +43,11 @@ def answers(*texts: str) -> list[trajectory_pb2.Trajectory]:
 
 def by_text(text: str) -> float:
     """What an honest judge gives: the number that the attempt said, in tenths."""
-    return int(json.loads(text.splitlines()[-1])["content"]) / 10
+    return int(json.loads(text.splitlines()[-1])["assistant"]) / 10
+
+
+def ruler(model: OpenAIJudge) -> RulerScorer:
+    return RulerScorer(Panel([Seat(ModelJudge(model))]))
 
 
 class Bench:
@@ -53,7 +60,7 @@ class Bench:
 
     def model(self, limits: CallLimits = QUICK, **endpoint: Any) -> OpenAIJudge:
         fields = {"base_url": self.judge.base_url, "model": "m"} | endpoint
-        return OpenAIJudge(self.client, Endpoint(**fields), limits)
+        return OpenAIJudge(self.client, JudgeConfig(Endpoint(**fields)), limits)
 
     async def score(
         self,
@@ -64,8 +71,8 @@ class Bench:
         **endpoint: Any,
     ) -> list[Score | Unscored]:
         self.usage = Usage()
-        scorer = RulerScorer(self.model(limits, **endpoint))
-        return await scorer.score(group, answers(*texts), self.usage, alone=alone)
+        scorer = ruler(self.model(limits, **endpoint))
+        return (await scorer.score(group, answers(*texts), self.usage, alone=alone)).verdicts
 
     async def values(self, *texts: str, **options: Any) -> list[float]:
         return [
@@ -281,7 +288,7 @@ async def test_a_wrong_key_or_name_is_no_passing_trouble(bench: Bench, status: i
 
 
 async def test_a_refused_request_skips_the_group(bench: Bench) -> None:
-    bench.judge.then(fails(400, '{"error": "maximum context length is 10 tokens"}'))
+    bench.judge.then(fails(400, '{"error": "your prompt offends"}'))
     with pytest.raises(GroupSkippedError) as caught:
         await bench.score("3", "9")
     assert caught.value.reason == SkipReason.JUDGE_FAILED
@@ -306,8 +313,9 @@ async def test_a_parameter_that_the_server_refuses_is_left_out(
     bench.judge.then(picky)
     model = bench.model()
     for _ in range(2):
-        found = await RulerScorer(model).score("g", answers("3", "9"), bench.usage, alone=True)
-        assert [score.value for score in found if isinstance(score, Score)] == [0.3, 0.9]
+        found = await ruler(model).score("g", answers("3", "9"), bench.usage, alone=True)
+        values = [score.value for score in found.verdicts if isinstance(score, Score)]
+        assert values == [0.3, 0.9]
     assert [parameter in request for request in bench.judge.requests] == [True, False, False]
 
 

@@ -7,7 +7,10 @@ import httpx
 import pytest
 from podium.core.errors import InvalidArgumentError, UnavailableError
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_judge.judge_model import CallLimits, Endpoint, OpenAIJudge
+from podium_judge.judge import ModelJudge
+from podium_judge.judge_config import CallLimits, Endpoint, JudgeConfig
+from podium_judge.judge_model import OpenAIJudge
+from podium_judge.panel import Panel, Seat
 from podium_judge.ruler import RulerScorer
 from podium_judge.scores import Usage
 from podium_judge.scoring import score_group
@@ -58,8 +61,9 @@ class Bench:
 
     def ruler(self, spec: spec_pb2.RulerSpec, field: str) -> RulerScorer:
         limits = CallLimits(timeout_seconds=5, attempts=2, backoff_seconds=0.001)
-        model = OpenAIJudge(self.client, Endpoint(self.judge.base_url, "m"), limits)
-        return RulerScorer(model, spec.rubric)
+        config = JudgeConfig(Endpoint(self.judge.base_url, "m"))
+        model = OpenAIJudge(self.client, config, limits)
+        return RulerScorer(Panel([Seat(ModelJudge(model))]), spec.rubric)
 
     async def score(
         self, attempts: trajectory_pb2.Group, *scorers: spec_pb2.Scorer

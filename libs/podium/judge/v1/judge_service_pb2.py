@@ -27,7 +27,7 @@ from podium.types.v1 import spec_pb2 as podium_dot_types_dot_v1_dot_spec__pb2
 from podium.types.v1 import trajectory_pb2 as podium_dot_types_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#podium/judge/v1/judge_service.proto\x12\x0fpodium.judge.v1\x1a\x1dpodium/options/v1/rules.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"o\n\x11ScoreGroupRequest\x12-\n\x05group\x18\x01 \x01(\x0b\x32\x16.podium.types.v1.GroupB\x06\xba\xbe\x18\x02\x08\x01\x12+\n\x06reward\x18\x02 \x01(\x0b\x32\x1b.podium.types.v1.RewardSpec\"g\n\x12ScoreGroupResponse\x12%\n\x05group\x18\x01 \x01(\x0b\x32\x16.podium.types.v1.Group\x12*\n\x05usage\x18\x02 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeUsage\"M\n\nJudgeUsage\x12\r\n\x05\x63\x61lls\x18\x01 \x01(\x05\x12\x15\n\rprompt_tokens\x18\x02 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x03 \x01(\x03\x32\x65\n\x0cJudgeService\x12U\n\nScoreGroup\x12\".podium.judge.v1.ScoreGroupRequest\x1a#.podium.judge.v1.ScoreGroupResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#podium/judge/v1/judge_service.proto\x12\x0fpodium.judge.v1\x1a\x1dpodium/options/v1/rules.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\x9f\x01\n\x11ScoreGroupRequest\x12-\n\x05group\x18\x01 \x01(\x0b\x32\x16.podium.types.v1.GroupB\x06\xba\xbe\x18\x02\x08\x01\x12+\n\x06reward\x18\x02 \x01(\x0b\x32\x1b.podium.types.v1.RewardSpec\x12.\n\tjob_usage\x18\x03 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeUsage\"g\n\x12ScoreGroupResponse\x12%\n\x05group\x18\x01 \x01(\x0b\x32\x16.podium.types.v1.Group\x12*\n\x05usage\x18\x02 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeUsage\"k\n\nJudgeUsage\x12\r\n\x05\x63\x61lls\x18\x01 \x01(\x05\x12\x15\n\rprompt_tokens\x18\x02 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x03 \x01(\x03\x12\x0c\n\x04\x63ost\x18\x04 \x01(\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x05 \x01(\x05\x32\x65\n\x0cJudgeService\x12U\n\nScoreGroup\x12\".podium.judge.v1.ScoreGroupRequest\x1a#.podium.judge.v1.ScoreGroupResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,12 +36,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SCOREGROUPREQUEST'].fields_by_name['group']._loaded_options = None
   _globals['_SCOREGROUPREQUEST'].fields_by_name['group']._serialized_options = b'\272\276\030\002\010\001'
-  _globals['_SCOREGROUPREQUEST']._serialized_start=149
-  _globals['_SCOREGROUPREQUEST']._serialized_end=260
-  _globals['_SCOREGROUPRESPONSE']._serialized_start=262
-  _globals['_SCOREGROUPRESPONSE']._serialized_end=365
-  _globals['_JUDGEUSAGE']._serialized_start=367
-  _globals['_JUDGEUSAGE']._serialized_end=444
-  _globals['_JUDGESERVICE']._serialized_start=446
-  _globals['_JUDGESERVICE']._serialized_end=547
+  _globals['_SCOREGROUPREQUEST']._serialized_start=150
+  _globals['_SCOREGROUPREQUEST']._serialized_end=309
+  _globals['_SCOREGROUPRESPONSE']._serialized_start=311
+  _globals['_SCOREGROUPRESPONSE']._serialized_end=414
+  _globals['_JUDGEUSAGE']._serialized_start=416
+  _globals['_JUDGEUSAGE']._serialized_end=523
+  _globals['_JUDGESERVICE']._serialized_start=525
+  _globals['_JUDGESERVICE']._serialized_end=626
 # @@protoc_insertion_point(module_scope)

@@ -26,6 +26,7 @@ class ScoreGroupRequest(_message.Message):
 
     GROUP_FIELD_NUMBER: _builtins.int
     REWARD_FIELD_NUMBER: _builtins.int
+    JOB_USAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group(self) -> _trajectory_pb2.Group:
         """The attempts."""
@@ -34,15 +35,23 @@ class ScoreGroupRequest(_message.Message):
     def reward(self) -> _spec_pb2.RewardSpec:
         """How to score them."""
 
+    @_builtins.property
+    def job_usage(self) -> Global___JudgeUsage:
+        """What the group's job has spent on judges so far, as far as the caller
+        knows. Replicas do not know of each other: against the job's budget counts
+        the greater of this and what the replica itself has spent on the job.
+        """
+
     def __init__(
         self,
         *,
         group: _trajectory_pb2.Group | None = ...,
         reward: _spec_pb2.RewardSpec | None = ...,
+        job_usage: Global___JudgeUsage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "reward", b"reward"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "job_usage", b"job_usage", "reward", b"reward"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "reward", b"reward"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "job_usage", b"job_usage", "reward", b"reward"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -58,11 +67,13 @@ class ScoreGroupResponse(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group(self) -> _trajectory_pb2.Group:
-        """The same group with reward, reward_parts and explanation filled in."""
+        """The same group with reward, reward_parts, explanation and judgements
+        filled in.
+        """
 
     @_builtins.property
     def usage(self) -> Global___JudgeUsage:
-        """What the judge model read and wrote."""
+        """What the judge models read and wrote."""
 
     def __init__(
         self,
@@ -80,29 +91,37 @@ Global___ScoreGroupResponse: _TypeAlias = ScoreGroupResponse  # noqa: Y015
 
 @_typing.final
 class JudgeUsage(_message.Message):
-    """Cost of scoring a group."""
+    """Cost of scoring a group, or a job's groups."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLS_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    CACHED_FIELD_NUMBER: _builtins.int
     calls: _builtins.int
-    """Calls of the judge model."""
+    """Calls of judge models, repairs included."""
     prompt_tokens: _builtins.int
-    """Tokens it read."""
+    """Tokens they read."""
     completion_tokens: _builtins.int
-    """Tokens it wrote."""
+    """Tokens they wrote."""
+    cost: _builtins.float
+    """What those tokens cost; judges without a price count as free."""
+    cached: _builtins.int
+    """Opinions that were known already, from an identical question."""
     def __init__(
         self,
         *,
         calls: _builtins.int = ...,
         prompt_tokens: _builtins.int = ...,
         completion_tokens: _builtins.int = ...,
+        cost: _builtins.float = ...,
+        cached: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "completion_tokens", b"completion_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "calls", b"calls", "completion_tokens", b"completion_tokens", "cost", b"cost", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -57,11 +57,13 @@ class JudgeServiceServicer:
     def ScoreGroup(self, request, context):
         """Scores every attempt of one group. A group that cannot be scored comes
         back whole with a skip_reason and no reward, never with part of its
-        rewards. Stateless. Fails with INVALID_ARGUMENT for a scorer or criterion
-        that does not exist, weights that do not sum to 1, or a group without
-        trajectories, FAILED_PRECONDITION (JUDGE_MISCONFIGURED) when the judge
-        model refuses the key or the model's name, and UNAVAILABLE when it cannot
-        be reached after its retries.
+        rewards. Keeps nothing that a result depends on. Fails with
+        INVALID_ARGUMENT for a scorer or criterion that does not exist, weights
+        that do not sum to 1, judges that contradict each other, or a group
+        without trajectories; when too few judges scored the group and none of
+        the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
+        if all refuse the key or the model's name, and with UNAVAILABLE if one
+        cannot be reached after its retries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

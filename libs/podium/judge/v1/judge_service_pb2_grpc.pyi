@@ -41,11 +41,13 @@ class JudgeServiceStub:
     ScoreGroup: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.ScoreGroupRequest, _judge_service_pb2.ScoreGroupResponse]
     """Scores every attempt of one group. A group that cannot be scored comes
     back whole with a skip_reason and no reward, never with part of its
-    rewards. Stateless. Fails with INVALID_ARGUMENT for a scorer or criterion
-    that does not exist, weights that do not sum to 1, or a group without
-    trajectories, FAILED_PRECONDITION (JUDGE_MISCONFIGURED) when the judge
-    model refuses the key or the model's name, and UNAVAILABLE when it cannot
-    be reached after its retries.
+    rewards. Keeps nothing that a result depends on. Fails with
+    INVALID_ARGUMENT for a scorer or criterion that does not exist, weights
+    that do not sum to 1, judges that contradict each other, or a group
+    without trajectories; when too few judges scored the group and none of
+    the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
+    if all refuse the key or the model's name, and with UNAVAILABLE if one
+    cannot be reached after its retries.
     """
 
 @_typing.type_check_only
@@ -61,11 +63,13 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     ScoreGroup: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.ScoreGroupRequest, _judge_service_pb2.ScoreGroupResponse]  # type: ignore[assignment]
     """Scores every attempt of one group. A group that cannot be scored comes
     back whole with a skip_reason and no reward, never with part of its
-    rewards. Stateless. Fails with INVALID_ARGUMENT for a scorer or criterion
-    that does not exist, weights that do not sum to 1, or a group without
-    trajectories, FAILED_PRECONDITION (JUDGE_MISCONFIGURED) when the judge
-    model refuses the key or the model's name, and UNAVAILABLE when it cannot
-    be reached after its retries.
+    rewards. Keeps nothing that a result depends on. Fails with
+    INVALID_ARGUMENT for a scorer or criterion that does not exist, weights
+    that do not sum to 1, judges that contradict each other, or a group
+    without trajectories; when too few judges scored the group and none of
+    the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
+    if all refuse the key or the model's name, and with UNAVAILABLE if one
+    cannot be reached after its retries.
     """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -84,11 +88,13 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_judge_service_pb2.ScoreGroupResponse, _abc.Awaitable[_judge_service_pb2.ScoreGroupResponse]]:
         """Scores every attempt of one group. A group that cannot be scored comes
         back whole with a skip_reason and no reward, never with part of its
-        rewards. Stateless. Fails with INVALID_ARGUMENT for a scorer or criterion
-        that does not exist, weights that do not sum to 1, or a group without
-        trajectories, FAILED_PRECONDITION (JUDGE_MISCONFIGURED) when the judge
-        model refuses the key or the model's name, and UNAVAILABLE when it cannot
-        be reached after its retries.
+        rewards. Keeps nothing that a result depends on. Fails with
+        INVALID_ARGUMENT for a scorer or criterion that does not exist, weights
+        that do not sum to 1, judges that contradict each other, or a group
+        without trajectories; when too few judges scored the group and none of
+        the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
+        if all refuse the key or the model's name, and with UNAVAILABLE if one
+        cannot be reached after its retries.
         """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

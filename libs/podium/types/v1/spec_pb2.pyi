@@ -34,7 +34,7 @@ class _ScorerKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ScorerKind
     SCORER_KIND_WEIGHTED: _ScorerKind.ValueType  # 2
     """Weighted criteria: accuracy, efficiency, completeness, satisfaction."""
     SCORER_KIND_RULER: _ScorerKind.ValueType  # 3
-    """RULER: a judge model ranks the attempts of the group."""
+    """RULER: one or more judge models rank the attempts of the group."""
 
 class ScorerKind(_ScorerKind, metaclass=_ScorerKindEnumTypeWrapper):
     """Who scores."""
@@ -46,8 +46,32 @@ SCORER_KIND_ENVIRONMENT: ScorerKind.ValueType  # 1
 SCORER_KIND_WEIGHTED: ScorerKind.ValueType  # 2
 """Weighted criteria: accuracy, efficiency, completeness, satisfaction."""
 SCORER_KIND_RULER: ScorerKind.ValueType  # 3
-"""RULER: a judge model ranks the attempts of the group."""
+"""RULER: one or more judge models rank the attempts of the group."""
 Global___ScorerKind: _TypeAlias = ScorerKind  # noqa: Y015
+
+class _PanelCombination:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PanelCombinationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PanelCombination.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PANEL_COMBINATION_UNSPECIFIED: _PanelCombination.ValueType  # 0
+    """Not set; the default is taken."""
+    PANEL_COMBINATION_MEAN: _PanelCombination.ValueType  # 1
+    """Their mean."""
+    PANEL_COMBINATION_MEDIAN: _PanelCombination.ValueType  # 2
+    """Their median; of an even number, the mean of the middle two."""
+
+class PanelCombination(_PanelCombination, metaclass=_PanelCombinationEnumTypeWrapper):
+    """How the scores of several judges become one."""
+
+PANEL_COMBINATION_UNSPECIFIED: PanelCombination.ValueType  # 0
+"""Not set; the default is taken."""
+PANEL_COMBINATION_MEAN: PanelCombination.ValueType  # 1
+"""Their mean."""
+PANEL_COMBINATION_MEDIAN: PanelCombination.ValueType  # 2
+"""Their median; of an even number, the mean of the middle two."""
+Global___PanelCombination: _TypeAlias = PanelCombination  # noqa: Y015
 
 class _Objective:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -705,8 +729,85 @@ class WeightedCriteria(_message.Message):
 Global___WeightedCriteria: _TypeAlias = WeightedCriteria  # noqa: Y015
 
 @_typing.final
+class JudgeModel(_message.Message):
+    """A judge model: where it is served, how it is asked, what it costs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_URL_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    API_KEY_ENV_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    MAX_COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    EXTRA_BODY_FIELD_NUMBER: _builtins.int
+    PROMPT_PRICE_FIELD_NUMBER: _builtins.int
+    COMPLETION_PRICE_FIELD_NUMBER: _builtins.int
+    base_url: _builtins.str
+    """Base URL of an OpenAI-compatible API, ending in `/v1`; empty for the
+    judge service's default, which is Podium's own pool.
+    """
+    model: _builtins.str
+    """Model name at that API; empty for the judge service's default."""
+    api_key_env: _builtins.str
+    """Environment variable of the judge service that holds the API key; it must
+    begin with `PODIUM_JUDGE_KEY`. Empty for its default key.
+    """
+    temperature: _builtins.float
+    """Sampling temperature. Absent for the judge service's default."""
+    max_completion_tokens: _builtins.int
+    """Most tokens of an answer. Absent for the judge service's default."""
+    prompt_price: _builtins.float
+    """Price of a million tokens that it reads, in the job's currency. Absent
+    for the judge service's price list.
+    """
+    completion_price: _builtins.float
+    """Price of a million tokens that it writes. Absent for the judge service's
+    price list; set both prices or none.
+    """
+    @_builtins.property
+    def extra_body(self) -> _struct_pb2.Struct:
+        """Further parameters of the request, such as `reasoning_effort`, passed on
+        as they are. None may be one that the judge service sets itself.
+        """
+
+    def __init__(
+        self,
+        *,
+        base_url: _builtins.str = ...,
+        model: _builtins.str = ...,
+        api_key_env: _builtins.str = ...,
+        temperature: _builtins.float | None = ...,
+        max_completion_tokens: _builtins.int | None = ...,
+        extra_body: _struct_pb2.Struct | None = ...,
+        prompt_price: _builtins.float | None = ...,
+        completion_price: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_completion_price", b"_completion_price", "_max_completion_tokens", b"_max_completion_tokens", "_prompt_price", b"_prompt_price", "_temperature", b"_temperature", "completion_price", b"completion_price", "extra_body", b"extra_body", "max_completion_tokens", b"max_completion_tokens", "prompt_price", b"prompt_price", "temperature", b"temperature"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_completion_price", b"_completion_price", "_max_completion_tokens", b"_max_completion_tokens", "_prompt_price", b"_prompt_price", "_temperature", b"_temperature", "api_key_env", b"api_key_env", "base_url", b"base_url", "completion_price", b"completion_price", "extra_body", b"extra_body", "max_completion_tokens", b"max_completion_tokens", "model", b"model", "prompt_price", b"prompt_price", "temperature", b"temperature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__completion_price: _TypeAlias = _typing.Literal["completion_price"]  # noqa: Y015
+    _WhichOneofArgType__completion_price: _TypeAlias = _typing.Literal["_completion_price", b"_completion_price"]  # noqa: Y015
+    _WhichOneofReturnType__max_completion_tokens: _TypeAlias = _typing.Literal["max_completion_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_completion_tokens: _TypeAlias = _typing.Literal["_max_completion_tokens", b"_max_completion_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__prompt_price: _TypeAlias = _typing.Literal["prompt_price"]  # noqa: Y015
+    _WhichOneofArgType__prompt_price: _TypeAlias = _typing.Literal["_prompt_price", b"_prompt_price"]  # noqa: Y015
+    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
+    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__completion_price) -> _WhichOneofReturnType__completion_price | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_completion_tokens) -> _WhichOneofReturnType__max_completion_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_price) -> _WhichOneofReturnType__prompt_price | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
+
+Global___JudgeModel: _TypeAlias = JudgeModel  # noqa: Y015
+
+@_typing.final
 class RulerSpec(_message.Message):
-    """A judge model and what it is told."""
+    """The judges of a RULER scorer and what they are told."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -714,18 +815,53 @@ class RulerSpec(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     RUBRIC_FIELD_NUMBER: _builtins.int
     API_KEY_ENV_FIELD_NUMBER: _builtins.int
+    JUDGES_FIELD_NUMBER: _builtins.int
+    FALLBACKS_FIELD_NUMBER: _builtins.int
+    QUORUM_FIELD_NUMBER: _builtins.int
+    COMBINATION_FIELD_NUMBER: _builtins.int
+    MAX_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_JOB_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_JOB_COST_FIELD_NUMBER: _builtins.int
     base_url: _builtins.str
-    """Base URL of an OpenAI-compatible API, ending in `/v1`; empty for the
-    judge service's default, which is Podium's own pool.
-    """
+    """Base URL of the only judge's API, as in JudgeModel; not with `judges`."""
     model: _builtins.str
-    """Model name at that API; empty for the judge service's default."""
+    """The only judge's model name, as in JudgeModel; not with `judges`."""
     rubric: _builtins.str
     """What good means; empty for the default rubric."""
     api_key_env: _builtins.str
-    """Environment variable of the judge service that holds the API key; it must
-    begin with `PODIUM_JUDGE_KEY`. Empty for its default key.
+    """The only judge's key variable, as in JudgeModel; not with `judges`."""
+    quorum: _builtins.int
+    """Judges that must have scored a group, or it is skipped (`judge_failed`);
+    0 for more than half of `judges`. Default 0.
     """
+    combination: Global___PanelCombination.ValueType
+    """How several scores become one. Default PANEL_COMBINATION_MEAN."""
+    max_prompt_tokens: _builtins.int
+    """About how many tokens a group's prompt may have, at 3 bytes a token; of
+    longer attempts the middle is left out. Absent for the judge service's
+    default.
+    """
+    max_job_tokens: _builtins.int
+    """Tokens that the job may have its judges read and write, after which its
+    groups are skipped (`judge_budget`); 0 for no bound but the judge
+    service's. A group that was begun before is finished. Default 0.
+    """
+    max_job_cost: _builtins.float
+    """The same in money, which needs prices for all judges; 0 for no bound.
+    Default 0.
+    """
+    @_builtins.property
+    def judges(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeModel]:
+        """The judges, each of which scores every group; none for the one that
+        base_url, model and api_key_env name. One that fails is left out.
+        """
+
+    @_builtins.property
+    def fallbacks(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeModel]:
+        """Further judges, asked in order, one at a time, while fewer than `quorum`
+        judges have scored the group.
+        """
+
     def __init__(
         self,
         *,
@@ -733,12 +869,38 @@ class RulerSpec(_message.Message):
         model: _builtins.str = ...,
         rubric: _builtins.str = ...,
         api_key_env: _builtins.str = ...,
+        judges: _abc.Iterable[Global___JudgeModel] | None = ...,
+        fallbacks: _abc.Iterable[Global___JudgeModel] | None = ...,
+        quorum: _builtins.int | None = ...,
+        combination: Global___PanelCombination.ValueType | None = ...,
+        max_prompt_tokens: _builtins.int | None = ...,
+        max_job_tokens: _builtins.int | None = ...,
+        max_job_cost: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_combination", b"_combination", "_max_job_cost", b"_max_job_cost", "_max_job_tokens", b"_max_job_tokens", "_max_prompt_tokens", b"_max_prompt_tokens", "_quorum", b"_quorum", "combination", b"combination", "max_job_cost", b"max_job_cost", "max_job_tokens", b"max_job_tokens", "max_prompt_tokens", b"max_prompt_tokens", "quorum", b"quorum"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key_env", b"api_key_env", "base_url", b"base_url", "model", b"model", "rubric", b"rubric"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_combination", b"_combination", "_max_job_cost", b"_max_job_cost", "_max_job_tokens", b"_max_job_tokens", "_max_prompt_tokens", b"_max_prompt_tokens", "_quorum", b"_quorum", "api_key_env", b"api_key_env", "base_url", b"base_url", "combination", b"combination", "fallbacks", b"fallbacks", "judges", b"judges", "max_job_cost", b"max_job_cost", "max_job_tokens", b"max_job_tokens", "max_prompt_tokens", b"max_prompt_tokens", "model", b"model", "quorum", b"quorum", "rubric", b"rubric"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__combination: _TypeAlias = _typing.Literal["combination"]  # noqa: Y015
+    _WhichOneofArgType__combination: _TypeAlias = _typing.Literal["_combination", b"_combination"]  # noqa: Y015
+    _WhichOneofReturnType__max_job_cost: _TypeAlias = _typing.Literal["max_job_cost"]  # noqa: Y015
+    _WhichOneofArgType__max_job_cost: _TypeAlias = _typing.Literal["_max_job_cost", b"_max_job_cost"]  # noqa: Y015
+    _WhichOneofReturnType__max_job_tokens: _TypeAlias = _typing.Literal["max_job_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_job_tokens: _TypeAlias = _typing.Literal["_max_job_tokens", b"_max_job_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__max_prompt_tokens: _TypeAlias = _typing.Literal["max_prompt_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_prompt_tokens: _TypeAlias = _typing.Literal["_max_prompt_tokens", b"_max_prompt_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__quorum: _TypeAlias = _typing.Literal["quorum"]  # noqa: Y015
+    _WhichOneofArgType__quorum: _TypeAlias = _typing.Literal["_quorum", b"_quorum"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__combination) -> _WhichOneofReturnType__combination | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_job_cost) -> _WhichOneofReturnType__max_job_cost | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_job_tokens) -> _WhichOneofReturnType__max_job_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_prompt_tokens) -> _WhichOneofReturnType__max_prompt_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quorum) -> _WhichOneofReturnType__quorum | None: ...
 
 Global___RulerSpec: _TypeAlias = RulerSpec  # noqa: Y015
 

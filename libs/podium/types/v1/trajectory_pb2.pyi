@@ -478,7 +478,10 @@ class Trajectory(_message.Message):
 
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """Numbers that the environment reports (`success`, `turns`, …)."""
+        """Numbers that the environment reports (`success`, `turns`, …), and, when
+        RULER has scored it, `ruler_score` and, beside an environment's own
+        reward, `independent_reward`.
+        """
 
     @_builtins.property
     def failure(self) -> Global___Failure:
@@ -564,6 +567,147 @@ class Scenario(_message.Message):
 Global___Scenario: _TypeAlias = Scenario  # noqa: Y015
 
 @_typing.final
+class JudgedAttempt(_message.Message):
+    """One judge's score of one attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRAJECTORY_ID_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    trajectory_id: _builtins.str
+    """The attempt. Those of the same words share score and place."""
+    score: _builtins.float
+    """The score, in [0, 1]."""
+    place: _builtins.int
+    """Where the judge saw it among the attempts, from 1."""
+    def __init__(
+        self,
+        *,
+        trajectory_id: _builtins.str = ...,
+        score: _builtins.float = ...,
+        place: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "score", b"score", "trajectory_id", b"trajectory_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JudgedAttempt: _TypeAlias = JudgedAttempt  # noqa: Y015
+
+@_typing.final
+class JudgeOpinion(_message.Message):
+    """What one judge model said about a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    POSITION_CORRELATION_FIELD_NUMBER: _builtins.int
+    CACHED_FIELD_NUMBER: _builtins.int
+    BYTES_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The model's name; empty when its API was never reached to list it."""
+    failure: _builtins.str
+    """Why the opinion does not count; empty when it does."""
+    position_correlation: _builtins.float
+    """Pearson correlation of place and score over the distinct attempts, in
+    [-1, 1]: far from 0 in group after group, the judge favours places.
+    Absent when all scores are equal.
+    """
+    cached: _builtins.bool
+    """Whether it is the answer to an identical question, asked before or at
+    the same time; then nothing was spent.
+    """
+    bytes_left_out: _builtins.int
+    """Bytes of the attempts that the prompt had no room for."""
+    calls: _builtins.int
+    """Calls of the model, repairs included."""
+    prompt_tokens: _builtins.int
+    """Tokens it read."""
+    completion_tokens: _builtins.int
+    """Tokens it wrote."""
+    cost: _builtins.float
+    """What they cost; absent without prices."""
+    @_builtins.property
+    def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgedAttempt]:
+        """Its scores, one for each attempt that it judged; none with a failure."""
+
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        failure: _builtins.str = ...,
+        attempts: _abc.Iterable[Global___JudgedAttempt] | None = ...,
+        position_correlation: _builtins.float | None = ...,
+        cached: _builtins.bool = ...,
+        bytes_left_out: _builtins.int = ...,
+        calls: _builtins.int = ...,
+        prompt_tokens: _builtins.int = ...,
+        completion_tokens: _builtins.int = ...,
+        cost: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_position_correlation", b"_position_correlation", "cost", b"cost", "position_correlation", b"position_correlation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_position_correlation", b"_position_correlation", "attempts", b"attempts", "bytes_left_out", b"bytes_left_out", "cached", b"cached", "calls", b"calls", "completion_tokens", b"completion_tokens", "cost", b"cost", "failure", b"failure", "model", b"model", "position_correlation", b"position_correlation", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
+    _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
+    _WhichOneofReturnType__position_correlation: _TypeAlias = _typing.Literal["position_correlation"]  # noqa: Y015
+    _WhichOneofArgType__position_correlation: _TypeAlias = _typing.Literal["_position_correlation", b"_position_correlation"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__position_correlation) -> _WhichOneofReturnType__position_correlation | None: ...
+
+Global___JudgeOpinion: _TypeAlias = JudgeOpinion  # noqa: Y015
+
+@_typing.final
+class Judgement(_message.Message):
+    """How a RULER scorer came to its scores."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
+    OPINIONS_FIELD_NUMBER: _builtins.int
+    AGREEMENT_FIELD_NUMBER: _builtins.int
+    part: _builtins.str
+    """The scorer's name in reward_parts."""
+    agreement: _builtins.float
+    """Kendall's W of the opinions that count, corrected for ties: 0 for no
+    agreement on the ranking, 1 for the same one. Absent for fewer than two
+    opinions or distinct attempts, and when no judge ranks.
+    """
+    @_builtins.property
+    def opinions(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeOpinion]:
+        """Every judge that was asked: the panel, then the fallbacks that were
+        needed.
+        """
+
+    def __init__(
+        self,
+        *,
+        part: _builtins.str = ...,
+        opinions: _abc.Iterable[Global___JudgeOpinion] | None = ...,
+        agreement: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_agreement", b"_agreement", "agreement", b"agreement"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agreement", b"_agreement", "agreement", b"agreement", "opinions", b"opinions", "part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__agreement: _TypeAlias = _typing.Literal["agreement"]  # noqa: Y015
+    _WhichOneofArgType__agreement: _TypeAlias = _typing.Literal["_agreement", b"_agreement"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__agreement) -> _WhichOneofReturnType__agreement | None: ...
+
+Global___Judgement: _TypeAlias = Judgement  # noqa: Y015
+
+@_typing.final
 class Group(_message.Message):
     """The attempts of one scenario, judged and normalised together."""
 
@@ -575,6 +719,7 @@ class Group(_message.Message):
     SCENARIO_FIELD_NUMBER: _builtins.int
     TRAJECTORIES_FIELD_NUMBER: _builtins.int
     SKIP_REASON_FIELD_NUMBER: _builtins.int
+    JUDGEMENTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{job}/s{step}/g{index}` for training, `{job}/v{version}-{mode}/g{index}`
     for evaluation: the same after any retry.
@@ -585,7 +730,7 @@ class Group(_message.Message):
     """The training step it is for, from 1; for evaluation the version."""
     skip_reason: _builtins.str
     """Why the group does not train, when it does not (`zero_variance`,
-    `all_failed`, `judge_failed`, …); empty otherwise.
+    `all_failed`, `judge_failed`, `judge_budget`, …); empty otherwise.
     """
     @_builtins.property
     def scenario(self) -> Global___Scenario:
@@ -594,6 +739,10 @@ class Group(_message.Message):
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[Global___Trajectory]:
         """The attempts, by attempt number."""
+
+    @_builtins.property
+    def judgements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Judgement]:
+        """How each RULER scorer came to its scores."""
 
     def __init__(
         self,
@@ -604,10 +753,11 @@ class Group(_message.Message):
         scenario: Global___Scenario | None = ...,
         trajectories: _abc.Iterable[Global___Trajectory] | None = ...,
         skip_reason: _builtins.str = ...,
+        judgements: _abc.Iterable[Global___Judgement] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scenario", b"scenario"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "job_id", b"job_id", "scenario", b"scenario", "skip_reason", b"skip_reason", "step", b"step", "trajectories", b"trajectories"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "job_id", b"job_id", "judgements", b"judgements", "scenario", b"scenario", "skip_reason", b"skip_reason", "step", b"step", "trajectories", b"trajectories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,100 @@
+"""Makes RULER scorers from their specs; what they share between groups lives here."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.types.v1 import spec_pb2
+
+from podium_judge.budget import Allowance, Budget, Spending
+from podium_judge.cache import OpinionCache
+from podium_judge.endpoints import resolve_judges
+from podium_judge.judge import CachedJudge, LimitedJudge, ModelJudge
+from podium_judge.judge_config import CallLimits, JudgeConfig
+from podium_judge.judge_model import OpenAIJudge
+from podium_judge.panel import Panel, Seat, mean, median
+from podium_judge.position import PositionBias
+from podium_judge.ruler import RulerScorer
+from podium_judge.scores import Usage
+from podium_judge.settings import Settings
+
+_MAX_MODELS = 256
+
+
+class Rulers:
+    """Holds connections, turns, known answers, spending and the bias of places."""
+
+    def __init__(self, settings: Settings, client: httpx.AsyncClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._turns = asyncio.Semaphore(settings.max_concurrent_calls)
+        self._limits = CallLimits(
+            timeout_seconds=settings.request_timeout_seconds,
+            attempts=settings.request_attempts,
+            backoff_seconds=settings.backoff_seconds,
+            max_backoff_seconds=settings.max_backoff_seconds,
+        )
+        self._models: dict[JudgeConfig, OpenAIJudge] = {}
+        self._cache = OpinionCache(settings.cache_entries)
+        self._spending = Spending()
+        self._biases: dict[str, PositionBias] = {}
+
+    def scorer(self, spec: spec_pb2.RulerSpec, field: str, job_id: str, told: Usage) -> RulerScorer:
+        """The scorer of `spec`, which stands at `field`, for a group of a job.
+
+        `told` is what the job has spent as far as the caller knows.
+
+        Raises:
+            InvalidArgumentError: the spec is wrong, or it has a budget and the group
+                no job.
+        """
+        judges, fallbacks = resolve_judges(spec, field, self._settings)
+        seats = [self._seat(config, seat) for seat, config in enumerate((*judges, *fallbacks))]
+        median_wanted = spec.combination == spec_pb2.PANEL_COMBINATION_MEDIAN
+        panel = Panel(
+            seats[: len(judges)],
+            seats[len(judges) :],
+            spec.quorum,
+            median if median_wanted else mean,
+            self._biases,
+        )
+        return RulerScorer(
+            panel,
+            spec.rubric,
+            spec.max_prompt_tokens or self._settings.max_prompt_tokens,
+            self._allowance(spec, field, job_id, told),
+        )
+
+    def _seat(self, config: JudgeConfig, seat: int) -> Seat:
+        if len(self._models) > _MAX_MODELS:
+            self._models.clear()
+        model = self._models.get(config)
+        if model is None:
+            model = self._models[config] = OpenAIJudge(self._client, config, self._limits)
+        judge = ModelJudge(model, config.price is not None, self._settings.question_seconds)
+        return Seat(
+            CachedJudge(LimitedJudge(judge, self._turns), config, self._cache, seat), config.label
+        )
+
+    def _allowance(
+        self, spec: spec_pb2.RulerSpec, field: str, job_id: str, told: Usage
+    ) -> Allowance | None:
+        bounds = [n for n in (spec.max_job_tokens, self._settings.max_job_tokens) if n]
+        budget = Budget(min(bounds, default=0), spec.max_job_cost)
+        if budget == Budget():
+            return None
+        if not job_id:
+            if not spec.max_job_tokens and not spec.max_job_cost:
+                return None
+            name = "max_job_tokens" if spec.max_job_tokens else "max_job_cost"
+            raise InvalidArgumentError(
+                violations=[
+                    Violation(
+                        f"{field}.{name}",
+                        "got a bound, but the group has no job_id; allowed is none, or a job_id",
+                    )
+                ]
+            )
+        return Allowance(budget, self._spending.of(job_id), told)
