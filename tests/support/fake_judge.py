@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -90,6 +90,32 @@ def scores(score: Callable[[str], float], **edit: Any) -> Behaviour:
     return behave
 
 
+def truncated(behaviour: Behaviour, keep: float = 0.6) -> Behaviour:
+    """The same words, cut off by the token limit."""
+
+    def behave(request: dict[str, Any]) -> Answer:
+        message = json.loads(behaviour(request).body)["choices"][0]["message"]["content"]
+        return completion(message[: int(len(message) * keep)], finish_reason="length")
+
+    return behave
+
+
+def slow(behaviour: Behaviour, seconds: float) -> Behaviour:
+    """The same answer, late."""
+    return lambda request: replace(behaviour(request), delay=seconds)
+
+
+def refuses(parameter: str, behaviour: Behaviour) -> Behaviour:
+    """Answers only requests without one of the parameters."""
+    error = {"error": {"message": f"{parameter} is not supported by this model"}}
+
+    def behave(request: dict[str, Any]) -> Answer:
+        refused = parameter in request
+        return Answer(400, json.dumps(error).encode()) if refused else behaviour(request)
+
+    return behave
+
+
 class FakeJudge:
     """The running server: `base_url`, what it was asked, and what it does next."""
 
@@ -98,6 +124,8 @@ class FakeJudge:
         self.script: list[Behaviour] = []
         self.requests: list[dict[str, Any]] = []
         self.authorizations: list[str | None] = []
+        self.arrivals: list[float] = []
+        """When each request came, in seconds of a steady clock."""
         self._lock = threading.Lock()
 
     def then(self, *behaviours: Behaviour) -> None:
@@ -106,12 +134,14 @@ class FakeJudge:
             self.script = list(behaviours)
             self.requests.clear()
             self.authorizations.clear()
+            self.arrivals.clear()
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Answer:
         """Takes the next behaviour."""
         with self._lock:
             self.requests.append(request)
             self.authorizations.append(authorization)
+            self.arrivals.append(time.monotonic())
             behaviour = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         return behaviour(request)
 

@@ -153,7 +153,7 @@ def show(attempt: Attempt, shared: int) -> list[str]:
         begins = ""
         if longest:
             source = overlaps.index(longest) + 1
-            begins = f", begins with the first {longest} messages of conversation {source}"
+            begins = f", begins with messages 1 to {longest} of conversation {source}"
         lines.append(f"[conversation {number + 1} of {len(attempt)}{begins}]")
         lines += conversation[longest:]
     return lines

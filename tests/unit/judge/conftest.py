@@ -14,6 +14,12 @@ def judge() -> Iterator[FakeJudge]:
 
 
 @pytest.fixture
+def other_judge() -> Iterator[FakeJudge]:
+    with fake_judge() as server:
+        yield server
+
+
+@pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(timeout=None) as http:
         yield http

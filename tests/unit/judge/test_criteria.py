@@ -13,7 +13,7 @@ KEYWORDS = ("budget", "quarterly", "review")
 EMAIL = {"subject": "Quarterly budget", "body": "See the file.", "sender": "anna@example.com"}
 
 
-def test_the_tutorials_example() -> None:
+def test_s21_the_tutorials_example() -> None:
     accuracy = criteria.email_accuracy({"selected_email": EMAIL}, KEYWORDS, "anna")
     total = CriteriaScores(accuracy, 1.0, 1.0, 1.0).total(WEIGHTS)
     assert accuracy == pytest.approx(GOLDEN["ruler_example"]["accuracy"])
@@ -22,27 +22,32 @@ def test_the_tutorials_example() -> None:
 
 
 @pytest.mark.parametrize(("case", "value"), GOLDEN["efficiency"].items())
-def test_efficiency(case: str, value: float) -> None:
+def test_s24_efficiency(case: str, value: float) -> None:
     actions, optimal = map(int, case.split("/"))
     assert criteria.efficiency(actions, optimal) == pytest.approx(value)
 
 
-def test_efficiency_when_nothing_is_needed() -> None:
+def test_s24_efficiency_when_nothing_is_needed() -> None:
     assert criteria.efficiency(0, 0) == 1.0
     assert criteria.efficiency(1, 0) == 0.0
 
 
+def test_s24_efficiency_is_gone_at_thrice_the_optimum() -> None:
+    assert criteria.efficiency(15, 5) == 0.0
+    assert criteria.efficiency(14, 5) == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize(("case", "value"), GOLDEN["satisfaction"].items())
-def test_satisfaction(case: str, value: float) -> None:
+def test_s26_satisfaction(case: str, value: float) -> None:
     errors, seconds = case.removeprefix("err").split(",t")
     assert criteria.satisfaction(int(errors), float(seconds)) == pytest.approx(value)
 
 
-def test_satisfaction_after_five_and_a_half_minutes() -> None:
+def test_s26_satisfaction_after_five_and_a_half_minutes() -> None:
     assert criteria.satisfaction(0, 330) == pytest.approx(0.0)
 
 
-def test_completeness() -> None:
+def test_s25_completeness() -> None:
     golden = GOLDEN["completeness"]
     assert criteria.completeness([], [], done=True) == golden["none,done"]
     assert criteria.completeness([], ["x"], done=False) == golden["none,!done"]
@@ -51,27 +56,27 @@ def test_completeness() -> None:
     assert criteria.completeness(["date", "date"], ["date"], done=False) == 1.0
 
 
-def test_similarity_of_texts() -> None:
+def test_s22_similarity_of_texts() -> None:
     golden = GOLDEN["string_sim"]
     assert criteria.similarity("hello", "hallo") == pytest.approx(golden["hello/hallo"])
     assert criteria.similarity("Same", "sAME") == golden["same_case"]
     assert criteria.similarity("", "") == golden["empty"]
 
 
-def test_similarity_of_mappings() -> None:
+def test_s22_similarity_of_mappings() -> None:
     golden = GOLDEN["dict_sim"]
     assert criteria.similarity({"a": 1, "b": 2}, {"a": 1, "b": 2}) == golden["same"]
     assert criteria.similarity({"a": 1, "b": 2}, {"a": 1, "b": 3}) == golden["half"]
     assert criteria.similarity({"a": 1}, {"b": 1}) == golden["disjoint"]
 
 
-def test_similarity_settles_what_the_tutorial_divides_by_zero() -> None:
+def test_s22_similarity_settles_what_the_tutorial_divides_by_zero() -> None:
     assert criteria.similarity({}, {}) == 1.0
     assert criteria.similarity({}, {"a": 1}) == 0.0
     assert criteria.similarity({"a": 1}, {}) == 0.0
 
 
-def test_similarity_of_other_things() -> None:
+def test_s22_similarity_of_other_things() -> None:
     assert criteria.similarity(None, "x") == 0.0
     assert criteria.similarity("x", None) == 0.0
     assert criteria.similarity(3.0, 3) == 1.0
@@ -80,12 +85,12 @@ def test_similarity_of_other_things() -> None:
 
 
 @pytest.mark.parametrize(("done", "value"), [(True, 0.7), (False, 0.3)])
-def test_general_accuracy_without_an_expected_result(done: bool, value: float) -> None:
+def test_s23_general_accuracy_without_an_expected_result(done: bool, value: float) -> None:
     assert criteria.general_accuracy("anything", None, done) == value
     assert criteria.general_accuracy("hello", "hallo", done) == pytest.approx(0.8)
 
 
-def test_email_accuracy_steps() -> None:
+def test_s23_email_accuracy_steps() -> None:
     assert criteria.email_accuracy("no state", KEYWORDS, "anna") == 0.0
     assert criteria.email_accuracy({}, KEYWORDS, "anna") == 0.2
     assert criteria.email_accuracy({"selected_email": None}, KEYWORDS, "anna") == 0.2
@@ -108,7 +113,7 @@ def test_email_accuracy_steps() -> None:
         ("(" * 100_000, 1, 1, None, 0.0),
     ],
 )
-def test_code_accuracy(
+def test_s27_code_accuracy(
     code: str, passed: int, total: int, expected: str | None, value: float
 ) -> None:
     assert criteria.code_accuracy(code, passed, total, expected) == value
@@ -126,7 +131,7 @@ def test_code_accuracy(
         ("paris paris", ["Paris"], 2 / 3),
     ],
 )
-def test_answer_accuracy(answer: str, accepted: list[str], value: float) -> None:
+def test_s27_answer_accuracy(answer: str, accepted: list[str], value: float) -> None:
     assert criteria.answer_accuracy(answer, accepted) == pytest.approx(value)
 
 
@@ -138,14 +143,14 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values)
-def test_similarity_is_symmetric_in_bounds_and_1_for_the_same(a: object, b: object) -> None:
+def test_s22_similarity_is_symmetric_in_bounds_and_1_for_the_same(a: object, b: object) -> None:
     assert 0.0 <= criteria.similarity(a, b) <= 1.0
     if a is not None:
         assert criteria.similarity(a, a) == 1.0
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 100), st.floats(0, 1e9))
-def test_every_criterion_stays_in_bounds(
+def test_s21_every_criterion_stays_in_bounds(
     actions: int, optimal: int, errors: int, seconds: float
 ) -> None:
     parts = CriteriaScores(

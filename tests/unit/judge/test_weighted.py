@@ -39,7 +39,7 @@ def value(scorer: WeightedScorer, trajectory: trajectory_pb2.Trajectory) -> floa
     return score.value
 
 
-def test_an_email_attempt_scores_the_tutorials_number() -> None:
+def test_s21_an_email_attempt_scores_the_tutorials_number() -> None:
     trajectory = attempt(
         {
             "result": {
@@ -63,7 +63,7 @@ def test_an_email_attempt_scores_the_tutorials_number() -> None:
     )
 
 
-def test_accuracy_needs_the_right_answer() -> None:
+def test_s23_accuracy_needs_the_right_answer() -> None:
     for task_type in ("email_search", "question_answering"):
         verdict = only("accuracy", task_type=task_type).score(attempt({"result": "x"}))
         assert verdict == Unscored("weighted: info.expected is missing")
@@ -71,27 +71,27 @@ def test_accuracy_needs_the_right_answer() -> None:
     assert isinstance(verdict, Unscored)
 
 
-def test_general_accuracy_without_expected_looks_at_the_end() -> None:
+def test_s23_general_accuracy_without_expected_looks_at_the_end() -> None:
     cut = attempt(stop_reason=trajectory_pb2.STOP_REASON_MAX_TURNS)
     assert value(only("accuracy"), attempt()) == 0.7
     assert value(only("accuracy"), cut) == 0.3
 
 
-def test_question_answering_takes_a_text_or_a_list() -> None:
+def test_s27_question_answering_takes_a_text_or_a_list() -> None:
     scorer = only("accuracy", task_type="question_answering")
     assert value(scorer, attempt({"result": "the Paris", "expected": "Paris"})) == 1.0
     assert value(scorer, attempt({"result": "Paris", "expected": ["Rome", "Paris"]})) == 1.0
     assert value(scorer, attempt({"expected": ["Rome"]})) == 0.0
 
 
-def test_code_generation_reads_the_tests_from_the_metrics() -> None:
+def test_s27_code_generation_reads_the_tests_from_the_metrics() -> None:
     scorer = only("accuracy", task_type="code_generation")
     trajectory = attempt({"result": "x = 1"}, metrics={"tests_passed": 1, "tests_total": 4})
     assert value(scorer, trajectory) == 0.25
     assert value(scorer, attempt({"result": "x = 1", "expected": "x = 1"})) == 1.0
 
 
-def test_actions_come_from_metrics_then_turns_then_messages() -> None:
+def test_s24_actions_come_from_metrics_then_turns_then_messages() -> None:
     turns = [
         trajectory_pb2.Message(role=trajectory_pb2.ROLE_ASSISTANT, content="x") for _ in range(10)
     ]
@@ -103,7 +103,7 @@ def test_actions_come_from_metrics_then_turns_then_messages() -> None:
     assert value(scorer, attempt(histories=histories, metrics=metrics)) == 0.0
 
 
-def test_seconds_come_from_metrics_then_the_clock() -> None:
+def test_s26_seconds_come_from_metrics_then_the_clock() -> None:
     timed = attempt()
     timed.start_time.FromSeconds(1000)
     timed.end_time.FromSeconds(1090)
@@ -119,7 +119,7 @@ def test_seconds_come_from_metrics_then_the_clock() -> None:
     assert value(scorer, backwards) == 1.0
 
 
-def test_every_wrong_setting_is_named() -> None:
+def test_s21_every_wrong_setting_is_named() -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         WeightedScorer(spec(accuracy=0.9, task_type="poetry"), "reward.scorers[1].weighted")
     found = {violation.field: violation.description for violation in caught.value.violations}
@@ -128,5 +128,5 @@ def test_every_wrong_setting_is_named() -> None:
     assert "code_generation" in found["reward.scorers[1].weighted.task_type"]
 
 
-def test_weights_may_be_a_rounding_error_off() -> None:
+def test_s21_weights_may_be_a_rounding_error_off() -> None:
     WeightedScorer(spec(accuracy=0.1 + 0.2, efficiency=0.3, completeness=0.3), "weighted")
