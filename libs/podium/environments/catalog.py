@@ -7,7 +7,11 @@ import importlib
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
 from podium.environments.base import Environment
 
-_BUILTIN = {"email_search": "podium.environments.email_search:EmailSearch"}
+_BUILTIN = {
+    "2048": "podium.environments.game_2048:Game2048",
+    "email_search": "podium.environments.email_search:EmailSearch",
+    "tic_tac_toe": "podium.environments.tic_tac_toe:TicTacToe",
+}
 
 
 def builtin_names() -> list[str]:

@@ -130,7 +130,7 @@ def test_a_strange_page_token_is_refused_by_field(token: str) -> None:
 def test_an_unknown_split_or_name_says_what_there_is() -> None:
     with pytest.raises(NotFoundError, match="no split 'test'; it has train, heldout"):
         scenario_page(Guess, {}, "test", 0, "")
-    with pytest.raises(NotFoundError, match="no environment 'chess'; built in are email_search"):
+    with pytest.raises(NotFoundError, match=r"no environment 'chess'; built in are .*email_search"):
         load("chess")
 
 
