@@ -15,6 +15,8 @@ import grpc
 import pytest
 import pytest_asyncio
 import torch
+import torch.distributed.checkpoint as dcp
+from podium.deltas import apply_delta
 from podium.registry_client import RegistryClient
 from podium.rpc import connect
 from podium.trainer.v1 import trainer_service_pb2 as pb
@@ -23,6 +25,7 @@ from podium.types.v1 import spec_pb2
 from safetensors.torch import load_file
 from support.tiny_policy import build_small_llama, step_groups
 from support.trainer_process import ServiceProcess, service, step_messages
+from transformers import AutoModelForCausalLM
 
 
 @dataclass
@@ -41,15 +44,25 @@ class Setting:
             "PODIUM_TRAINER_THREADS": "1",
         }
 
-    async def weights(self, job_id: str, version: int) -> dict[str, torch.Tensor]:
-        """What the version's `state/` and `adapter/` hold in float32."""
+    async def pull(self, job_id: str, version: int) -> Path:
+        """The version's files."""
         client = RegistryClient(self.registry.address)
         target = self.folder / f"{job_id}-{version}"
-        await client.pull(job_id, version, target)
+        if not target.exists():
+            await client.pull(job_id, version, target)
         await client.close()
-        found = [*target.glob("adapter/*.safetensors"), *target.glob("state/masters/*.safetensors")]
-        assert found
-        return {name: t for path in found for name, t in load_file(path).items()}
+        return target
+
+    async def weights(self, job_id: str, version: int) -> dict[str, torch.Tensor]:
+        """What the version's shards or adapter hold in float32."""
+        target = await self.pull(job_id, version)
+        if (target / "adapter").exists():
+            return load_file(target / "adapter" / "adapter_model.safetensors")
+        return {
+            name.removeprefix("weights."): tensor
+            for name, tensor in await asyncio.to_thread(all_shards, target / "state" / "shards")
+            if name.startswith("weights.")
+        }
 
 
 @pytest_asyncio.fixture
@@ -58,6 +71,15 @@ async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
     data = {"PODIUM_REGISTRY_DATA_DIR": str(tmp_path / "data")}
     async with service("registry", tmp_path / "registry.log", data) as registry:
         yield Setting(registry, model, tmp_path)
+
+
+def all_shards(folder: Path) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of all processes' files, put together by torch's own reader."""
+    reader = dcp.HuggingFaceStorageReader(str(folder))
+    sizes = {name: it.size for name, it in reader.read_metadata().state_dict_metadata.items()}
+    tensors = {name: torch.zeros(size) for name, size in sizes.items()}
+    dcp.load(tensors, storage_reader=dcp.HuggingFaceStorageReader(str(folder)), no_dist=True)
+    return list(tensors.items())
 
 
 async def train(
@@ -144,19 +166,48 @@ async def test_t17_a_job_resumes_on_another_world_size(setting: Setting) -> None
     training = spec("full")
     environment = setting.environment()
     async with service("trainer", setting.folder / "a.log", environment) as process:
-        await train(process, setting, "whole", training, [1, 2, 3], groups=1)
+        await train(process, setting, "whole", training, [1, 2, 3, 4], groups=1)
         await process.terminate()
-    for number, (size, steps) in enumerate([(2, [1]), (1, [2]), (2, [3])]):
-        log = setting.folder / f"b{number}.log"
-        async with service("trainer", log, environment, processes=size) as process:
-            (metrics,) = await train(process, setting, "moved", training, steps, groups=1)
+    layouts = [{"processes": 2}, {}, {"machines": 2}, {"processes": 2}]
+    for step, layout in enumerate(layouts, 1):
+        log = setting.folder / f"b{step}.log"
+        async with service("trainer", log, environment, **layout) as process:
+            (metrics,) = await train(process, setting, "moved", training, [step], groups=1)
             assert metrics["rows"] == 1
             await process.terminate()
     assert_same(
-        await setting.weights("whole", 3),
-        await setting.weights("moved", 3),
+        await setting.weights("whole", 4),
+        await setting.weights("moved", 4),
         await setting.weights("whole", 1),
     )
+
+
+@pytest.mark.timeout(400)
+async def test_every_process_stores_its_own_part_of_whole_weights(setting: Setting) -> None:
+    log = setting.folder / "parts.log"
+    async with service("trainer", log, setting.environment(), processes=2) as process:
+        await train(process, setting, "job", spec("full"), [1, 2])
+        await process.terminate()
+    first, second = [await setting.pull("job", version) for version in (1, 2)]
+    shards = sorted((second / "state" / "shards").glob("*.safetensors"))
+    assert [path.name[:11] for path in shards] == ["shard-00001", "shard-00002"]
+    sizes = [path.stat().st_size for path in shards]
+    assert max(sizes) < 0.6 * sum(sizes)
+    models = list((second / "model").glob("*.safetensors"))
+    assert len(models) == 2
+    # What serves finds the parts by themselves, and as one model.
+    masters = await setting.weights("job", 2)
+    served = AutoModelForCausalLM.from_pretrained(second / "model").state_dict()
+    for name, master in masters.items():
+        assert torch.equal(served[name], master.to(served[name].dtype)), name
+    assert not (first / "delta").exists()
+    deltas = sorted((second / "delta").iterdir())
+    assert len(deltas) == 2
+    apply_delta(first / "model", deltas, setting.folder / "changed")
+    for path in models:
+        one, two = load_file(path), load_file(setting.folder / "changed" / path.name)
+        assert one.keys() == two.keys()
+        assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 @pytest.mark.timeout(400)

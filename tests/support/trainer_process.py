@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,31 +39,59 @@ class ServiceProcess:
 
 @asynccontextmanager
 async def service(
-    name: str, log: Path, environment: Mapping[str, str] | None = None, *, processes: int = 1
+    name: str,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    processes: int = 1,
+    machines: int = 1,
 ) -> AsyncIterator[ServiceProcess]:
     """`python -m podium_<name>` on free ports; its output goes to `log`.
 
-    More than one process are torchrun's; then `process` is torchrun.
+    More than one process are torchrun's; then `process` is the first machine's torchrun.
     """
-    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
     prefix = f"PODIUM_{name.upper()}_"
     ports = {f"{prefix}{kind}": "0" for kind in ("PORT", "HEALTH_PORT", "METRICS_PORT")}
+    started: list[asyncio.subprocess.Process] = []
     with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            *(torchrun if processes > 1 else ()),
-            f"podium_{name}",
-            env={**os.environ, **ports, f"{prefix}LOG_FORMAT": "json", **(environment or {})},
-            stdout=output,
-            stderr=output,
-        )
+        for launcher in _launchers(processes, machines):
+            started.append(
+                await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    *launcher,
+                    f"podium_{name}",
+                    env={
+                        **os.environ,
+                        **ports,
+                        f"{prefix}LOG_FORMAT": "json",
+                        **(environment or {}),
+                    },
+                    stdout=output,
+                    stderr=output,
+                )
+            )
     try:
-        yield await _when_serving(process, log)
+        yield await _when_serving(started[0], log)
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        for process in started:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+def _launchers(processes: int, machines: int) -> list[list[str]]:
+    """What starts the service's module, for each machine; all of them are this one."""
+    if processes == machines == 1:
+        return [[]]
+    torchrun = ["torch.distributed.run", f"--nproc-per-node={processes}"]
+    if machines == 1:
+        return [[*torchrun, "--standalone", "-m"]]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    together = [f"--nnodes={machines}", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    return [[*torchrun, *together, f"--node-rank={rank}", "-m"] for rank in range(machines)]
 
 
 async def _when_serving(process: asyncio.subprocess.Process, log: Path) -> ServiceProcess:

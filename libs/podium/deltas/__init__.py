@@ -4,6 +4,6 @@ After a step of full fine-tuning most weights, rounded to the type they are serv
 what they were. A delta holds the others, and the checksum of every tensor that results.
 """
 
-from podium.deltas.delta import FILE, apply_delta, write_delta
+from podium.deltas.delta import FOLDER, apply_delta, write_delta
 
-__all__ = ["FILE", "apply_delta", "write_delta"]
+__all__ = ["FOLDER", "apply_delta", "write_delta"]

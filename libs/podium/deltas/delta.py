@@ -1,6 +1,6 @@
 """Deltas between two folders of safetensors that hold the same tensors.
 
-`delta.safetensors` has, for a tensor `T` that changed in part, `T:index` ([n], int32
+A delta has, for a tensor `T` that changed in part, `T:index` ([n], int32
 where that is enough, into the flattened tensor) and `T:value` ([n], of the tensor's
 type); `T:whole` for one that changed in more than a quarter; nothing for one that did
 not change. Its header has the sha256 of every tensor of the result, and which file each
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,8 @@ from podium.core.errors import DataLossError
 if TYPE_CHECKING:
     import torch
 
-FILE = "delta.safetensors"
+FOLDER = "delta/"
+"""Where in a version they lie."""
 
 _HEADER = "podium-delta-1"
 
@@ -67,12 +68,14 @@ def write_delta(before: Path, after: Path, target: Path) -> None:
     save_file(parts, target, metadata=header)
 
 
-def apply_delta(before: Path, delta: Path, target: Path) -> None:
+def apply_delta(before: Path, deltas: Sequence[Path], target: Path) -> None:
     """Writes to folder `target` what `before` becomes, other files of `before` included.
 
+    Several deltas are each of a part of the tensors; together they are of all.
+
     Raises:
-        DataLossError: the delta cannot be read, or does not lead from these weights to the
-            tensors that it names.
+        DataLossError: a delta cannot be read, or they do not lead from these weights to the
+            tensors that they name.
     """
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import save_file
@@ -80,11 +83,15 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
     try:
         with ExitStack() as stack:
             old = _Weights(before, stack)
-            opened = stack.enter_context(safe_open(delta, framework="pt"))
-            header = json.loads((opened.metadata() or {})[_HEADER])
-            sums: Mapping[str, str] = header["sums"]
-            files: Mapping[str, str] = header["files"]
-            parts = set(opened.keys())
+            sums: dict[str, str] = {}
+            files: dict[str, str] = {}
+            parts: dict[str, Any] = {}
+            for delta in deltas:
+                opened = stack.enter_context(safe_open(delta, framework="pt"))
+                header = json.loads((opened.metadata() or {})[_HEADER])
+                sums |= header["sums"]
+                files |= header["files"]
+                parts |= dict.fromkeys(opened.keys(), opened)
             if old.files.keys() != sums.keys() or sums.keys() != files.keys():
                 raise DataLossError("the delta is of other tensors")
             if any(Path(file).name != file for file in files.values()):
@@ -93,7 +100,7 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
             for file in sorted(set(files.values())):
                 made: dict[str, torch.Tensor] = {}
                 for name in sorted(name for name, place in files.items() if place == file):
-                    made[name] = _patched(opened, parts, name, old)
+                    made[name] = _patched(parts, name, old)
                     if _sum(made[name]) != sums[name]:
                         raise DataLossError(f"{name} is not what the delta leads to")
                 save_file(made, target / file, metadata={"format": "pt"})
@@ -104,15 +111,19 @@ def apply_delta(before: Path, delta: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
-def _patched(opened: Any, parts: set[str], name: str, old: _Weights) -> torch.Tensor:
+def _patched(parts: Mapping[str, Any], name: str, old: _Weights) -> torch.Tensor:
+    """`parts` has the opened delta that holds each of the deltas' tensors."""
+
+    def part(kind: str) -> torch.Tensor:
+        found: torch.Tensor = parts[f"{name}:{kind}"].get_tensor(f"{name}:{kind}")
+        return found
+
     if f"{name}:whole" in parts:
-        whole: torch.Tensor = opened.get_tensor(f"{name}:whole")
-        return whole
+        return part("whole")
     tensor = old[name]
     if f"{name}:index" in parts:
         tensor = tensor.clone()
-        index = opened.get_tensor(f"{name}:index").long()
-        tensor.view(-1)[index] = opened.get_tensor(f"{name}:value")
+        tensor.view(-1)[part("index").long()] = part("value")
     return tensor
 
 

@@ -62,45 +62,66 @@ class RegistryClient:
         Returns:
             The published version.
         """
-        digests = dict(
-            zip(
-                files,
-                await asyncio.gather(
-                    *(asyncio.to_thread(transfer.digest_of, source) for source in files.values())
-                ),
-                strict=True,
-            )
-        )
+        described = await _describe(files)
         full = pb.Manifest()
         full.CopyFrom(manifest)
         del full.files[:]
-        for path in sorted(files):
-            full.files.add(path=path, size=transfer.size_of(files[path]), digest=digests[path])
+        full.files.extend(described)
 
         async def publish() -> pb.Version:
-            with rpc_errors(_PEER):
-                found = await self._stub.FindBlobs(
-                    pb.FindBlobsRequest(digests=sorted(set(digests.values())))
-                )
-            missing = {
-                digest: files[path]
-                for path, digest in digests.items()
-                if digest not in found.found_digests
-            }
-            gate = asyncio.Semaphore(_PARALLEL)
-
-            async def send(digest: str, source: transfer.Source) -> None:
-                async with gate:
-                    await transfer.upload(self._stub, source, digest, timeout_s)
-
-            await _all(send(*item) for item in missing.items())
-            with rpc_errors(_PEER):
-                response = await self._stub.CreateVersion(
-                    pb.CreateVersionRequest(manifest=full, request_id=request_id)
-                )
-            return response.version
+            await self._send(files, described, timeout_s)
+            return await self._create(full, request_id)
 
         return await retry_unavailable(publish, timeout_s=timeout_s if request_id else 0)
+
+    async def upload(
+        self, files: Mapping[str, transfer.Source], *, timeout_s: float = _TRANSFER_SECONDS
+    ) -> list[pb.File]:
+        """Uploads what the registry lacks, for a version that `create` publishes.
+
+        Args:
+            files: as of `push`.
+
+        Returns:
+            What the version's manifest must hold for them.
+        """
+        described = await _describe(files)
+        await retry_unavailable(
+            lambda: self._send(files, described, timeout_s), timeout_s=timeout_s
+        )
+        return described
+
+    async def create(
+        self, manifest: pb.Manifest, *, request_id: str, timeout_s: float = _TRANSFER_SECONDS
+    ) -> pb.Version:
+        """Publishes a version whose files were uploaded."""
+        return await retry_unavailable(
+            lambda: self._create(manifest, request_id), timeout_s=timeout_s
+        )
+
+    async def _send(
+        self,
+        files: Mapping[str, transfer.Source],
+        described: Sequence[pb.File],
+        timeout_s: float,
+    ) -> None:
+        sources = {file.digest: files[file.path] for file in described}
+        with rpc_errors(_PEER):
+            found = await self._stub.FindBlobs(pb.FindBlobsRequest(digests=sorted(sources)))
+        gate = asyncio.Semaphore(_PARALLEL)
+
+        async def send(digest: str) -> None:
+            async with gate:
+                await transfer.upload(self._stub, sources[digest], digest, timeout_s)
+
+        await _all(send(digest) for digest in sources.keys() - set(found.found_digests))
+
+    async def _create(self, manifest: pb.Manifest, request_id: str) -> pb.Version:
+        with rpc_errors(_PEER):
+            response = await self._stub.CreateVersion(
+                pb.CreateVersionRequest(manifest=manifest, request_id=request_id)
+            )
+        return response.version
 
     async def pull(
         self,
@@ -259,6 +280,18 @@ class RegistryClient:
             change = await retry_unavailable(following, timeout_s=_RETRY_SECONDS)
             after = change.sequence
             yield change
+
+
+async def _describe(files: Mapping[str, transfer.Source]) -> list[pb.File]:
+    """By path, as a manifest has them."""
+    paths = sorted(files)
+    digests = await asyncio.gather(
+        *(asyncio.to_thread(transfer.digest_of, files[path]) for path in paths)
+    )
+    return [
+        pb.File(path=path, size=transfer.size_of(files[path]), digest=digest)
+        for path, digest in zip(paths, digests, strict=True)
+    ]
 
 
 async def _all(transfers: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -20,7 +20,7 @@ from podium.core.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from podium.deltas import FILE, apply_delta
+from podium.deltas import FOLDER, apply_delta
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 
 from podium_inference import metrics
@@ -226,16 +226,13 @@ class Pool:
         parent = manifest.parents[0].version if manifest.parents else None
         before = self._served.get((job, parent)) if parent is not None else None
         await asyncio.to_thread(folder.mkdir)
-        if (
-            before
-            and before.weights
-            and any(file.path == f"delta/{FILE}" for file in manifest.files)
-        ):
+        paths = [file.path for file in manifest.files if file.path.startswith(FOLDER)]
+        if before and before.weights and paths:
             changes = folder / "changes"
-            await self._source.pull(job, version, changes, only=("delta/",))
+            await self._source.pull(job, version, changes, only=(FOLDER,))
             try:
-                delta = changes / "delta" / FILE
-                await asyncio.to_thread(apply_delta, before.weights, delta, folder / "model")
+                deltas = [changes / path for path in paths]
+                await asyncio.to_thread(apply_delta, before.weights, deltas, folder / "model")
                 return folder / "model"
             except DataLossError as error:
                 logger.warning("fetching all weights instead", extra={"reason": error.message})

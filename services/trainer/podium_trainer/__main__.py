@@ -47,7 +47,7 @@ def main() -> None:
         registry = RegistryClient(settings.registry_address, token=settings.peer_token())
         ranks = await asyncio.to_thread(join, settings.collective_timeout_seconds)
         team = Team(ranks, _compute(settings))
-        worker = Worker(RegistryVersions(registry), team, threads=settings.threads)
+        worker = Worker(RegistryVersions(registry, ranks), team, threads=settings.threads)
         server.add(
             trainer_service_pb2_grpc.add_TrainerServiceServicer_to_server,
             TrainerServicer(worker),
@@ -79,11 +79,14 @@ def _follow(settings: Settings) -> None:
 
     from podium_trainer.parallel import join, leave
     from podium_trainer.team import follow
+    from podium_trainer.versions import FollowerVersions
 
     if settings.threads:
         torch.set_num_threads(settings.threads)
     try:
-        follow(join(settings.collective_timeout_seconds), _compute(settings))
+        ranks = join(settings.collective_timeout_seconds)
+        versions = FollowerVersions(settings.registry_address, settings.peer_token(), ranks)
+        follow(ranks, _compute(settings), versions)
         leave()
     except Exception:
         logger.exception("this process is out of step with the first; ending it")

@@ -7,13 +7,12 @@ An adapter:
     state/optimizer.safetensors         moments and update counts
     state/state.json                    step, random state, what was trained and how
 
-Whole weights, in files of at most 2 GB:
+Whole weights, of which each process writes its part, in files of about 2 GB:
 
     model/                              what Transformers and vLLM load, in the base's type
     delta/                              what of it differs from the parent's (podium.deltas)
-    state/masters/                      float32 masters
-    state/optimizer/                    moments and update counts
-    state/state.json
+    state/shards/                       float32 masters, moments and update counts
+    state/state.json                    as above
 """
 
 from __future__ import annotations
@@ -33,19 +32,23 @@ from huggingface_hub import save_torch_state_dict
 from podium.core.errors import DataLossError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.core_model_loading import revert_weight_conversion
+
+from podium_trainer.parallel import Ranks
+from podium_trainer.sharded import Shards
 
 ADAPTER_CONFIG = "adapter/adapter_config.json"
 ADAPTER_WEIGHTS = "adapter/adapter_model.safetensors"
 OPTIMIZER = "state/optimizer.safetensors"
 MODEL = "model"
-MASTERS = "state/masters"
-OPTIMIZER_SHARDS = "state/optimizer"
+READ = ("adapter/", "state/")
+"""Where in a version lies what continues it."""
+SHARDS = "state/shards"
 STATE = "state/state.json"
-READ = ("adapter/", "model/", "state/")
-"""Where in a version lies what continues it; the delta is for those who serve the parent."""
 FORMAT = 1
 
-_SHARD = "2GB"
+INDEX = "model.safetensors.index.json"
+_FILE_BYTES = "2GB"
 
 
 @dataclass(frozen=True)
@@ -54,16 +57,19 @@ class Checkpoint:
 
     step: int
     weights: Mapping[str, torch.Tensor]
-    """Float32, by their names in the adapter file, or the model's own."""
+    """Float32: of an adapter by the names in its file; of whole weights by the model's own
+    names those that this process stores, and none when it was read."""
     adapter_config: Mapping[str, Any]
     """Empty for whole weights."""
     optimizer: Mapping[str, torch.Tensor]
-    """Empty before the first update."""
+    """Of an adapter; empty before the first update."""
     rng: torch.Tensor
     """torch's generator state, uint8."""
     base_model_digest: str
     config_digest: str
     """Of the training specification."""
+    shards: Shards | Path | None = None
+    """Of whole weights: masters and optimizer, being written, or where they were read."""
 
     @property
     def is_full(self) -> bool:
@@ -71,24 +77,34 @@ class Checkpoint:
         return not self.adapter_config
 
 
-def write(checkpoint: Checkpoint, base: Path, folder: Path) -> dict[str, Path]:
-    """Writes the files into `folder`; returns them by path: the same bytes for the same state.
+def write(checkpoint: Checkpoint, base: Path, folder: Path, ranks: Ranks) -> dict[str, Path]:
+    """Writes this process's files into `folder`; returns them by path in the version.
 
-    Whole weights come with the configuration and tokenizer of the model in `base`.
+    The same bytes for the same state. Whole weights come with the configuration and
+    tokenizer of the model in `base`; they lack `model/` an index when several processes
+    write it.
     """
     (folder / STATE).parent.mkdir(parents=True)
     if checkpoint.is_full:
-        _write_model(checkpoint.weights, base, folder / MODEL)
-        _write_shards(checkpoint.weights, folder / MASTERS)
-        _write_shards(checkpoint.optimizer, folder / OPTIMIZER_SHARDS)
+        _write_model(checkpoint.weights, base, folder / MODEL, ranks)
+        if isinstance(checkpoint.shards, Shards):
+            (folder / SHARDS).mkdir()
+            for file in checkpoint.shards.wait():
+                shutil.move(file, folder / SHARDS / file.name)
     else:
         (folder / ADAPTER_CONFIG).parent.mkdir()
         (folder / ADAPTER_CONFIG).write_bytes(_json(checkpoint.adapter_config))
         (folder / ADAPTER_WEIGHTS).write_bytes(_tensors(checkpoint.weights))
         (folder / OPTIMIZER).write_bytes(_tensors(checkpoint.optimizer))
-    (folder / STATE).write_bytes(_json(_state(checkpoint)))
+    if ranks.rank == 0:
+        (folder / STATE).write_bytes(_json(_state(checkpoint)))
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path for path in files}
+
+
+def model_index(files: Mapping[str, str], size: int) -> bytes:
+    """The index of `model/`: `files` by tensor, and the bytes of all tensors."""
+    return _json({"metadata": {"total_size": size}, "weight_map": dict(files)})
 
 
 def _state(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -101,28 +117,37 @@ def _state(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _write_model(weights: Mapping[str, torch.Tensor], base: Path, folder: Path) -> None:
+def _write_model(
+    weights: Mapping[str, torch.Tensor], base: Path, folder: Path, ranks: Ranks
+) -> None:
+    folder.mkdir()
+    if ranks.rank == 0:
+        for path in base.iterdir():
+            weights_file = path.suffix in (".safetensors", ".bin", ".gguf")
+            index = path.name.endswith(".index.json") or path.name.startswith(".")
+            if path.is_file() and not weights_file and not index:
+                shutil.copyfile(path, folder / path.name)
+    if not weights:
+        # There are more processes than layers.
+        return
     config = AutoConfig.from_pretrained(base)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     stored = {name: tensor.to(config.dtype or tensor.dtype) for name, tensor in weights.items()}
-    # Transformers knows which names and shapes a model's files have.
-    model.save_pretrained(folder, state_dict=stored, max_shard_size=_SHARD)
-    for path in base.iterdir():
-        weights_file = path.suffix in (".safetensors", ".bin", ".gguf")
-        index = path.name.endswith(".index.json") or path.name.startswith(".")
-        if path.is_file() and not weights_file and not index:
-            shutil.copyfile(path, folder / path.name)
-
-
-def _write_shards(tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
-    folder.mkdir(parents=True)
-    if tensors:
-        save_torch_state_dict(dict(tensors), folder, max_shard_size=_SHARD)
+    save_torch_state_dict(
+        # Transformers knows which names and shapes a model's files have.
+        revert_weight_conversion(model, stored),
+        folder,
+        filename_pattern=f"model{ranks.mark}{{suffix}}.safetensors",
+        max_shard_size=_FILE_BYTES,
+    )
+    if ranks.sharded:
+        # Of this part alone; the first process makes that of all.
+        (folder / f"model{ranks.mark}.safetensors.index.json").unlink(missing_ok=True)
 
 
 def read(folder: Path) -> Checkpoint:
-    """The checkpoint whose files lie in `folder`.
+    """The checkpoint whose files lie in `folder`; whole weights stay there.
 
     Raises:
         DataLossError: a file is missing or is not what it should be.
@@ -134,19 +159,16 @@ def read(folder: Path) -> Checkpoint:
                 f"{STATE} has format {state['format']}; this trainer reads {FORMAT}"
             )
         rng = base64.b64decode(state["rng"]["torch"], validate=True)
-        full = (folder / MASTERS).is_dir()
+        full = (folder / SHARDS).is_dir()
         return Checkpoint(
             step=int(state["step"]),
-            weights=_read_shards(folder / MASTERS)
-            if full
-            else _read_tensors(folder / ADAPTER_WEIGHTS),
+            weights={} if full else _read_tensors(folder / ADAPTER_WEIGHTS),
             adapter_config={} if full else _read_json(folder / ADAPTER_CONFIG),
-            optimizer=_read_shards(folder / OPTIMIZER_SHARDS)
-            if full
-            else _read_tensors(folder / OPTIMIZER),
+            optimizer={} if full else _read_tensors(folder / OPTIMIZER),
             rng=torch.frombuffer(bytearray(rng), dtype=torch.uint8),
             base_model_digest=str(state["base_model_digest"]),
             config_digest=str(state["config_digest"]),
+            shards=folder / SHARDS if full else None,
         )
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise DataLossError(f"{STATE} is damaged: {error!r}") from error
@@ -169,14 +191,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataLossError(f"{path.name} holds no JSON object")
     return value
-
-
-def _read_shards(folder: Path) -> dict[str, torch.Tensor]:
-    # A folder that holds nothing is not in a version: an optimizer before its first update.
-    tensors: dict[str, torch.Tensor] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        tensors |= _read_tensors(path)
-    return tensors
 
 
 def _read_tensors(path: Path) -> dict[str, torch.Tensor]:

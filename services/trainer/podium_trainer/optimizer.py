@@ -10,7 +10,7 @@ from podium.core.errors import DataLossError, InternalError
 from podium.types.v1 import spec_pb2
 from torch.distributed.tensor import DTensor
 
-from podium_trainer.parallel import fill, whole
+from podium_trainer.parallel import fill
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -67,19 +67,24 @@ class Optimizer:
             group["lr"] = rate
         self._adam.step()
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def state(self) -> dict[str, torch.Tensor]:
         """The moments by `{weight}.{moment}` and the count of updates by `{weight}.step`.
 
-        Whole, and copied; every process must ask.
+        Not copied, and as sharded as the weights; empty before the first update.
         """
-        return whole(
-            {
-                f"{name}.{key}": state[key]
-                for name, weight in self._weights.items()
-                if (state := self._adam.state.get(weight))
-                for key in (*_MOMENTS, "step")
-            }
-        )
+        return {
+            f"{name}.{key}": state[key]
+            for name, weight in self._weights.items()
+            if (state := self._adam.state.get(weight))
+            for key in (*_MOMENTS, "step")
+        }
+
+    def begin(self) -> None:
+        """Moments of zero, to be filled through `state`."""
+        for weight in self._weights.values():
+            state = {key: torch.zeros_like(weight) for key in _MOMENTS}
+            state["step"] = torch.zeros((), device=weight.device)
+            self._adam.state[weight] = state
 
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Takes over a state that `tensors` made; none for one that has not stepped.
@@ -95,9 +100,7 @@ class Optimizer:
         if tensors and {name: tensor.shape for name, tensor in tensors.items()} != expected:
             raise DataLossError("the optimizer state does not belong to these weights")
         self._adam.state.clear()
-        for name, weight in self._weights.items() if tensors else ():
-            state = {key: torch.zeros_like(weight) for key in _MOMENTS}
-            for key, moment in state.items():
-                fill(moment, tensors[f"{name}.{key}"])
-            state["step"] = tensors[f"{name}.step"].clone().to(weight.device)
-            self._adam.state[weight] = state
+        if tensors:
+            self.begin()
+        for name, held in self.state().items():
+            fill(held, tensors[name])

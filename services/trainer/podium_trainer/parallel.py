@@ -8,10 +8,11 @@ first one travel.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from podium_trainer.network import Network, blocks
 from podium_trainer.packing import Row
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,18 @@ class Ranks:
     mesh: DeviceMesh | None = None
     control: dist.ProcessGroup | None = None
     """What `tell` and `agree` go through: the others wait there as long as it takes."""
+    background: dist.ProcessGroup | None = None
+    """What a checkpoint goes through while the next step is taken."""
 
     @property
     def sharded(self) -> bool:
         """Whether more than one process trains."""
         return self.size > 1
+
+    @property
+    def mark(self) -> str:
+        """What tells this process's files from the others'; empty with one process."""
+        return f"-{self.rank + 1:05d}-of-{self.size:05d}" if self.sharded else ""
 
     def deal(self, rows: Sequence[Row]) -> list[tuple[Row, bool]]:
         """This process's rows, as many as every other's, and whether each counts.
@@ -79,6 +89,24 @@ class Ranks:
         dist.broadcast_object_list(held, src=0, group=self.control, device=torch.device("cpu"))
         return held[0]
 
+    def collect(self, part: T) -> list[T]:
+        """On the first process what each has; on the others nothing. In the background."""
+        if not self.sharded:
+            return [part]
+        parts: list[Any] = [None] * self.size
+        dist.gather_object(part, None if self.rank else parts, dst=0, group=self.background)
+        return [] if self.rank else parts
+
+    def nearest(self, value: T | None) -> T:
+        """The value that a process of this machine has, the lowest in rank."""
+        machine = os.environ.get("GROUP_RANK", "0")
+        held: list[Any] = [(machine, value)]
+        if self.sharded:
+            held *= self.size
+            dist.all_gather_object(held, (machine, value), group=self.background)
+        found: T = next(it for where, it in held if where == machine and it is not None)
+        return found
+
     def agree(self, flag: bool) -> bool:
         """The flag of the first process, for all of them."""
         if not self.sharded:
@@ -107,8 +135,10 @@ def join(timeout_seconds: float) -> Ranks:
     mesh = init_device_mesh(device.type, (size,))
     # Between steps the agents act, which takes what it takes; a lost peer is noticed at once
     # by its closed connection.
-    control = dist.new_group(backend="gloo", timeout=timedelta(days=30))
-    return Ranks(dist.get_rank(), size, device, mesh, control)
+    control, background = (
+        dist.new_group(backend="gloo", timeout=timedelta(days=30)) for _ in range(2)
+    )
+    return Ranks(dist.get_rank(), size, device, mesh, control, background)
 
 
 def leave() -> None:
@@ -134,6 +164,22 @@ def whole(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         .to("cpu", copy=True)
         for name, tensor in tensors.items()
     }
+
+
+def owned(tensors: Mapping[str, torch.Tensor], ranks: Ranks) -> dict[str, torch.Tensor]:
+    """Copies of the tensors that this process stores for all, whole; all must ask.
+
+    A layer's stay together: a model's files may hold several of them as one.
+    """
+    mine: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors.items():
+        layer = re.search(r"\.(\d+)\.", name)
+        owner = int(layer[1]) % ranks.size if layer else ranks.size - 1
+        if owner == ranks.rank:
+            mine |= whole({name: tensor})
+        elif isinstance(tensor, DTensor):
+            tensor.full_tensor()
+    return mine
 
 
 @torch.no_grad()

@@ -18,11 +18,14 @@ from podium_trainer.batch import Batch, build_batch
 from podium_trainer.checkpoint import Checkpoint
 from podium_trainer.model import Policy
 from podium_trainer.optimizer import Optimizer, learning_rate
-from podium_trainer.parallel import Ranks, fill, whole
+from podium_trainer.parallel import Ranks, fill, owned, whole
 from podium_trainer.precision import compute_dtype
+from podium_trainer.sharded import Shards, read_shards, shard_names
 from podium_trainer.step import Phases, accumulate_gradient, apply_gradient
 
 _tracer = tracer(__name__)
+
+_WEIGHTS, _OPTIMIZER = "weights.", "optimizer."
 
 
 @dataclass(frozen=True)
@@ -149,12 +152,17 @@ class Session:
         return StepOutcome(self.step, metrics, phases.seconds, batch)
 
     def checkpoint(self) -> Checkpoint:
-        """Everything that the next step depends on, copied; every process must ask."""
+        """Everything that the next step depends on, copied; every process must ask.
+
+        Of whole weights the shards are being written when this returns.
+        """
+        weights, full = self.policy.masters.weights, not self.policy.adapter_config
         return Checkpoint(
             step=self.step,
-            weights=whole(self.policy.masters.weights),
+            weights=owned(weights, self._ranks) if full else whole(weights),
             adapter_config=self.policy.adapter_config,
-            optimizer=self._optimizer.tensors(),
+            optimizer={} if full else whole(self._optimizer.state()),
+            shards=Shards(self._shards(), self._ranks) if full else None,
             rng=torch.get_rng_state(),
             base_model_digest=self.base_model_digest,
             config_digest=self.config.digest,
@@ -173,13 +181,34 @@ class Session:
                 reason="BASE_MODEL_DIFFERS",
             )
         check_same_shape(self.policy.adapter_config, checkpoint.adapter_config)
+        if isinstance(checkpoint.shards, Path):
+            self._restore_shards(checkpoint.shards)
+        else:
+            self._restore_adapter(checkpoint)
+        self.policy.masters.publish()
+        torch.set_rng_state(checkpoint.rng)
+        self.step = checkpoint.step
+
+    def _restore_adapter(self, checkpoint: Checkpoint) -> None:
         weights = self.policy.masters.weights
         shapes = {name: weight.shape for name, weight in weights.items()}
         if {name: tensor.shape for name, tensor in checkpoint.weights.items()} != shapes:
             raise DataLossError("the adapter's weights do not fit its configuration")
         for name, weight in weights.items():
             fill(weight, checkpoint.weights[name])
-        self.policy.masters.publish()
         self._optimizer.load(checkpoint.optimizer)
-        torch.set_rng_state(checkpoint.rng)
-        self.step = checkpoint.step
+
+    def _restore_shards(self, folder: Path) -> None:
+        if any(name.startswith(_OPTIMIZER) for name in shard_names(folder)):
+            self._optimizer.begin()
+        with torch.no_grad():
+            read_shards(folder, self._shards(), self._ranks)
+
+    def _shards(self) -> dict[str, torch.Tensor]:
+        """Masters and optimizer as this process holds them, not copied."""
+        weights = self.policy.masters.weights
+        return {f"{_WEIGHTS}{name}": weight.detach() for name, weight in weights.items()} | {
+            # A file's part of a tensor has at least one dimension.
+            f"{_OPTIMIZER}{name}": value.view(1) if value.dim() == 0 else value
+            for name, value in self._optimizer.state().items()
+        }

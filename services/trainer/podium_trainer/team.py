@@ -9,9 +9,12 @@ which ends the others: they come back together, and the job at its last version.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +25,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_trainer.checkpoint import Checkpoint
 from podium_trainer.parallel import Ranks
 from podium_trainer.session import Compute, JobConfig, Session, StepOutcome
+from podium_trainer.versions import FollowerVersions
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +53,8 @@ class Team:
             PodiumError: as `Session`.
         """
         self._tell(_Command.OPEN, _wire(config), checkpoint and _outline(checkpoint))
+        if checkpoint is not None and isinstance(checkpoint.shards, Path):
+            checkpoint = replace(checkpoint, shards=self._ranks.nearest(checkpoint.shards))
         return _open(config, checkpoint, self._compute, self._ranks)
 
     def train(
@@ -61,9 +67,12 @@ class Team:
         self._tell(_Command.TRAIN, [group.SerializeToString() for group in groups])
         return session.train(groups, lambda: self._ranks.agree(cancelled()))
 
-    def checkpoint(self, session: Session) -> Checkpoint:
-        """See `Session.checkpoint`."""
-        self._tell(_Command.CHECKPOINT)
+    def checkpoint(self, session: Session, parent: int | None) -> Checkpoint:
+        """See `Session.checkpoint`; `parent` is the version that it comes after.
+
+        The others store their parts of whole weights meanwhile.
+        """
+        self._tell(_Command.CHECKPOINT, parent)
         return session.checkpoint()
 
     def broken_by(self, error: Exception) -> bool:
@@ -83,13 +92,14 @@ class Team:
             self._ranks.tell((command, *arguments))
 
 
-def follow(ranks: Ranks, compute: Compute) -> None:
+def follow(ranks: Ranks, compute: Compute, versions: FollowerVersions) -> None:
     """Does what the first process says until it says to end.
 
     Raises:
         Exception: anything that is not refused by all processes alike; the process must end.
     """
     session: Session | None = None
+    storing = ThreadPoolExecutor(1, "store")
     while True:
         command, *arguments = ranks.tell()
         logger.debug("told to %s", command.value)
@@ -98,17 +108,46 @@ def follow(ranks: Ranks, compute: Compute) -> None:
                 return
             if command is _Command.OPEN:
                 session = None
-                config, outline = arguments
-                session = _open(_unwire(config), outline, compute, ranks)
+                wire, outline = arguments
+                config = _unwire(wire)
+                if outline is not None and outline.is_full:
+                    outline = replace(
+                        outline, shards=_nearest_shards(outline, config, versions, ranks)
+                    )
+                session = _open(config, outline, compute, ranks)
             elif command is _Command.CLOSE:
                 session = None
             elif session is not None and command is _Command.TRAIN:
                 groups = [trajectory_pb2.Group.FromString(data) for data in arguments[0]]
                 session.train(groups, lambda: ranks.agree(False))
             elif session is not None and command is _Command.CHECKPOINT:
-                session.checkpoint()
+                checkpoint, (parent,) = session.checkpoint(), arguments
+                if checkpoint.is_full:
+                    job = session.config
+                    storing.submit(_store, versions, job.job_id, job.base_model, checkpoint, parent)
         except PodiumError as error:
             logger.info("refused: %s", error.message)
+
+
+def _nearest_shards(
+    outline: Checkpoint, config: JobConfig, versions: FollowerVersions, ranks: Ranks
+) -> Path:
+    mine = None
+    # One process of each machine fetches, and on the first's it is the first.
+    if os.environ.get("LOCAL_RANK") == "0":
+        try:
+            mine = versions.fetch_shards(config.job_id, outline.step)
+        except PodiumError as error:
+            raise RuntimeError(f"the shards cannot be fetched: {error.message}") from error
+    return ranks.nearest(mine)
+
+
+def _store(versions: FollowerVersions, *arguments: Any) -> None:
+    try:
+        versions.store(*arguments)
+    except Exception:
+        logger.exception("the first process is gone; ending this one")
+        os._exit(1)
 
 
 def _open(
@@ -127,6 +166,7 @@ def _outline(checkpoint: Checkpoint) -> Checkpoint:
     # Counts of updates are no shards: they are the same everywhere.
     return replace(
         checkpoint,
+        shards=None,
         weights=outlined(checkpoint.weights),
         optimizer={
             name: tensor if tensor.dim() == 0 else tensor.to("meta")

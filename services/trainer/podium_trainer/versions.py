@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from podium.core.errors import AlreadyExistsError, DataLossError
-from podium.deltas import FILE, write_delta
-from podium.models import resolve
+from podium.core.errors import AlreadyExistsError, DataLossError, UnavailableError
+from podium.deltas import FOLDER
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from podium.registry_client import RegistryClient
-from podium.registry_client.transfer import digest_of
 
-from podium_trainer.checkpoint import MODEL, READ, Checkpoint, read, write
+from podium_trainer.checkpoint import INDEX, MODEL, READ, SHARDS, Checkpoint, model_index, read
+from podium_trainer.parallel import Ranks
+from podium_trainer.parts import Part, Parts
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -65,72 +70,68 @@ class Versions(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """A version's `model/` on this machine, until closed."""
-
-    job_id: str
-    version: int
-    model: Path
-    close: Callable[[], None]
-
-    def is_version(self, job_id: str, version: int | None) -> bool:
-        """Whether it is that one."""
-        return (self.job_id, self.version) == (job_id, version)
-
-
 class RegistryVersions:
-    """`Versions` through podium.registry.v1."""
+    """`Versions` through podium.registry.v1, of one process or the first of several."""
 
-    def __init__(self, client: RegistryClient) -> None:
+    def __init__(self, client: RegistryClient, ranks: Ranks) -> None:
         self._client = client
-        self._last: _Kept | None = None
-        """The whole weights last fetched or published, which the next delta starts from."""
+        self._ranks = ranks
+        self._parts = Parts(ranks)
 
     async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, Published]:
         """See `Versions`."""
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="podium-trainer-"))
             target = Path(folder) / "version"
-            found = await self._client.pull(job_id, version, target, only=READ)
+            # Of whole weights the next delta starts from model/, which one process has whole.
+            only = READ if self._ranks.sharded else (*READ, f"{MODEL}/")
+            found = await self._client.pull(job_id, version, target, only=only)
             checkpoint = await asyncio.to_thread(read, target)
             if checkpoint.step != version:
                 raise DataLossError(f"version {version} of {job_id} is of step {checkpoint.step}")
-            self._keep(job_id, checkpoint, target, stack)
+            if checkpoint.is_full:
+                self._parts.keep(job_id, version, target / MODEL, stack.pop_all())
         return checkpoint, _published(found)
 
     async def publish(
         self, job_id: str, checkpoint: Checkpoint, provenance: Provenance
     ) -> Published:
         """See `Versions`."""
-        with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="podium-trainer-"))
-            base, target = resolve(provenance.base_model), Path(folder) / "version"
-            files = await asyncio.to_thread(write, checkpoint, base, target)
-            last = self._last
-            if checkpoint.is_full and last and last.is_version(job_id, provenance.parent):
-                delta = target / "delta" / FILE
-                await asyncio.to_thread(write_delta, last.model, target / MODEL, delta)
-                files[f"delta/{FILE}"] = delta
-            published = _published(await self._push(job_id, checkpoint, provenance, files))
-            self._keep(job_id, checkpoint, target, stack)
-        return published
-
-    def _keep(self, job_id: str, checkpoint: Checkpoint, folder: Path, stack: ExitStack) -> None:
-        if self._last is not None:
-            self._last.close()
-            self._last = None
+        failure: Exception | None = None
+        try:
+            part = await self._parts.store(
+                self._client, job_id, provenance.base_model, checkpoint, provenance.parent
+            )
+        except Exception as error:
+            # The other processes wait to be asked for theirs.
+            part, failure = Part(failure=str(error)), error
+        parts = [part]
         if checkpoint.is_full:
-            close = stack.pop_all().close
-            self._last = _Kept(job_id, checkpoint.step, folder / MODEL, close)
+            parts = await asyncio.to_thread(self._ranks.collect, part)
+        if failure is not None:
+            raise failure
+        for rank, other in enumerate(parts):
+            if other.failure:
+                raise UnavailableError(
+                    f"process {rank} of the trainer could not store its part: {other.failure}",
+                    reason="PART_NOT_STORED",
+                )
+        return _published(await self._create(job_id, checkpoint, provenance, parts))
 
-    async def _push(
+    async def _create(
         self,
         job_id: str,
         checkpoint: Checkpoint,
         provenance: Provenance,
-        files: Mapping[str, Path],
+        parts: Sequence[Part],
     ) -> registry_pb2.Version:
+        files = [file for part in parts for file in part.files]
+        if not all(part.has_delta or not part.tensors for part in parts):
+            files = [file for file in files if not file.path.startswith(FOLDER)]
+        if checkpoint.is_full and len(parts) > 1:
+            names = {name: file for part in parts for name, file in part.tensors.items()}
+            index = model_index(names, sum(part.tensor_bytes for part in parts))
+            files += await self._client.upload({f"{MODEL}/{INDEX}": index})
         manifest = registry_pb2.Manifest(
             model=job_id,
             version=checkpoint.step,
@@ -141,26 +142,73 @@ class RegistryVersions:
             base_model_digest=checkpoint.base_model_digest,
             group_ids=provenance.group_ids,
             metrics=provenance.metrics,
+            files=sorted(files, key=lambda file: file.path),
         )
         if provenance.parent is not None:
             manifest.parents.add(model=job_id, version=provenance.parent)
         try:
-            return await self._client.push(
-                files, manifest, request_id=f"{job_id}/{checkpoint.step}"
-            )
+            return await self._client.create(manifest, request_id=f"{job_id}/{checkpoint.step}")
         except AlreadyExistsError:
             # Seconds and the like differ from one run of a step to the next; the weights,
             # optimizer and random state do not.
             version = await self._client.get_version(job_id, checkpoint.step)
-            if not await asyncio.to_thread(_same_files, version.manifest, files):
+            if _digests(version.manifest) != _digests(manifest):
                 raise
             return version
+
+
+class FollowerVersions:
+    """What a process other than the first has to do with the registry. Blocking."""
+
+    def __init__(self, address: str, token: str, ranks: Ranks) -> None:
+        """`token` of the registry's; empty for none."""
+        self._address = address
+        self._token = token
+        self._ranks = ranks
+        self._parts = Parts(ranks)
+        self._fetched: tempfile.TemporaryDirectory[str] | None = None
+
+    def fetch_shards(self, job_id: str, version: int) -> Path:
+        """Where the shards of whole weights lie, until the next call.
+
+        Raises:
+            PodiumError: what the registry refused them with.
+        """
+        if self._fetched is not None:
+            self._fetched.cleanup()
+        self._fetched = tempfile.TemporaryDirectory(prefix="podium-trainer-")
+        target = Path(self._fetched.name) / "version"
+        self._with_client(lambda client: client.pull(job_id, version, target, only=(f"{SHARDS}/",)))
+        return target / SHARDS
+
+    def store(
+        self, job_id: str, base_model: str, checkpoint: Checkpoint, parent: int | None
+    ) -> None:
+        """Stores this process's part of whole weights, and tells the first what it is."""
+        try:
+            part = self._with_client(
+                lambda client: self._parts.store(client, job_id, base_model, checkpoint, parent)
+            )
+        except Exception as error:
+            logger.exception("this process could not store its part of a version")
+            part = Part(failure=str(error))
+        self._ranks.collect(part)
+
+    def _with_client(self, call: Callable[[RegistryClient], Coroutine[Any, Any, T]]) -> T:
+        async def run() -> T:
+            client = RegistryClient(self._address, token=self._token)
+            try:
+                return await call(client)
+            finally:
+                await client.close()
+
+        return asyncio.run(run())
 
 
 def _published(version: registry_pb2.Version) -> Published:
     return Published(version.manifest.version, version.manifest_digest, version.total_bytes)
 
 
-def _same_files(manifest: registry_pb2.Manifest, files: Mapping[str, Path]) -> bool:
-    ours = {path: digest_of(data) for path, data in files.items()}
-    return ours == {file.path: file.digest for file in manifest.files}
+def _digests(manifest: registry_pb2.Manifest) -> dict[str, str]:
+    """Of its files. A delta follows from the rest, and is there when the parent was at hand."""
+    return {file.path: file.digest for file in manifest.files if not file.path.startswith(FOLDER)}

@@ -182,7 +182,9 @@ class Worker:
                 if self._published is not None:
                     return self._published
                 measured = {**self._metrics, **numbers}
-                checkpoint = await self._compute_in_thread(lambda: self._team.checkpoint(session))
+                checkpoint = await self._compute_in_thread(
+                    lambda: self._team.checkpoint(session, self._parent)
+                )
             try:
                 published = await self._versions.publish(
                     job_id,

@@ -12,6 +12,7 @@ from podium.inference.v1 import inference_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.rpc import rpc_errors
 from podium_trainer.checkpoint import write
+from podium_trainer.parallel import Ranks
 from podium_trainer.session import Compute, JobConfig, Session
 from podium_trainer.versions import Provenance, RegistryVersions
 from support.pool import TinyPool, adapter_files, reference_logprobs, request
@@ -62,7 +63,7 @@ def trained(model: Path, folder: Path) -> dict[str, Path]:
     tokens = [*PROMPT[:8], 11, 12, 13]
     attempts = [trajectory(f"g/t{i}", i, [*tokens, 20 + i], [(8, 4)]) for i in range(2)]
     session.train([group("g", *attempts)], lambda: False)
-    return write(session.checkpoint(), model, folder)
+    return write(session.checkpoint(), model, folder, Ranks())
 
 
 async def test_whole_weights_are_served_as_transformers_loads_them(
@@ -101,7 +102,7 @@ async def test_a_delta_is_fetched_where_its_parent_is_served(
     merged: TinyPool, tmp_path: Path
 ) -> None:
     """Published by the trainer's own code; without what the delta leaves out, nothing loads."""
-    versions = RegistryVersions(merged.registry)
+    versions = RegistryVersions(merged.registry, Ranks())
     training = training_spec(
         trainable="TRAINABLE_KIND_FULL", learning_rate=1e-6, dtype="COMPUTE_DTYPE_FLOAT32"
     )

@@ -21,7 +21,8 @@ def save(folder: Path, tensors: dict[str, torch.Tensor]) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     for number, names in enumerate((NAMES[:2], NAMES[2:])):
-        save_file({name: tensors[name] for name in names}, folder / f"model-{number}.safetensors")
+        held = {name: tensors[name] for name in names if name in tensors}
+        save_file(held, folder / f"model-{number}.safetensors")
     return folder
 
 
@@ -55,7 +56,7 @@ def test_before_plus_delta_is_after(
     }
     before, after = save(folder / "a", old), save(folder / "b", new)
     write_delta(before, after, folder / "delta.safetensors")
-    apply_delta(before, folder / "delta.safetensors", folder / "c")
+    apply_delta(before, [folder / "delta.safetensors"], folder / "c")
     for name, tensor in load(folder / "c").items():
         assert torch.equal(tensor, new[name])
     assert sorted(p.name for p in (folder / "c").iterdir()) == sorted(
@@ -91,7 +92,7 @@ def test_bits_count_and_not_numbers(tmp_path: Path) -> None:
     before, after = save(tmp_path / "a", old), save(tmp_path / "b", new)
     write_delta(before, after, tmp_path / "d.safetensors")
     assert set(load_file(tmp_path / "d.safetensors")) == {"norm.weight:index", "norm.weight:value"}
-    apply_delta(before, tmp_path / "d.safetensors", tmp_path / "c")
+    apply_delta(before, [tmp_path / "d.safetensors"], tmp_path / "c")
     assert str(load(tmp_path / "c")["norm.weight"][0, 0].item()) == "-0.0"
 
 
@@ -103,10 +104,10 @@ def test_other_weights_and_broken_files_are_refused(tmp_path: Path) -> None:
     write_delta(before, after, delta)
     stranger = save(tmp_path / "x", weights(9, torch.float32))
     with pytest.raises(DataLossError, match="is not what the delta leads to"):
-        apply_delta(stranger, delta, tmp_path / "y")
+        apply_delta(stranger, [delta], tmp_path / "y")
     delta.write_bytes(delta.read_bytes()[:-3])
     with pytest.raises(DataLossError, match="cannot be applied"):
-        apply_delta(before, delta, tmp_path / "z")
+        apply_delta(before, [delta], tmp_path / "z")
 
 
 def test_folders_of_other_tensors_have_no_delta(tmp_path: Path) -> None:
@@ -124,5 +125,24 @@ def test_a_delta_cannot_write_outside_its_folder(tmp_path: Path) -> None:
         ((key, text),) = opened.metadata().items()
     save_file({}, delta, metadata={key: text.replace("model-0", "../model-0")})
     with pytest.raises(DataLossError, match="outside its folder"):
-        apply_delta(before, delta, tmp_path / "z")
+        apply_delta(before, [delta], tmp_path / "z")
     assert not (tmp_path / "model-0.safetensors").exists()
+
+
+def test_deltas_of_parts_lead_to_the_whole(tmp_path: Path) -> None:
+    old, new = weights(0, torch.float32), weights(1, torch.float32)
+    before = save(tmp_path / "a", old)
+    halves = [NAMES[:2], NAMES[2:]]
+    deltas = []
+    for number, names in enumerate(halves):
+        folders = [
+            save(tmp_path / f"{kind}{number}", {name: held[name] for name in names})
+            for kind, held in (("was", old), ("now", new))
+        ]
+        deltas.append(tmp_path / f"{number}.safetensors")
+        write_delta(*folders, deltas[-1])
+    apply_delta(before, deltas, tmp_path / "c")
+    assert load(tmp_path / "c").keys() == new.keys()
+    assert all(torch.equal(tensor, new[name]) for name, tensor in load(tmp_path / "c").items())
+    with pytest.raises(DataLossError, match="of other tensors"):
+        apply_delta(before, deltas[:1], tmp_path / "d")
