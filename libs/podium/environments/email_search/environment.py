@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.environments.agents import Agent
 from podium.environments.base import Environment
-from podium.environments.email_search import corpus
+from podium.environments.email_search import corpus, tutorial
+from podium.environments.email_search.agents import RandomAgent, SearchingAgent
 from podium.environments.email_search.mailbox import shared_mailbox
 from podium.environments.types import (
     Message,
@@ -56,6 +59,8 @@ class Config(BaseModel):
     """Rows that a search shows."""
     actions: tuple[Verb, ...] = get_args(Verb)
     """What the agent is told of and may do."""
+    rewards: Literal["corrected", "tutorial"] = "corrected"
+    """`tutorial` searches, reads replies and pays as rows S5 to S10 say; see tutorial.py."""
 
     @field_validator("actions")
     @classmethod
@@ -82,6 +87,10 @@ class EmailSearch(Environment):
     description: ClassVar[str] = "Find the one email of an inbox that answers a question."
     splits: ClassVar[tuple[str, ...]] = ("train", "heldout")
     Config: ClassVar[type[BaseModel]] = Config
+    baselines: ClassVar[Mapping[str, Callable[[int], Agent]]] = {
+        "scripted": SearchingAgent,
+        "random": RandomAgent,
+    }
 
     def scenarios(self, split: str) -> Sequence[Scenario]:
         return [
@@ -110,12 +119,15 @@ class EmailSearch(Environment):
         self._selected: corpus.Email | None = None
         self._turns = self._valid = 0
         self._hit = False
+        self._tutorial = self._tutorial_episode() if self.config.rewards == "tutorial" else None
         rules = "\n".join((INSTRUCTION, *(EXPLANATIONS[verb] for verb in self.config.actions)))
         question = user(f"Question: {self._question}")
         return Observation([system(rules), *EXAMPLE, question], state=self._state())
 
     async def step(self, action: Message) -> StepResult:
         self._turns += 1
+        if self._tutorial is not None:
+            return self._tutorial_step(self._tutorial, action.content)
         match = _ACTION.match(action.content)
         if match is None or match[1].lower() not in self.config.actions:
             return self._result(
@@ -146,13 +158,34 @@ class EmailSearch(Environment):
             self._results.sort(key=lambda email: email.date, reverse=argument.lower() != "oldest")
         return self._result(self._listing(), reward)
 
+    def _tutorial_episode(self) -> tutorial.Episode:
+        content = [asdict(email) for email in corpus.emails() if email.inbox == self._inbox]
+        return tutorial.Episode(self._question, content, self._answer)
+
+    def _tutorial_step(self, episode: tutorial.Episode, text: str) -> StepResult:
+        before = episode.state
+        verb = tutorial.parse_action(text, before["step"], before["search_results"])
+        self._valid += any(name in text.lower() for name in tutorial.ACTIONS)
+        state, reward, done, _ = episode.step(verb, tutorial.parse_argument(text, verb))
+        self._results = [_email(item) for item in state["search_results"]]
+        shown = self._results[: self.config.max_results]
+        self._hit |= any(email.number == self._answer for email in shown)
+        if not done:
+            return self._result(self._listing(), reward)
+        self._selected = _email(episode.selected) if episode.selected is not None else None
+        right = self._selected is not None and self._selected.number == self._answer
+        return self._result("", reward, ended=True, success=right)
+
     def _listing(self) -> str:
         if not self._results:
             return "Results: none"
-        rows = [f"{e.number} | {e.sender} | {e.subject}" for e in self._results]
+        shown = self._results[: self.config.max_results]
+        rows = [f"{e.number} | {e.sender} | {e.subject}" for e in shown]
         return "\n".join(("Results:", *rows))
 
     def _state(self) -> dict[str, Any]:
+        if self._tutorial is not None:
+            return self._tutorial.state
         return {
             "query": self._question,
             "available_actions": list(self.config.actions),
@@ -189,6 +222,10 @@ class EmailSearch(Environment):
             },
             info=self._info(),
         )
+
+
+def _email(item: tutorial.Item) -> corpus.Email:
+    return corpus.Email(**{name: value for name, value in item.items() if name != "score"})
 
 
 def _told(email: corpus.Email | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The tutorial's email search, number for number (rows S5 to S10 of the reference study).
+"""The tutorial's email search, number for number (rows S4 to S10 of the reference study).
 
 Where the tutorial left something undefined, the docstring says what was
 chosen.
@@ -6,11 +6,14 @@ chosen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 ACTIONS = ("search", "filter", "sort", "select")
 NOTHING_FOUND = -0.1
+UNKNOWN_ACTION = -0.1
+SELECTED_RIGHT = 1.0
 TEMPERATURE = 0.7
 MAX_TOKENS = 150
 
@@ -80,3 +83,66 @@ def parse_action(text: str, step: int, results: Sequence[Item]) -> str:
     if "select" in lowered:
         return "select"
     return "search"
+
+
+def parse_argument(text: str, action: str) -> str:
+    """What stands behind `action:` on its line (undefined in the tutorial); empty without it."""
+    match = re.search(rf"{re.escape(action)}:[ \t]*([^\n]*)", text, re.IGNORECASE)
+    return match[1].strip() if match else ""
+
+
+class Episode:
+    """The tutorial's environment: an action gives state, reward, done and info.
+
+    Left undefined there, chosen here: the results are kept in the state and
+    the step counts every action; filtering and sorting earn nothing, or -0.1
+    when a filter leaves nothing; selecting earns 1 for the right email and 0
+    for another; an unknown action costs 0.1, changes nothing and is named in
+    `info["error"]`.
+    """
+
+    def __init__(self, query: str, content: Sequence[Item], answer: int) -> None:
+        """`content` are emails with a `number` each; `answer` is the right one's."""
+        self.state = initial_state(query)
+        self.selected: Item | None = None
+        self._content = content
+        self._answer = answer
+
+    def step(self, action: str, argument: str = "") -> tuple[dict[str, Any], float, bool, Item]:
+        """Takes one of `ACTIONS`.
+
+        `argument` are the words to search or filter by, the query without any;
+        the key to sort by, `date` without one; the number to select, that of
+        the first result without one.
+        """
+        results = self.state["search_results"]
+        reward, done, info = 0.0, False, dict[str, Any]()
+        words = argument or self.state["query"]
+        match action:
+            case "search":
+                results = search(words, self._content)
+                reward = search_reward(results)
+            case "filter":
+                results = filter_results(results, words)
+                reward = 0.0 if results else NOTHING_FOUND
+            case "sort":
+                results = sort_results(results, argument or "date")
+            case "select":
+                self.selected = self._chosen(argument)
+                right = self.selected is not None and self.selected["number"] == self._answer
+                reward, done = SELECTED_RIGHT * right, True
+            case _:
+                reward = UNKNOWN_ACTION
+                info["error"] = f"unknown action {action!r}; allowed are {', '.join(ACTIONS)}"
+        self.state = {
+            **self.state,
+            "search_results": list(results),
+            "step": self.state["step"] + 1,
+        }
+        return self.state, reward, done, info
+
+    def _chosen(self, argument: str) -> Item | None:
+        number = re.match(r"\d{1,9}(?!\d)", argument)
+        if number is None:
+            return next(iter(self.state["search_results"]), None)
+        return next((e for e in self._content if e["number"] == int(number[0])), None)
