@@ -1,0 +1,125 @@
+"""Starts programs in sandboxes, a bounded number at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack, asynccontextmanager
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from podium.sandbox.bubblewrap import command
+from podium.sandbox.limits import Limits
+from podium.sandbox.process import Outcome, Process, readable
+from podium.sandbox.syscalls import compiled_filter
+
+T = TypeVar("T")
+
+
+class Sandbox:
+    """Runs programs under one set of limits. Any event loop may use it."""
+
+    def __init__(self, limits: Limits | None = None, *, concurrency: int = 0) -> None:
+        """At most `concurrency` programs run at once an event loop; 0: as many as there are CPUs.
+
+        The others wait, which is not part of their time.
+        """
+        self.limits = limits or Limits()
+        self._concurrency = concurrency or len(os.sched_getaffinity(0))
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            WeakKeyDictionary()
+        )
+
+    async def run(self, program: str, stdin: bytes = b"") -> Outcome:
+        """Runs Python source to its end.
+
+        Raises:
+            FailedPreconditionError: no sandbox can be made here; the text says what is missing.
+        """
+        async with self.start(program) as process:
+            return await process.finish(stdin)
+
+    @asynccontextmanager
+    async def start(self, program: str) -> AsyncIterator[Process]:
+        """Runs Python source for as long as the block lasts.
+
+        Leaving the block, by cancellation too, kills what still runs and waits
+        until it is gone. Raises as `run` does.
+        """
+        loop = asyncio.get_running_loop()
+        turns = self._turns.setdefault(loop, asyncio.Semaphore(self._concurrency))
+        async with turns:
+            process, cancelled = await _complete(
+                self._spawn(program.encode(errors="surrogatepass"))
+            )
+            clock = loop.call_later(self.limits.wall_seconds, process.stop, "wall_time")
+            try:
+                if cancelled is not None:
+                    raise cancelled
+                await process.ready()
+                yield process
+            finally:
+                clock.cancel()
+                _, cancelled = await _complete(process.close())
+                if cancelled is not None:
+                    raise cancelled
+
+    async def _spawn(self, program: bytes) -> Process:
+        """Not to be cancelled: bubblewrap killed while it makes a sandbox leaves half of it."""
+        with ExitStack() as ours:
+            # In memory and not in a pipe: nobody has to keep writing.
+            source = _file("podium-program", program, ours)
+            seccomp = _file("podium-seccomp", compiled_filter(), ours)
+            info, told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            ours.callback(os.close, info)
+            with ExitStack() as lent:
+                lent.callback(os.close, told)
+                process = await asyncio.create_subprocess_exec(
+                    *command(self.limits, info=told, program=source, seccomp=seccomp),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    limit=self.limits.output_bytes,
+                    pass_fds=(source, seccomp, told),
+                    env={},
+                    start_new_session=True,
+                )
+            return Process(process, await _first_process(info), self.limits.output_bytes)
+
+
+async def _first_process(info: int) -> int | None:
+    """A descriptor of the sandbox's first process, whose end is the end of all of them."""
+    report = b""
+    while True:
+        await readable(info)
+        chunk = os.read(info, 4096)
+        if not chunk:
+            break
+        report += chunk
+    try:
+        return os.pidfd_open(json.loads(report)["child-pid"])
+    except (ValueError, ProcessLookupError):
+        # Bubblewrap ended before, and says why on standard error.
+        return None
+
+
+def _file(name: str, content: bytes, closing: ExitStack) -> int:
+    descriptor = os.memfd_create(name)
+    closing.callback(os.close, descriptor)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+async def _complete(work: Coroutine[None, None, T]) -> tuple[T, asyncio.CancelledError | None]:
+    """Awaits it to its end; a cancellation that came meanwhile is for the caller to raise."""
+    task = asyncio.ensure_future(work)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return task.result(), cancelled
