@@ -69,6 +69,7 @@ def _compute(settings: Settings) -> Compute:
         row_tokens=settings.row_tokens,
         bfloat16=settings.bfloat16,
         attention=settings.attention,
+        tf32=settings.tf32,
     )
 
 

@@ -47,12 +47,14 @@ class JobConfig:
 
 @dataclass(frozen=True)
 class Compute:
-    """How this process computes; nothing of it changes a result beyond rounding."""
+    """How this process computes; nothing but `tf32` changes a result beyond rounding."""
 
     row_tokens: int = 2048
     bfloat16: str = "auto"
     attention: str = ""
     """Empty for the device's."""
+    tf32: bool = False
+    """The one setting that makes float32 less than float32."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Session:
                 what the checkpoint was made with.
             DataLossError: the checkpoint's tensors do not fit its own configuration.
         """
+        torch.set_float32_matmul_precision("high" if compute.tf32 else "highest")
         training = config.training
         self.config = config
         self.base_model_digest = base_model_digest

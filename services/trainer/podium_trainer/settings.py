@@ -27,6 +27,8 @@ class Settings(ServerSettings):
     Memory grows with it; larger rows share more prefixes."""
     bfloat16: Literal["auto", "native"] = "auto"
     """`auto` computes bfloat16 jobs in float32 on a CPU without bfloat16 instructions."""
+    tf32: bool = False
+    """Multiply float32 matrices in TF32, on GPUs that have it."""
     collective_timeout_seconds: float = Field(default=600.0, gt=0)
     """How long the processes of one trainer wait for each other within a step."""
     attention: Literal["", "podium_segments", "podium_dense", "podium_flex"] = ""
