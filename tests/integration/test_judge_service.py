@@ -68,7 +68,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
             "PODIUM_JUDGE_REQUEST_ATTEMPTS": "3",
             "PODIUM_JUDGE_REQUEST_TIMEOUT_SECONDS": "5",
             "PODIUM_JUDGE_BACKOFF_SECONDS": "0.01",
-            "PODIUM_JUDGE_CACHE_ENTRIES": "0",
+            "PODIUM_JUDGE_PRICES": '{"priced": [1000, 3000]}',
         }
         child = subprocess.Popen(
             [sys.executable, "-m", "podium_judge"],
@@ -229,13 +229,13 @@ async def test_a_slow_model_ends_with_the_callers_deadline(
 ) -> None:
     process.model.then(lambda request: Answer(body=completion("{}").body, delay=3.0))
     request = judge_service_pb2.ScoreGroupRequest(
-        group=group("a", "b"), reward=spec_pb2.RewardSpec(scorers=[RULER])
+        group=group("slow", "slower"), reward=spec_pb2.RewardSpec(scorers=[RULER])
     )
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ScoreGroup(request, timeout=0.5)
     assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     process.model.then(scores(lambda text: 0.5))
-    assert (await ask(stub, group("a", "b"), RULER)).group.trajectories[0].reward == 0.5
+    assert (await ask(stub, group("slow", "slower"), RULER)).group.trajectories[0].reward == 0.5
 
 
 async def test_many_groups_at_once(
@@ -248,3 +248,36 @@ async def test_many_groups_at_once(
     rewards = [answer.group.trajectories[0].reward for answer in answers]
     assert rewards == sorted(rewards)
     assert len(set(rewards)) == 64
+
+
+async def test_a_panel_a_budget_and_known_answers_over_the_wire(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, process: Process
+) -> None:
+    process.model.then(scores(lambda text: len(text) / 1000))
+    judge = spec_pb2.JudgeModel(model="priced")
+    ruler = spec_pb2.RulerSpec(judges=[judge, spec_pb2.JudgeModel()], max_job_tokens=400)
+    scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
+    first = await ask(stub, group("of a panel", "of a panel, too"), scorer)
+    assert (first.usage.calls, first.usage.cached) == (2, 0)
+    assert first.usage.cost == pytest.approx(0.13)
+    (judgement,) = first.group.judgements
+    assert (judgement.part, judgement.agreement) == ("ruler", 1.0)
+    assert [opinion.HasField("cost") for opinion in judgement.opinions] == [True, False]
+    again = await ask(stub, group("of a panel", "of a panel, too"), scorer)
+    assert (again.usage.calls, again.usage.cached, again.usage.cost) == (0, 2, 0.0)
+    assert [t.reward for t in again.group.trajectories] == [
+        t.reward for t in first.group.trajectories
+    ]
+    spent = judge_service_pb2.JudgeUsage(prompt_tokens=400)
+    request = judge_service_pb2.ScoreGroupRequest(
+        group=group("a", "b"), reward=spec_pb2.RewardSpec(scorers=[scorer]), job_usage=spent
+    )
+    with rpc_errors("judge"):
+        refused = await stub.ScoreGroup(request, timeout=60)
+    assert refused.group.skip_reason == "judge_budget"
+    assert process.metric('podium_judge_groups_total{outcome="judge_budget"}') == 1
+    assert process.metric('podium_judge_questions_total{source="cached"}') >= 2
+    assert process.metric('podium_judge_cost_total{model="priced"}') == pytest.approx(0.13)
+    assert process.metric("podium_judge_agreement_ratio_count") >= 1
+    for statistic in ("slope", "z"):
+        assert f'podium_judge_position_{statistic}{{model="default"}}' in process.exposition()

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 _ATTEMPT = re.compile(
-    r'<attempt-(?P<nonce>[0-9a-f]+) id="(?P<id>[^"]+)">\n(?P<text>.*?)\n</attempt-(?P=nonce)>',
+    r'<attempt-(?P<nonce>[a-z]+) id="(?P<id>[^"]+)">\n(?P<text>.*?)\n</attempt-(?P=nonce)>',
     re.DOTALL,
 )
 

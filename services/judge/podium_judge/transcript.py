@@ -31,6 +31,7 @@ _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 _BYTES_PER_TOKEN = 3
 """English text has about 4 bytes a token and code or Chinese about 3 (no tokenizer is asked)."""
 _LEAST_MESSAGE_BYTES = 120
+_ECHO_BYTES = 200
 
 
 def to_json(value: Any) -> str:
@@ -118,12 +119,9 @@ def _tool(tool: trajectory_pb2.Tool) -> dict[str, Any]:
 def common_prefix(attempts: Sequence[Attempt]) -> int:
     """How many leading messages of the first conversation all attempts share.
 
-    A single attempt shares only what was said before its own first message.
+    A single attempt shares none: nothing is saved by taking it apart.
     """
-    if len(attempts) == 1:
-        roles = [role_of(line) for line in attempts[0][0]]
-        return roles.index("assistant") if "assistant" in roles else 0
-    return _shared([attempt[0] for attempt in attempts])
+    return _shared([attempt[0] for attempt in attempts]) if len(attempts) > 1 else 0
 
 
 def _shared(conversations: Sequence[Sequence[str]]) -> int:
@@ -138,12 +136,13 @@ def _shared(conversations: Sequence[Sequence[str]]) -> int:
 def show(attempt: Attempt, shared: int) -> list[str]:
     """The attempt's lines without its first `shared` messages, its conversations numbered.
 
-    An attempt that ends with those messages shows the last of them again, so that it
-    is judged on what it said. A conversation that begins as an earlier one says so.
+    An attempt that ends with those messages shows the start and end of the last of them
+    again, so that it is judged on what it said. A conversation that begins as an earlier
+    one says so.
     """
     lines = list(attempt[0][shared:])
     if not lines:
-        lines = ["[ends with the context, whose last message was:]", attempt[0][-1]]
+        lines = ["[ends with the context:]", _cut_line(attempt[0][-1], _ECHO_BYTES)]
     if len(attempt) == 1:
         return lines
     lines.insert(0, f"[conversation 1 of {len(attempt)}]")

@@ -53,7 +53,7 @@ def test_the_common_messages_stand_once() -> None:
 def test_an_attempt_that_stopped_where_the_others_went_on() -> None:
     prompt = prompt_of([attempt(SYSTEM, TASK), answer("two")])
     marker, last = seen(prompt)[prompt.labels[0]].splitlines()
-    assert marker == "[ends with the context, whose last message was:]"
+    assert marker == "[ends with the context:]"
     assert json.loads(last) == {"user": "Find Anna's invoice."}
 
 
@@ -74,7 +74,7 @@ def test_nothing_an_agent_says_can_open_or_close_a_section() -> None:
 
 def test_the_nonce_cannot_be_known_beforehand() -> None:
     nonces = {
-        re.findall(r"<attempt-([0-9a-f]{6}) ", prompt_of([answer("a"), answer("b")]).user)[0]
+        re.findall(r"<attempt-([a-z]{4}) ", prompt_of([answer("a"), answer("b")]).user)[0]
         for _ in range(20)
     }
     assert len(nonces) == 20

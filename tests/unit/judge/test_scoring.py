@@ -104,9 +104,32 @@ async def test_scorers_add_up_by_weight(bench: Bench) -> None:
     assert words[1].startswith("weighted: accuracy 0.700")
 
 
+async def test_what_arts_users_know_is_in_the_metrics(bench: Bench) -> None:
+    made = group(0.75, None)
+    made.trajectories[0].metrics["success"] = 1
+    scored = await bench.score(made, weighing(RULER, 2))
+    first, second = scored.trajectories
+    assert dict(first.metrics) == {"success": 1, "ruler_score": 0.5, "independent_reward": 0.75}
+    assert dict(second.metrics) == {"ruler_score": 0.25}
+    assert first.reward == 1.0
+    assert first.explanation.startswith("saw ")
+    # Judged again by another scorer, nothing of the old verdict is left.
+    again = await bench.score(scored, ENVIRONMENT)
+    assert dict(again.trajectories[0].metrics) == {"success": 1}
+    assert not again.judgements
+
+
+async def test_without_ruler_the_metrics_are_the_environments(bench: Bench) -> None:
+    made = group(1.0)
+    made.trajectories[0].metrics["ruler_score"] = 7
+    assert dict((await bench.score(made)).trajectories[0].metrics) == {"ruler_score": 7}
+
+
 async def test_two_rulers_have_two_parts(bench: Bench) -> None:
     scored = await bench.score(group(None, None), RULER, RULER)
     assert dict(scored.trajectories[0].reward_parts) == {"ruler": 0.5, "ruler_2": 0.5}
+    assert dict(scored.trajectories[0].metrics) == {"ruler_score": 0.5, "ruler_2_score": 0.5}
+    assert [judgement.part for judgement in scored.judgements] == ["ruler", "ruler_2"]
     assert bench.usage.calls == 2
 
 
@@ -144,6 +167,14 @@ async def test_an_attempt_without_environment_reward_is_unscored(bench: Bench) -
 async def test_a_reward_that_overflows_is_none(bench: Bench) -> None:
     scored = await bench.score(group(1e308, 1.0), weighing(ENVIRONMENT, 1000))
     assert rewards(scored) == [None, 1000.0]
+
+
+async def test_a_reward_that_overflows_leaves_no_part_of_itself(bench: Bench) -> None:
+    scored = await bench.score(group(1e308, 1.0), weighing(ENVIRONMENT, 1000), RULER)
+    first = scored.trajectories[0]
+    assert not first.HasField("reward")
+    assert not first.reward_parts
+    assert not first.metrics
 
 
 async def test_equal_rewards_are_the_trainers_business(bench: Bench) -> None:

@@ -14,6 +14,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from prometheus_client import REGISTRY
 from support.fake_judge import Answer, Behaviour, FakeJudge, says, scores, slow
 from support.judging import JudgeBench, by_number, group_of, model, rewards
+from support.waiting import eventually
 
 HONEST = scores(by_number)
 
@@ -101,7 +102,7 @@ async def test_t26_g_the_cache_is_bounded(judge: FakeJudge, client: httpx.AsyncC
 async def test_t26_g_the_same_question_at_once_is_asked_once_and_paid_once(
     bench: JudgeBench,
 ) -> None:
-    bench.judge.then(slow(HONEST, 0.3))
+    bench.judge.then(slow(HONEST, 1.0))
     joined = asked("joined")
     answers = await asyncio.gather(
         *(bench.ask(group_of("answer 3", "answer 9", group=f"job/s1/g{n}")) for n in range(5))
@@ -113,10 +114,10 @@ async def test_t26_g_the_same_question_at_once_is_asked_once_and_paid_once(
 
 
 async def test_t26_g_who_gives_up_does_not_take_the_answer_from_others(bench: JudgeBench) -> None:
-    bench.judge.then(slow(HONEST, 0.4))
+    bench.judge.then(slow(HONEST, 1.0))
     first = asyncio.create_task(bench.ask(group_of("answer 3", "answer 9")))
     second = asyncio.create_task(bench.ask(group_of("answer 3", "answer 9")))
-    await asyncio.sleep(0.1)
+    await eventually(lambda: len(bench.judge.requests) == 1)
     first.cancel()
     assert rewards((await second).group) == [0.3, 0.9]
     assert (await second).usage.calls == 1
@@ -124,9 +125,9 @@ async def test_t26_g_who_gives_up_does_not_take_the_answer_from_others(bench: Ju
 
 
 async def test_t26_g_when_all_give_up_the_question_is_given_up(bench: JudgeBench) -> None:
-    bench.judge.then(slow(HONEST, 0.5), HONEST)
+    bench.judge.then(slow(HONEST, 1.0), HONEST)
     first = asyncio.create_task(bench.ask(group_of("answer 3", "answer 9")))
-    await asyncio.sleep(0.1)
+    await eventually(lambda: len(bench.judge.requests) == 1)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

@@ -1,0 +1,1 @@
+"""What judging a group costs in tokens, beside ART's RULER."""
