@@ -26,6 +26,7 @@ from support.controlled import (
     running_controller,
     small_job,
 )
+from support.fake_judge import fake_judge, scores
 from support.fleet import HELDOUT_SCENARIOS, TRAIN_SCENARIOS, Fleet, fleet_of_doubles
 from support.processes import RegistryProcess, running_registry
 
@@ -244,6 +245,28 @@ async def test_a_judge_that_recovers_costs_no_collection(fleet: Fleet, client: C
     await client.succeeded(job.id)
     assert set(fleet.rollout.collected.values()) == {1}
     assert len(fleet.judge.judged) == 2 * GROUPS
+
+
+async def test_a_job_whose_judges_have_spent_their_budget_ends_with_that_reason(
+    fleet: Fleet, client: Client
+) -> None:
+    async def restart(point: str, about: str) -> None:
+        # A replica that knows nothing of step 1: only the controller's count is left.
+        if point == "judge:begin" and "/s2/" in about:
+            fleet.judge.forget()
+
+    fleet.at = restart
+    with fake_judge() as model:
+        model.then(scores(lambda text: len(text) / 1000))
+        ruler = spec_pb2.RulerSpec(base_url=model.base_url, model="m", max_job_tokens=3 * 110)
+        scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
+        job = await client.create(small_job(3, reward=spec_pb2.RewardSpec(scorers=[scorer])))
+        failed = await client.state(job.id, pb.JOB_STATE_FAILED)
+        assert len(model.requests) == 3
+    assert failed.failure_reason == "JUDGE_BUDGET_SPENT"
+    assert "have used 330 tokens of 330" in failed.failure_message
+    (step,) = await client.steps(job.id)
+    assert step.metrics["judge_tokens"] == 330
 
 
 async def test_jobs_queue_in_order_and_take_over_pool_and_trainer(

@@ -281,9 +281,13 @@ class JudgeDouble(Member, judge_grpc.JudgeServiceServicer):
     def __init__(self, fleet: Fleet) -> None:
         super().__init__(fleet)
         self._client = httpx.AsyncClient()
-        self._real = JudgeServicer(JudgeSettings(), self._client)
+        self.forget()
         self.judged: list[str] = []
         self.broken = False
+
+    def forget(self) -> None:
+        """Its memory becomes that of a new replica."""
+        self._real = JudgeServicer(JudgeSettings(), self._client)
 
     def attach(self, server: Server) -> None:
         server.add(

@@ -15,7 +15,13 @@ from podium_controller import metrics
 from podium_controller.control import run_all
 from podium_controller.errors import JobFailedError
 from podium_controller.identifiers import training_group
-from podium_controller.judging import JUDGE_FAILED, Judging, failure_text, unusable
+from podium_controller.judging import (
+    JUDGE_BUDGET,
+    JUDGE_FAILED,
+    Judging,
+    failure_text,
+    unusable,
+)
 from podium_controller.ports import (
     COLLECTED,
     CONSUMED,
@@ -132,7 +138,8 @@ class Collector:
 
         Raises:
             JobFailedError: groups stay too old (STALENESS_EXCEEDED), or all of
-                them fail again and again (ENVIRONMENT_FAILING, JUDGE_FAILING).
+                them fail again and again (ENVIRONMENT_FAILING, JUDGE_FAILING), or
+                the judges may spend no more (JUDGE_BUDGET_SPENT).
         """
         span = self._begin_span(step)
         try:
@@ -252,6 +259,12 @@ class Collector:
         text = failure_text(batch.groups[0])
         who = "The judge" if kind == JUDGE_FAILED else "The environment"
         metrics.count_group(kind, len(batch.groups))
+        if unjudged := [group for group in batch.groups if unusable(group) == JUDGE_BUDGET]:
+            raise JobFailedError(
+                f"no group of step {batch.step} could be judged. The judge says:"
+                f" {failure_text(unjudged[0])}",
+                reason="JUDGE_BUDGET_SPENT",
+            )
         if rounds == _USELESS_ROUNDS:
             raise JobFailedError(
                 f"all {len(batch.groups)} groups of step {batch.step} failed {rounds} times in a"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.ports import Judge
@@ -10,6 +11,7 @@ from podium_controller.statistics import is_failed
 
 ALL_FAILED = "all_failed"
 JUDGE_FAILED = "judge_failed"
+JUDGE_BUDGET = "judge_budget"
 
 
 class Judging:
@@ -19,10 +21,24 @@ class Judging:
         self._judge = judge
         self._reward = reward
         self._recovery = recovery
+        self._usage = judge_pb.JudgeUsage()
 
     async def score(self, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
         """The scored group; the judge's skip_reason stays on it."""
-        return await self._recovery.run("judge", lambda: self._judge.score(group, self._reward))
+        response = await self._recovery.run("judge", lambda: self._judge.score(self._ask(group)))
+        self._count(response.usage)
+        return response.group
+
+    def _ask(self, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupRequest:
+        return judge_pb.ScoreGroupRequest(group=group, reward=self._reward, job_usage=self._usage)
+
+    def _count(self, usage: judge_pb.JudgeUsage) -> None:
+        """Replicas of the judge do not know what the others have spent on the job."""
+        self._usage.calls += usage.calls
+        self._usage.prompt_tokens += usage.prompt_tokens
+        self._usage.completion_tokens += usage.completion_tokens
+        self._usage.cost += usage.cost
+        self._usage.cached += usage.cached
 
 
 def unusable(group: trajectory_pb2.Group) -> str:
@@ -33,7 +49,7 @@ def unusable(group: trajectory_pb2.Group) -> str:
     """
     if group.trajectories and all(map(is_failed, group.trajectories)):
         return ALL_FAILED
-    return JUDGE_FAILED if group.skip_reason == JUDGE_FAILED else ""
+    return group.skip_reason if group.skip_reason in (JUDGE_FAILED, JUDGE_BUDGET) else ""
 
 
 def failure_text(group: trajectory_pb2.Group) -> str:
@@ -42,4 +58,5 @@ def failure_text(group: trajectory_pb2.Group) -> str:
         if is_failed(trajectory):
             failure = trajectory.failure
             return f"{failure.type}: {failure.message}" if failure.type else failure.message
-    return group.skip_reason
+    words = (trajectory.explanation for trajectory in group.trajectories)
+    return next(filter(None, words), group.skip_reason)

@@ -35,6 +35,7 @@ _OUTCOMES = frozenset(
         "stale",
         "all_failed",
         "judge_failed",
+        "judge_budget",
         "zero_variance",
         "group_of_one",
         "no_trainable_trajectory",

@@ -109,13 +109,10 @@ class GrpcJudge:
         self._stub: judge_grpc.JudgeServiceAsyncStub = judge_grpc.JudgeServiceStub(channel)
         self._seconds = seconds
 
-    async def score(
-        self, group: trajectory_pb2.Group, reward: spec_pb2.RewardSpec
-    ) -> trajectory_pb2.Group:
+    async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         """See `ports.Judge`."""
-        request = judge_pb.ScoreGroupRequest(group=group, reward=reward)
         with rpc_errors("judge"):
-            return (await self._stub.ScoreGroup(request, timeout=self._seconds)).group
+            return await self._stub.ScoreGroup(request, timeout=self._seconds)
 
 
 class GrpcTrainer:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
@@ -36,10 +37,8 @@ class Rollout(Protocol):
 class Judge(Protocol):
     """Scores groups."""
 
-    async def score(
-        self, group: trajectory_pb2.Group, reward: spec_pb2.RewardSpec
-    ) -> trajectory_pb2.Group:
-        """The group with its rewards, or with a skip_reason and none."""
+    async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
+        """The group with its rewards, or with a skip_reason and none, and what it cost."""
 
 
 class Trainer(Protocol):

@@ -21,6 +21,10 @@ STEP_METRICS = frozenset(
         "staleness_max",
         "reward_mean",
         "success_mean",
+        "judge_tokens",
+        "judge_cost",
+        "judge_agreement_mean",
+        "judge_position_correlation_mean",
     }
 )
 """The names that `step_metrics` may give."""
@@ -100,6 +104,26 @@ def step_metrics(groups: Sequence[trajectory_pb2.Group], staleness: int) -> dict
         metrics["reward_mean"] = fmean(rewards)
     if SUCCESS in means:
         metrics["success_mean"] = means[SUCCESS]
+    return metrics | _judge_metrics(groups)
+
+
+def _judge_metrics(groups: Sequence[trajectory_pb2.Group]) -> dict[str, float]:
+    """What RULER's judges cost, how far they agree, and whether they favour places."""
+    judgements = [judgement for group in groups for judgement in group.judgements]
+    opinions = [opinion for judgement in judgements for opinion in judgement.opinions]
+    if not opinions:
+        return {}
+    tokens = sum(opinion.prompt_tokens + opinion.completion_tokens for opinion in opinions)
+    metrics = {"judge_tokens": float(tokens)}
+    costs = [opinion.cost for opinion in opinions if opinion.HasField("cost")]
+    if costs:
+        metrics["judge_cost"] = math.fsum(costs)
+    agreements = [each.agreement for each in judgements if each.HasField("agreement")]
+    if agreements:
+        metrics["judge_agreement_mean"] = fmean(agreements)
+    places = [o.position_correlation for o in opinions if o.HasField("position_correlation")]
+    if places:
+        metrics["judge_position_correlation_mean"] = fmean(places)
     return metrics
 
 

@@ -115,6 +115,27 @@ def test_metrics_of_a_step() -> None:
     assert metrics["staleness_max"] == 2
 
 
+def test_metrics_of_a_step_tell_of_its_judges() -> None:
+    first = trajectory_pb2.JudgeOpinion(
+        prompt_tokens=100, completion_tokens=10, cost=0.5, position_correlation=0.5
+    )
+    second = trajectory_pb2.JudgeOpinion(prompt_tokens=200, position_correlation=-0.1)
+    groups = [
+        trajectory_pb2.Group(
+            trajectories=[attempt(reward=1.0)],
+            judgements=[trajectory_pb2.Judgement(opinions=[first, second], agreement=0.75)],
+        ),
+        trajectory_pb2.Group(trajectories=[attempt(reward=1.0)]),
+    ]
+    metrics = step_metrics(groups, staleness=0)
+    assert set(metrics) <= STEP_METRICS
+    assert metrics["judge_tokens"] == 310
+    assert metrics["judge_cost"] == 0.5
+    assert metrics["judge_agreement_mean"] == 0.75
+    assert metrics["judge_position_correlation_mean"] == pytest.approx(0.2)
+    assert "judge_tokens" not in step_metrics(groups[1:], staleness=0)
+
+
 def test_without_rewards_or_success_there_are_no_means() -> None:
     metrics = step_metrics([trajectory_pb2.Group(trajectories=[attempt(**FAILED)])], 0)
     assert "reward_mean" not in metrics
@@ -148,6 +169,11 @@ def test_why_a_group_is_of_no_use() -> None:
     assert unusable(trajectory_pb2.Group(trajectories=[attempt(), attempt(**FAILED)])) == ""
     judged = trajectory_pb2.Group(trajectories=[attempt()], skip_reason="judge_failed")
     assert unusable(judged) == "judge_failed"
+    assert failure_text(judged) == "judge_failed"
+    judged.trajectories[0].explanation = "not scored: the judge's answer is no JSON"
+    assert failure_text(judged) == "not scored: the judge's answer is no JSON"
+    judged.skip_reason = "judge_budget"
+    assert unusable(judged) == "judge_budget"
     judged.skip_reason = "zero_variance"
     assert unusable(judged) == ""
 
