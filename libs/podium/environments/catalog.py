@@ -9,6 +9,7 @@ from podium.environments.base import Environment
 
 _BUILTIN = {
     "2048": "podium.environments.game_2048:Game2048",
+    "coding": "podium.environments.coding:Coding",
     "email_search": "podium.environments.email_search:EmailSearch",
     "tic_tac_toe": "podium.environments.tic_tac_toe:TicTacToe",
 }

@@ -28,6 +28,7 @@ class Sandbox:
         """
         self.limits = limits or Limits()
         self._concurrency = concurrency or len(os.sched_getaffinity(0))
+        self._checked = False
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             WeakKeyDictionary()
         )
@@ -40,6 +41,12 @@ class Sandbox:
         """
         async with self.start(program) as process:
             return await process.finish(stdin)
+
+    async def check(self) -> None:
+        """Makes a sandbox once, to learn whether it can be; raises as `run` does."""
+        if not self._checked:
+            await self.run("")
+            self._checked = True
 
     @asynccontextmanager
     async def start(self, program: str) -> AsyncIterator[Process]:
