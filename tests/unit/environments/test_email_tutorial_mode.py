@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from podium.environments import StepResult, play
 from podium.environments.email_search import EmailSearch, corpus, tutorial
@@ -59,6 +59,7 @@ async def test_s4_contract_in_every_scenario(rewards: str) -> None:
     await check_contract(EmailSearch, lines, config={"rewards": rewards})
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([*tutorial.ACTIONS, "delete"]), st.text(max_size=8)), max_size=6

@@ -130,6 +130,7 @@ def test_s42_strategies_are_selectable_by_name() -> None:
     assert isinstance(Game2048.baselines["minimax"](1), ExpectimaxAgent)
 
 
+@pytest.mark.timeout(600)
 async def test_s40_expectimax_scores_four_times_what_random_does_over_50_games() -> None:
     """At depth 2 and stopped after 300 moves, which only lowers its score; random plays on."""
     config = {"goal": 131072}

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from podium.environments.game_2048 import board as rules
 from podium.environments.game_2048.board import Board
@@ -50,6 +50,7 @@ def test_s34_merge_line() -> None:
     assert rules.merge_line((65536, 65536, 0, 0)) == ((131072, 0, 0, 0), 131072)
 
 
+@settings(deadline=None)
 @given(LINES)
 def test_s34_a_merged_line_is_packed_and_keeps_its_sum(line: rules.Line) -> None:
     merged, gained = rules.merge_line(line)
@@ -60,6 +61,7 @@ def test_s34_a_merged_line_is_packed_and_keeps_its_sum(line: rules.Line) -> None
     assert (gained > 0) == (len(tiles) < sum(tile > 0 for tile in line))
 
 
+@settings(deadline=None)
 @given(ANY_BOARD, MOVE)
 def test_s35_a_move_conserves_the_tile_sum(board: Board, move: rules.Move) -> None:
     after, gained = rules.push(board, move)
@@ -68,6 +70,7 @@ def test_s35_a_move_conserves_the_tile_sum(board: Board, move: rules.Move) -> No
     assert after != board or gained == 0
 
 
+@settings(deadline=None)
 @given(ANY_BOARD)
 def test_s35_the_four_moves_are_one_move_seen_from_four_sides(board: Board) -> None:
     expected, gained = rules.push(board, "up")
@@ -76,6 +79,7 @@ def test_s35_the_four_moves_are_one_move_seen_from_four_sides(board: Board) -> N
         assert rules.push(board, seen_as) == (expected, gained)
 
 
+@settings(deadline=None)
 @given(ANY_BOARD, st.integers(0, 1000))
 def test_s35_a_new_tile_is_a_two_or_a_four_on_an_empty_cell(board: Board, seed: int) -> None:
     empty = rules.empty_cells(board)
@@ -119,6 +123,7 @@ def test_s36_a_checkerboard_is_game_over_and_one_pair_is_not() -> None:
     assert rules.available_moves(rules.place(checker, 3, 3, 4)) == list(rules.MOVES)
 
 
+@settings(deadline=None)
 @given(ANY_BOARD, MOVE)
 def test_s36_available_moves_are_those_that_change_the_board(
     board: Board, move: rules.Move
@@ -135,6 +140,7 @@ def test_s38_smoothness_and_s40_evaluation_of_the_tutorials_boards(name: str) ->
         assert monotonicity(board) == entry["mono"]
 
 
+@settings(deadline=None)
 @given(ANY_BOARD)
 def test_s38_turning_and_mirroring_change_no_measure(board: Board) -> None:
     """The search relies on it: it takes a board for its transpose."""

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from podium.core.errors import InvalidArgumentError
 from podium.environments import Scenario, StepResult, load, play
@@ -55,11 +55,13 @@ def test_the_game_is_a_draw_and_has_its_765_positions() -> None:
     assert len(positions._reachable()) == 765
 
 
+@settings(deadline=None)
 @given(reached().filter(lambda board: board.count(".") <= 6))
 def test_values_are_those_of_plain_minimax(board: str) -> None:
     assert rules.value(board) == minimax(board)
 
 
+@settings(deadline=None)
 @given(reached())
 def test_turning_and_mirroring_change_no_value(board: str) -> None:
     for other in rules.symmetries(board):
@@ -68,6 +70,7 @@ def test_turning_and_mirroring_change_no_value(board: str) -> None:
         assert rules.winner(other) == rules.winner(board)
 
 
+@settings(deadline=None)
 @given(reached())
 def test_hinted_cells_complete_a_row(board: str) -> None:
     if rules.is_over(board):
