@@ -8,12 +8,11 @@ what it never defines, the docstring says what is done here.
 from __future__ import annotations
 
 import ast
-import re
-import string
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+
+from podium.core.answers import token_f1
 
 _SLOW_AFTER_SECONDS = 30.0
 _SLOWNESS_UNIT_SECONDS = 60.0
@@ -116,29 +115,13 @@ def code_accuracy(code: str, tests_passed: int, tests_total: int, expected: str 
     return similarity(code, expected)
 
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-def _answer_words(text: str) -> list[str]:
-    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
-
-
-def _overlap_f1(answer: Sequence[str], accepted: Sequence[str]) -> float:
-    common = sum((Counter(answer) & Counter(accepted)).values())
-    return 2 * common / (len(answer) + len(accepted)) if common else float(answer == accepted)
-
-
 def answer_accuracy(answer: str, accepted: Sequence[str]) -> float:
     """Best token F1 against the accepted answers (S27; undefined in the tutorial).
 
     Case, punctuation and articles aside, as SQuAD's evaluation does (Rajpurkar et
     al. 2016); an exact match is 1. No answer is 0.
     """
-    words = _answer_words(answer)
-    if not words:
-        return 0.0
-    return max((_overlap_f1(words, _answer_words(text)) for text in accepted), default=0.0)
+    return token_f1(answer, accepted)
 
 
 def efficiency(actions: int, optimal: int) -> float:
