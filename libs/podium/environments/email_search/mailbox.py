@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-import sqlite3
-import threading
 from functools import lru_cache
 
 from podium.environments.email_search.corpus import Email, emails
-
-_WORD = re.compile(r"[a-z0-9]+")
+from podium.environments.full_text import FullText
 
 
 class Mailbox:
@@ -19,15 +15,7 @@ class Mailbox:
         """Builds the index in memory."""
         self._emails = content
         self._by_number = {(e.inbox, e.number): e for e in content}
-        self._lock = threading.Lock()
-        self._database = sqlite3.connect(":memory:", check_same_thread=False)
-        self._database.execute(
-            "create virtual table email using fts5(inbox unindexed, sender, subject, body)"
-        )
-        self._database.executemany(
-            "insert into email (rowid, inbox, sender, subject, body) values (?, ?, ?, ?, ?)",
-            [(row, e.inbox, e.sender, e.subject, e.body) for row, e in enumerate(content)],
-        )
+        self._index = FullText((e.inbox, f"{e.sender}\n{e.subject}\n{e.body}") for e in content)
 
     def get(self, inbox: str, number: int) -> Email | None:
         """The email of that number, if the inbox has it."""
@@ -35,15 +23,7 @@ class Mailbox:
 
     def search(self, inbox: str, words: str, limit: int) -> list[Email]:
         """Emails of an inbox that hold every one of the words, newest first."""
-        terms = _WORD.findall(words.lower())
-        if not terms:
-            return []
-        match = " AND ".join(f'"{term}"' for term in terms)
-        with self._lock:
-            rows = self._database.execute(
-                "select rowid from email where email match ? and inbox = ?", (match, inbox)
-            ).fetchall()
-        found = [self._emails[row] for (row,) in rows]
+        found = [self._emails[place] for place in self._index.with_all(inbox, words)]
         return sorted(found, key=lambda email: (email.date, email.number), reverse=True)[:limit]
 
 
