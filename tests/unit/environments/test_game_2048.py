@@ -229,6 +229,7 @@ async def test_the_agent_sees_the_board_and_what_it_can_do() -> None:
         [[2, True, 0, 0], *[[0] * 4] * 3],
         [[2, 2.0, 0, 0], *[[0] * 4] * 3],
         [[0] * 4] * 4,
+        [[2, 2048, 0, 0], *[[0] * 4] * 3],
         GOLDEN["boards"]["B3_checker"]["board"],
     ],
 )

@@ -130,17 +130,17 @@ def test_s42_strategies_are_selectable_by_name() -> None:
     assert isinstance(Game2048.baselines["minimax"](1), ExpectimaxAgent)
 
 
-@pytest.mark.timeout(600)
 async def test_s40_expectimax_scores_four_times_what_random_does_over_50_games() -> None:
-    """At depth 2 and stopped after 300 moves, which only lowers its score; random plays on."""
+    """At depth 1, its weakest and fastest; the README has what deeper ones score."""
     config = {"goal": 131072}
     scenarios = Game2048(config).scenarios("heldout")[:50]
     means = []
-    for agent, max_turns in ((RandomAgent, 10_000), (lambda seed: ExpectimaxAgent(seed, 2), 300)):
+    for agent in (RandomAgent, lambda seed: ExpectimaxAgent(seed, depth=1)):
         games = [
-            await play(Game2048(config), scenario, agent(seed), seed=seed, max_turns=max_turns)
+            await play(Game2048(config), scenario, agent(seed), seed=seed, max_turns=10_000)
             for seed, scenario in enumerate(scenarios)
         ]
+        assert all(game.terminated for game in games)
         means.append(sum(game.metrics["score"] for game in games) / len(games))
     by_chance, searched = means
     assert searched >= 4 * by_chance

@@ -94,7 +94,7 @@ class Game2048(Environment):
         ]
 
     async def reset(self, scenario: Scenario, seed: int) -> Observation:
-        self._board = _read_board(scenario.data.get("board"))
+        self._board = _read_board(scenario.data.get("board"), self.config.goal)
         self._rng = random.Random(seed)
         self._score = self._moves = self._turns = self._valid = 0
         messages = [
@@ -192,7 +192,7 @@ def _starts(split: str) -> tuple[Board, ...]:
     return tuple(found)
 
 
-def _read_board(given: Any) -> Board:
+def _read_board(given: Any, goal: int) -> Board:
     right = (
         isinstance(given, list | tuple)
         and len(given) == SIZE
@@ -200,13 +200,13 @@ def _read_board(given: Any) -> Board:
         and all(type(tile) is int and _is_tile(tile) for row in given for tile in row)
     )
     board: Board = tuple(tuple(row) for row in given) if right else ()
-    if not right or not rules.available_moves(board):
+    if not right or not rules.available_moves(board) or rules.max_tile(board) >= goal:
         raise InvalidArgumentError(
             violations=[
                 Violation(
                     "scenario.data.board",
-                    f"got {given!r}; allowed are {SIZE} rows of {SIZE} tiles, 0 or a power of "
-                    f"two from 2, with a move to make ({', '.join(MOVES)})",
+                    f"got {given!r}; allowed are {SIZE} rows of {SIZE} tiles, each 0 or a power "
+                    f"of two from 2 and below the goal {goal}, with a move to make",
                 )
             ]
         )
