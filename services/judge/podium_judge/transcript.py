@@ -32,6 +32,7 @@ _BYTES_PER_TOKEN = 3
 """English text has about 4 bytes a token and code or Chinese about 3 (no tokenizer is asked)."""
 _LEAST_MESSAGE_BYTES = 120
 _ECHO_BYTES = 200
+_MOST_NESTED = 100
 
 
 def to_json(value: Any) -> str:
@@ -51,6 +52,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _arguments(text: str) -> Any:
     """The arguments as a value, where that loses nothing; else the text."""
+    # A policy may nest deeper than Python's stack goes.
+    if text.count("{") + text.count("[") > _MOST_NESTED:
+        return text
     try:
         value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
         return value if isinstance(value, dict) else text

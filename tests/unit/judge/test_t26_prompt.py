@@ -199,6 +199,35 @@ async def test_t26_f_a_tool_result_and_a_tool_cannot_either(bench: JudgeBench) -
     assert prompt.count("</tools") == 1
 
 
+NO_ARGUMENTS = {
+    "no JSON": '{"of": ',
+    "no object": "[1, 2]",
+    "twice": '{"of": 1, "of": 2}',
+    "NaN": '{"of": NaN}',
+    "deep": '{"of":' + "[" * 900 + "]" * 900 + "}",
+    "deeper than a parser": '{"of":' * 100_000,
+    "a number of 10,000 digits": '{"of": ' + "9" * 10_000 + "}",
+}
+
+
+@pytest.mark.parametrize("arguments", NO_ARGUMENTS.values(), ids=NO_ARGUMENTS)
+@pytest.mark.parametrize("room", [512, 65_536])
+async def test_t26_f_arguments_that_are_none_are_shown_as_the_text_that_they_are(
+    bench: JudgeBench, arguments: str, room: int
+) -> None:
+    bench.judge.then(HONEST)
+    spec = spec_pb2.RulerSpec(max_prompt_tokens=room)
+    scored = await bench.score(group_of(with_call(arguments, "c"), "answer 8"), spec)
+    assert rewards(scored) == [0.4, 0.8]
+    lines = [json.loads(line) for text in _texts(bench) for line in text.splitlines()]
+    calls = [line["calls"][0]["arguments"] for line in lines if "calls" in line]
+    assert room == 512 or calls == [arguments] or "bytes left out" in calls[0]
+
+
+def _texts(bench: JudgeBench) -> list[str]:
+    return list(shown(bench.judge.requests[0]).values())
+
+
 def _properties(name: str) -> struct_pb2.Struct:
     found = struct_pb2.Struct()
     found.update({name: {"type": "string"}})
