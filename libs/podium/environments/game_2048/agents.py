@@ -42,10 +42,15 @@ class ExpectimaxAgent(Agent):
     def __init__(self, seed: int = 0, depth: int = 3) -> None:
         """It draws nothing at random: `seed` changes nothing."""
         super().__init__(seed)
+        self._depth = depth
         self._search = Expectimax(depth)
 
     async def act(self, observation: Observation) -> Message:
-        choice = await asyncio.to_thread(self._search.choose, _board(observation))
+        board = _board(observation)
+        if self._depth < 3:
+            # A few milliseconds: handing them to a thread can take longer.
+            return assistant(self._search.choose(board).move)
+        choice = await asyncio.to_thread(self._search.choose, board)
         return assistant(choice.move)
 
 
