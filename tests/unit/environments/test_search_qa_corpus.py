@@ -12,7 +12,7 @@ from podium.environments.search_qa.library import search
 
 _DIGEST = """
 import hashlib
-from podium.environments.search_qa import SearchQa
+from podium.environments.search_qa import SearchQa, corpus
 content = repr((corpus.documents(), [SearchQa().scenarios(s) for s in ("heldout", "train")]))
 print(hashlib.sha256(content.encode()).hexdigest())
 """
