@@ -93,6 +93,10 @@ test-integration: test-programs setup model ## Run the tests over real processes
 bench-trainer: setup model ## Measure the trainer against the flat layout and TRL (BENCH_ARGS="--only a")
 	$(BIN)/python -m bench.trainer $(BENCH_ARGS)
 
+.PHONY: bench-judge
+bench-judge: setup model ## Count a group's judge tokens beside ART's RULER (needs PyPI once)
+	$(BIN)/python -m bench.judge $(BENCH_ARGS)
+
 ##
 
 .PHONY: check

@@ -73,7 +73,7 @@ async def chat(
 
     policy = parse_policy(model)
     earlier = await asyncio.to_thread(_read_history, history) if history else []
-    await _load(client, policy)
+    await load_policy(client, policy)
     sampling = policy_pb2.SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
     start = [_message(trajectory_pb2.ROLE_SYSTEM, system)] if system else []
     start += earlier
@@ -159,8 +159,12 @@ def _read_history(path: Path) -> list[trajectory_pb2.Message]:
         ) from None
 
 
-async def _load(client: AsyncClient, policy: policy_pb2.PolicyRef) -> None:
-    """Has the pool serve an exact version that it lacks, if the pool can."""
+async def load_policy(client: AsyncClient, policy: policy_pb2.PolicyRef) -> None:
+    """Has the pool serve an exact version that it lacks, if the pool can.
+
+    Raises:
+        CliError: it serves another job and can hold only one.
+    """
     from podium.core.errors import FailedPreconditionError
 
     if not policy.job or not policy.HasField("version"):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
 from podium.rpc import rpc_errors
+from podium.sdk.paging import pages
+from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 if TYPE_CHECKING:
+    import builtins
+
     import grpc
+
+    from podium.evaluation import Attempt
 
 
 class Environments:
@@ -19,9 +25,41 @@ class Environments:
     def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
         self._channel = channel
 
+    @property
+    def _stub(self) -> pb_grpc.RolloutServiceAsyncStub:
+        return pb_grpc.RolloutServiceStub(self._channel())
+
+    async def scenarios(
+        self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int | None = None
+    ) -> builtins.list[trajectory_pb2.Scenario]:
+        """The scenarios of a split, or the first `limit` of them."""
+        found: builtins.list[trajectory_pb2.Scenario] = []
+        request = pb.ListScenariosRequest(environment=environment, split=split)
+        with rpc_errors("rollout"):
+            async for scenario in pages(self._stub.ListScenarios, request, lambda r: r.scenarios):
+                found.append(scenario)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def run(
+        self,
+        environment: spec_pb2.EnvironmentSpec,
+        scenarios: Sequence[trajectory_pb2.Scenario],
+        policy: policy_pb2.PolicyRef,
+        sampling: policy_pb2.SamplingParams,
+        episode: spec_pb2.EpisodeSpec,
+        **options: Any,
+    ) -> builtins.list[Attempt]:
+        """Attempts of a policy; see `podium.evaluation.run_policy`."""
+        from podium.evaluation import run_policy
+
+        return await run_policy(
+            self._stub, environment, scenarios, policy, sampling, episode, **options
+        )
+
     async def list(self) -> Sequence[pb.EnvironmentInfo]:
         """The built-in environments."""
-        stub: pb_grpc.RolloutServiceAsyncStub = pb_grpc.RolloutServiceStub(self._channel())
         with rpc_errors("rollout"):
-            response = await stub.ListEnvironments(pb.ListEnvironmentsRequest())
+            response = await self._stub.ListEnvironments(pb.ListEnvironmentsRequest())
         return list(response.environments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from podium.core.statistics import wilson_interval
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
@@ -18,7 +19,6 @@ from podium_controller.statistics import (
     evaluation_metrics,
     finite,
     trajectories_of,
-    wilson_interval,
 )
 from podium_controller.times import now_ns, timestamp
 

@@ -29,22 +29,6 @@ STEP_METRICS = frozenset(
 )
 """The names that `step_metrics` may give."""
 
-_Z_95 = 1.959963984540054
-
-
-def wilson_interval(mean: float, n: int) -> tuple[float, float]:
-    """The 95 % score interval of a proportion over `n` trials; (0, 1) for none.
-
-    E. B. Wilson, J. Am. Stat. Assoc. 22 (1927). Unlike the normal
-    approximation it stays inside [0, 1] and has a width at 0 and at 1.
-    """
-    if n == 0:
-        return 0.0, 1.0
-    z2 = _Z_95**2
-    centre = (mean + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z_95 / (1 + z2 / n) * math.sqrt(mean * (1 - mean) / n + z2 / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
-
 
 def trajectories_of(
     groups: Iterable[trajectory_pb2.Group],

@@ -23,7 +23,6 @@ from podium_controller.statistics import (
     evaluation_metrics,
     seconds_per_step,
     step_metrics,
-    wilson_interval,
 )
 
 SCENARIOS = [trajectory_pb2.Scenario(id=f"s{i}") for i in range(7)]
@@ -54,34 +53,6 @@ def test_epochs_and_seeds_differ_in_order() -> None:
     order = draws(ScenarioOrder(SCENARIOS, 1), range(1, 3), 7)
     assert order[:7] != order[7:]
     assert order[:7] != draws(ScenarioOrder(SCENARIOS, 2), range(1, 2), 7)
-
-
-@pytest.mark.parametrize(
-    ("mean", "n", "low", "high"),
-    [
-        # Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
-        (81 / 263, 263, 0.2553, 0.3662),
-        (15 / 148, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1 / 29, 29, 0.0061, 0.1718),
-    ],
-)
-def test_wilson_intervals_equal_published_ones(
-    mean: float, n: int, low: float, high: float
-) -> None:
-    assert wilson_interval(mean, n) == pytest.approx((low, high), abs=5e-5)
-
-
-@given(n=st.integers(1, 10**6), data=st.data())
-def test_wilson_intervals_hold_the_mean_inside_zero_and_one(n: int, data: st.DataObject) -> None:
-    mean = data.draw(st.integers(0, n)) / n
-    low, high = wilson_interval(mean, n)
-    assert 0 <= low <= mean + 1e-12
-    assert mean - 1e-12 <= high <= 1
-
-
-def test_no_trials_tell_nothing() -> None:
-    assert wilson_interval(math.nan, 0) == (0, 1)
 
 
 def attempt(version: int = 3, *, policy: str = "j", **fields: object) -> trajectory_pb2.Trajectory:

@@ -1,0 +1,333 @@
+"""`podium eval`: measure agents on an environment's scenarios."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podium.cli.connection import connected
+from podium.cli.output import data, note, table
+
+if TYPE_CHECKING:
+    from podium.environments import Agent, Environment
+    from podium.evaluation import Attempt, Comparison, Summary
+    from podium.sdk import AsyncClient
+
+_AGENTS = "a policy (`base`, `JOB` or `JOB@VERSION`), `baseline:NAME`, or `openai:MODEL`"
+
+
+@click.command("eval", short_help="Measure a policy, a baseline or another model.")
+@click.argument("environment")
+@click.option(
+    "-a",
+    "--agent",
+    "agents",
+    multiple=True,
+    required=True,
+    metavar="AGENT",
+    help=f"{_AGENTS}. Repeat it to compare with the first.",
+)
+@click.option("--split", default="heldout", show_default=True, help="Whose scenarios.")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many scenarios.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Attempts of each scenario.",
+)
+@click.option(
+    "--threshold",
+    type=float,
+    help="Success is a task that ended with a reward above this. [default: the environment's "
+    "own success, else 0.5]",
+)
+@click.option(
+    "--max-turns",
+    type=click.IntRange(1, 1000),
+    default=8,
+    show_default=True,
+    help="After which an episode is cut.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 5),
+    default=1.0,
+    show_default=True,
+    help="0 is greedy.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    help="Longest answer.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of every episode.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the environment; VALUE is YAML.",
+)
+@click.option(
+    "--environment-address",
+    default="",
+    metavar="HOST:PORT",
+    help="Where a remote environment is served; policies only.",
+)
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="At once."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(("table", "json", "yaml")),
+    default="table",
+    show_default=True,
+    help="json and yaml have every attempt.",
+)
+@connected
+async def evaluate(
+    client: AsyncClient,
+    environment: str,
+    agents: Sequence[str],
+    split: str,
+    limit: int | None,
+    attempts: int,
+    threshold: float | None,
+    max_turns: int,
+    temperature: float,
+    max_tokens: int,
+    seed: int,
+    settings: Sequence[str],
+    environment_address: str,
+    concurrency: int,
+    output: str,
+) -> None:
+    """Measure agents on the scenarios of ENVIRONMENT, a built-in name or `module:Class`.
+
+    Prints success with its 95 % interval, pass@k, reward and turns of each agent, and of every
+    further agent how it differs from the first on the same scenarios.
+
+    `openai:MODEL` is asked at OPENAI_BASE_URL with OPENAI_API_KEY.
+    """
+    from podium.evaluation import compare, summarise
+
+    task = _Task(
+        client=client,
+        environment=environment,
+        address=environment_address,
+        config=_config(settings),
+        split=split,
+        limit=limit,
+        attempts=attempts,
+        max_turns=max_turns,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        seed=seed,
+        concurrency=concurrency,
+    )
+    results = {agent: await task.run(agent) for agent in agents}
+    summaries = {agent: summarise(found, threshold) for agent, found in results.items()}
+    first = agents[0]
+    comparisons = {
+        agent: compare(results[first], results[agent], threshold) for agent in list(results)[1:]
+    }
+    if output == "table":
+        _show(summaries, comparisons, first)
+        return
+    data(
+        [
+            {
+                "agent": agent,
+                **asdict(summary),
+                "pass_at": {str(k): value for k, value in summary.pass_at.items()},
+                "compared_with_first": asdict(comparisons[agent]) if agent in comparisons else None,
+                "episodes": [
+                    {**asdict(attempt), "success": attempt.succeeded(threshold)}
+                    for attempt in results[agent]
+                ],
+            }
+            for agent, summary in summaries.items()
+        ],
+        output,
+    )
+
+
+def _show(
+    summaries: Mapping[str, Summary], comparisons: Mapping[str, Comparison], first: str
+) -> None:
+    most = max(next(iter(summaries.values())).pass_at)
+    table(
+        ["AGENT", "SUCCESS", "95 %", f"PASS@{most}", "REWARD", "TURNS", "FAILED", "N"],
+        [
+            [
+                agent,
+                f"{summary.success:.2%}",
+                f"{summary.low:.1%} to {summary.high:.1%}",
+                f"{summary.pass_at[most]:.2%}",
+                f"{summary.reward:.3f}",
+                f"{summary.turns:.1f}",
+                str(summary.failed),
+                str(summary.attempts),
+            ]
+            for agent, summary in summaries.items()
+        ],
+    )
+    for agent, found in comparisons.items():
+        click.echo(
+            f"{agent} against {first}: {100 * found.difference:+.1f} points, better in "
+            f"{found.better} and worse in {found.worse} of {found.scenarios} scenarios, "
+            f"p = {found.p_value:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What every agent of one command is measured on."""
+
+    client: AsyncClient
+    environment: str
+    address: str
+    config: Mapping[str, Any]
+    split: str
+    limit: int | None
+    attempts: int
+    max_turns: int
+    temperature: float
+    max_tokens: int
+    seed: int
+    concurrency: int
+
+    async def run(self, agent: str) -> list[Attempt]:
+        """Every attempt of one agent.
+
+        Raises:
+            CliError: there is no such agent.
+            PodiumError: what a service refused.
+        """
+        kind, colon, name = agent.partition(":")
+        if not colon:
+            return await self._policy(agent)
+        if kind == "baseline":
+            return await self._local(self._baseline(name))
+        if kind == "openai":
+            return await self._model(name)
+        raise _wrong_agent(agent)
+
+    async def _policy(self, agent: str) -> list[Attempt]:
+        from podium.cli.chat import load_policy
+        from podium.contract import apply_defaults
+        from podium.sdk.policies import parse_policy
+        from podium.types.v1 import policy_pb2, spec_pb2
+
+        policy = parse_policy(agent)
+        await load_policy(self.client, policy)
+        spec = spec_pb2.EnvironmentSpec(name=self.environment, address=self.address)
+        spec.config.update(self.config)
+        episode = apply_defaults(spec_pb2.EpisodeSpec(max_turns=self.max_turns))
+        sampling = apply_defaults(
+            policy_pb2.SamplingParams(temperature=self.temperature, max_tokens=self.max_tokens)
+        )
+        scenarios = await self.client.environments.scenarios(spec, self.split, self.limit)
+        return await self.client.environments.run(
+            spec,
+            scenarios,
+            policy,
+            sampling,
+            episode,
+            attempts=self.attempts,
+            seed=self.seed,
+            concurrency=self.concurrency,
+            done=_progress(len(scenarios) * self.attempts),
+        )
+
+    async def _model(self, name: str) -> list[Attempt]:
+        import httpx
+
+        from podium.evaluation import ChatModel
+
+        key = os.environ.get("OPENAI_API_KEY", "")
+        base = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        async with httpx.AsyncClient(base_url=base, headers=headers) as client:
+            return await self._local(
+                lambda seed: ChatModel(
+                    seed,
+                    client,
+                    name,
+                    temperature=self.temperature,
+                    max_tokens=self.max_tokens,
+                )
+            )
+
+    async def _local(self, agent: Callable[[int], Agent]) -> list[Attempt]:
+        from podium.evaluation import run_local
+
+        kind = self._class()
+        if self.split not in kind.splits:
+            raise click.UsageError(
+                f"{kind.name} has no split {self.split!r}; it has {', '.join(kind.splits)}"
+            )
+        scenarios = list(kind(self.config).scenarios(self.split))[: self.limit]
+        return await run_local(
+            kind,
+            self.config,
+            scenarios,
+            agent,
+            attempts=self.attempts,
+            seed=self.seed,
+            max_turns=self.max_turns,
+            concurrency=self.concurrency,
+            done=_progress(len(scenarios) * self.attempts),
+        )
+
+    def _baseline(self, name: str) -> Callable[[int], Agent]:
+        baselines = self._class().baselines
+        if name not in baselines:
+            known = ", ".join(sorted(baselines)) or "none"
+            raise click.UsageError(f"{self.environment} has no baseline {name!r}; it has {known}")
+        return baselines[name]
+
+    def _class(self) -> type[Environment]:
+        from podium.environments.catalog import load, load_class
+
+        name = self.environment
+        return load_class(name) if ":" in name else load(name)
+
+
+def _progress(count: int) -> Callable[[Attempt], None]:
+    seen = itertools.count(1)
+
+    def done(_: Attempt) -> None:
+        number = next(seen)
+        if number % 50 == 0 or number == count:
+            note(f"{number} of {count} episodes")
+
+    return done
+
+
+def _config(settings: Sequence[str]) -> dict[str, Any]:
+    import yaml
+
+    config: dict[str, Any] = {}
+    for setting in settings:
+        key, separator, value = setting.partition("=")
+        if not separator or not key.strip():
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+        try:
+            config[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise click.BadParameter(f"{value!r} is not YAML", param_hint="--set") from None
+    return config
+
+
+def _wrong_agent(agent: str) -> click.UsageError:
+    return click.UsageError(f"got --agent {agent!r}; allowed are {_AGENTS}")

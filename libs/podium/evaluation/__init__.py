@@ -1,0 +1,28 @@
+"""Measure an agent on scenarios: a policy, a baseline, or a model behind an OpenAI API.
+
+attempts = await run_local(EmailSearch, {}, scenarios, EmailSearch.baselines["scripted"])
+summary = summarise(attempts)            # success with its interval, pass@k, reward
+compare(attempts, others).p_value        # the same scenarios, paired
+"""
+
+from podium.core.statistics import pass_at_k, sign_flip_p_value, wilson_interval
+from podium.evaluation.attempts import Attempt, Summary, by_scenario, summarise
+from podium.evaluation.chat_model import ChatModel
+from podium.evaluation.compare import Comparison, compare
+from podium.evaluation.local import run_local
+from podium.evaluation.remote import run_policy
+
+__all__ = [
+    "Attempt",
+    "ChatModel",
+    "Comparison",
+    "Summary",
+    "by_scenario",
+    "compare",
+    "pass_at_k",
+    "run_local",
+    "run_policy",
+    "sign_flip_p_value",
+    "summarise",
+    "wilson_interval",
+]

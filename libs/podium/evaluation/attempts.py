@@ -1,0 +1,103 @@
+"""What an agent achieved, attempt by attempt and in sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from podium.core.statistics import pass_at_k, wilson_interval
+
+SUCCESS = "success"
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One episode."""
+
+    scenario_id: str
+    attempt: int
+    reward: float
+    terminated: bool
+    """The task ended, and was not cut."""
+    turns: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    failure: str = ""
+    """What was raised; empty when nothing was."""
+
+    def succeeded(self, threshold: float | None = None) -> bool:
+        """By the environment's own `success`, if it reports one and `threshold` is None.
+
+        Otherwise when the task ended with a reward above the threshold, 0.5 unless given.
+        """
+        if self.failure:
+            return False
+        if threshold is None and SUCCESS in self.metrics:
+            return self.metrics[SUCCESS] > 0.5
+        return self.terminated and self.reward > (THRESHOLD if threshold is None else threshold)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """An agent's numbers over all attempts."""
+
+    scenarios: int
+    attempts: int
+    failed: int
+    """Attempts in which something was raised."""
+    success: float
+    low: float
+    high: float
+    """The 95 % Wilson interval of `success`; with several attempts a scenario, whose results
+    resemble each other, it is too narrow."""
+    reward: float
+    turns: float
+    pass_at: Mapping[int, float]
+    """By k, for 1, 2, 4, … up to the attempts that each scenario has."""
+    metrics: Mapping[str, float]
+    """Means over the attempts that report them."""
+
+
+def by_scenario(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
+    """The attempts of each scenario, in the order of the first ones."""
+    found: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        found.setdefault(attempt.scenario_id, []).append(attempt)
+    return found
+
+
+def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Summary:
+    """See `Attempt.succeeded` for `threshold`.
+
+    Raises:
+        ValueError: there is no attempt.
+    """
+    if not attempts:
+        raise ValueError("there is no attempt to summarise")
+    successes = {
+        scenario: [attempt.succeeded(threshold) for attempt in each]
+        for scenario, each in by_scenario(attempts).items()
+    }
+    success = fmean(value for each in successes.values() for value in each)
+    low, high = wilson_interval(success, len(attempts))
+    most = min(len(each) for each in successes.values())
+    metrics: dict[str, list[float]] = {}
+    for attempt in attempts:
+        for name, value in attempt.metrics.items():
+            metrics.setdefault(name, []).append(value)
+    return Summary(
+        scenarios=len(successes),
+        attempts=len(attempts),
+        failed=sum(bool(attempt.failure) for attempt in attempts),
+        success=success,
+        low=low,
+        high=high,
+        reward=fmean(attempt.reward for attempt in attempts),
+        turns=fmean(attempt.turns for attempt in attempts),
+        pass_at={
+            k: fmean(pass_at_k(len(each), sum(each), k) for each in successes.values())
+            for k in (2**power for power in range(most.bit_length()))
+        },
+        metrics={name: fmean(values) for name, values in sorted(metrics.items())},
+    )

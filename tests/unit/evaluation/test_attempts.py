@@ -1,0 +1,58 @@
+"""What counts as a success, and what is made of many attempts."""
+
+from __future__ import annotations
+
+import pytest
+from podium.evaluation import Attempt, by_scenario, compare, summarise
+
+
+def attempt(
+    scenario: str, number: int = 0, reward: float = 0.0, terminated: bool = True, **more: object
+) -> Attempt:
+    return Attempt(scenario, number, reward, terminated, 3, **more)
+
+
+def test_s13_success_is_done_with_a_reward_above_one_half() -> None:
+    rewards = (0.9, 0.51, 1.0, 0.5)
+    attempts = [attempt(f"s{i}", reward=reward) for i, reward in enumerate(rewards)]
+    assert [each.succeeded() for each in attempts] == [True, True, True, False]
+    assert f"{summarise(attempts).success:.2%}" == "75.00%"
+    assert not attempt("s", reward=0.9, terminated=False).succeeded()
+
+
+def test_the_environments_own_success_counts_unless_a_threshold_is_given() -> None:
+    lucky = attempt("s", reward=0.9, metrics={"success": 0.0})
+    assert not lucky.succeeded()
+    assert lucky.succeeded(threshold=0.8)
+    assert not lucky.succeeded(threshold=0.9)
+    assert not attempt("s", reward=2.0, failure="ValueError: no").succeeded(threshold=0.1)
+
+
+def test_summaries_hold_every_attempt() -> None:
+    attempts = [
+        attempt("a", 0, 1.0, metrics={"success": 1.0, "hits": 4.0}),
+        attempt("a", 1, 0.0, metrics={"success": 0.0}),
+        attempt("b", 0, 0.0, metrics={"success": 0.0, "hits": 2.0}),
+        attempt("b", 1, 0.0, terminated=False, failure="OSError: gone"),
+    ]
+    found = summarise(attempts)
+    assert (found.scenarios, found.attempts, found.failed) == (2, 4, 1)
+    assert found.success == 0.25
+    assert found.low < 0.25 < found.high
+    assert found.pass_at == {1: 0.25, 2: 0.5}
+    assert found.metrics == {"hits": 3.0, "success": pytest.approx(1 / 3)}
+    assert list(by_scenario(attempts)) == ["a", "b"]
+    with pytest.raises(ValueError, match="no attempt"):
+        summarise([])
+
+
+def test_a_comparison_pairs_scenarios() -> None:
+    first = [attempt(f"s{i}", n, reward=float(i < 2)) for i in range(6) for n in range(2)]
+    second = [attempt(f"s{i}", n, reward=float(i < 5)) for i in range(7) for n in range(2)]
+    found = compare(first, second)
+    assert (found.scenarios, found.better, found.worse) == (6, 3, 0)
+    assert found.difference == pytest.approx(0.5)
+    assert found.p_value == pytest.approx(2 / 2**3)
+    assert compare(second, first).difference == pytest.approx(-0.5)
+    with pytest.raises(ValueError, match="no scenario in common"):
+        compare(first, [attempt("other")])
