@@ -1,4 +1,4 @@
-"""Runs inside the sandbox, ahead of the untrusted program; never imported outside.
+"""Runs inside the sandbox, ahead of the untrusted program.
 
 Its source is what Python is started with there: `boot.py LIMITS PROGRAM_FD`.
 """
@@ -26,4 +26,5 @@ def boot() -> None:
     exec(compile(program, "program.py", "exec"), {"__name__": "__main__"})
 
 
-boot()
+if __name__ == "__main__":
+    boot()

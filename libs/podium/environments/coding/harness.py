@@ -1,4 +1,4 @@
-"""Runs inside the sandbox: calls a submission; never imported outside.
+"""Runs inside the sandbox: calls a submission.
 
 It is told nothing that a submission could gain by reading: inputs come one at
 a time, and what is expected stays outside. A submission may take over this
@@ -40,4 +40,5 @@ def _answer(answers: BinaryIO, identifier: str, call: Any) -> None:
     answers.flush()
 
 
-main()
+if __name__ == "__main__":
+    main()
