@@ -15,7 +15,7 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     wall_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    """From start to the end, the sandbox's own start of about 0.1 s included."""
+    """From start to end, the start of Python inside included."""
     cpu_seconds: int = Field(default=5, ge=1)
     """Of each process."""
     memory_bytes: int = Field(default=256 * MIB)
