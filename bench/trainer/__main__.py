@@ -68,8 +68,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("build/bench/trainer.json"))
     parser.add_argument(
         "--trl-checkpointing",
-        action="store_true",
-        help="TRL's own default: activations are made twice",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether TRL makes activations twice, as it does by default",
     )
     return parser.parse_args()
 

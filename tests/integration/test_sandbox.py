@@ -2,71 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import itertools
 import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from podium.core.errors import FailedPreconditionError
-from podium.sandbox import Limits, Outcome, Sandbox
+from podium.sandbox import Outcome
+from support.sandboxed import MIB, Marked, found, outside, read, run, sandbox
 from support.waiting import eventually
-
-MIB = 1024 * 1024
-MARKS = itertools.count(os.getpid() * 1000)
-
-
-def sandbox(**limits: Any) -> Sandbox:
-    return Sandbox(Limits(**{"wall_seconds": 60, "cpu_seconds": 30, **limits}))
-
-
-async def run(program: str, stdin: bytes = b"", **limits: Any) -> Outcome:
-    return await sandbox(**limits).run(program, stdin)
-
-
-async def found(program: str, **limits: Any) -> Any:
-    """What the program prints, as JSON."""
-    outcome = await run(program, **limits)
-    assert outcome.returncode == 0, outcome
-    return json.loads(outcome.stdout)
-
-
-def outside(program: str, argument: str = "") -> Any:
-    """What the same program prints in an ordinary process, as JSON."""
-    command = [sys.executable, "-c", program, argument]
-    run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
-    return json.loads(run.stdout)
-
-
-class Marked:
-    """A sandbox whose processes can be told from all others of the machine."""
-
-    def __init__(self, **limits: Any) -> None:
-        self._mark = next(MARKS)
-        self.sandbox = sandbox(cpu_seconds=self._mark, **limits)
-
-    def pids(self) -> list[int]:
-        wanted = f'"RLIMIT_CPU": {self._mark},'.encode()
-        return [
-            int(path.parent.name)
-            for path in Path("/proc").glob("[0-9]*/cmdline")
-            if wanted in _read(path)
-        ]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 async def test_a_program_reads_writes_and_ends() -> None:
@@ -299,7 +245,7 @@ async def test_every_namespace_is_its_own() -> None:
         for kind in ("user", "pid", "ipc", "uts", "net", "mnt", "cgroup"):
             inside = os.readlink(f"/proc/{deepest}/ns/{kind}")
             assert inside != os.readlink(f"/proc/self/ns/{kind}"), kind
-        status = _read(Path(f"/proc/{deepest}/status")).decode()
+        status = read(Path(f"/proc/{deepest}/status")).decode()
     fields = dict(line.split(":\t", 1) for line in status.splitlines())
     assert int(fields["CapEff"], 16) == int(fields["CapBnd"], 16) == 0
     assert fields["NoNewPrivs"] == "1"
@@ -515,118 +461,3 @@ print(json.dumps(done))
 """)
     # The kernel drops that signal: process 1 of a namespace cannot be killed from inside.
     assert tried == ["parent"]
-
-
-async def test_cancelling_kills_the_whole_tree() -> None:
-    marked = Marked(processes=2)
-    program = "import os, time\nos.fork()\ntime.sleep(1000)"
-    task = asyncio.create_task(marked.sandbox.run(program))
-    await eventually(lambda: len(marked.pids()) >= 4)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert marked.pids() == []
-
-
-@pytest.mark.parametrize("delay", [0.0, 0.002, 0.01, 0.03, 0.06, 0.1])
-async def test_cancelling_during_the_start_leaves_nothing(delay: float) -> None:
-    marked = Marked()
-    before = len(os.listdir("/proc/self/fd"))
-    task = asyncio.create_task(marked.sandbox.run("import time\ntime.sleep(1000)"))
-    await asyncio.sleep(delay)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await eventually(lambda: marked.pids() == [])
-    await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
-
-
-async def test_the_sandbox_dies_with_its_parent() -> None:
-    marked = Marked()
-    program = "print(1, flush=True)\nimport time\ntime.sleep(1000)"
-    parent = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import asyncio, sys\nfrom podium.sandbox import Limits, Sandbox\n"
-            "limits = Limits.model_validate_json(sys.argv[1])\n"
-            "asyncio.run(Sandbox(limits).run(sys.argv[2]))",
-            marked.sandbox.limits.model_dump_json(),
-            program,
-        ]
-    )
-    try:
-        await eventually(lambda: len(marked.pids()) >= 2, within=30)
-    finally:
-        parent.kill()
-        parent.wait()
-    await eventually(lambda: marked.pids() == [])
-
-
-AS_PROCESS_ONE = """
-import asyncio, ctypes, json, os
-from podium.sandbox import Limits, Sandbox
-ctypes.CDLL(None).prctl(36, 1)
-leave = "import os, time\\nif os.fork() == 0: time.sleep(1000)"
-asyncio.run(Sandbox(Limits(processes=2)).run(leave))
-try:
-    print(json.dumps(os.waitpid(-1, os.WNOHANG)))
-except ChildProcessError:
-    print('null')
-"""
-
-
-def test_process_one_of_a_container_collects_no_dead_processes() -> None:
-    """It inherits what others leave, which stays a zombie until it is waited for."""
-    assert outside(AS_PROCESS_ONE) is None
-
-
-async def test_no_more_programs_run_at_once_than_allowed() -> None:
-    bounded = Sandbox(Limits(wall_seconds=60), concurrency=2)
-    program = "import time\nprint(time.monotonic())\ntime.sleep(0.3)\nprint(time.monotonic())"
-    began = time.monotonic()
-    outcomes = await asyncio.gather(*(bounded.run(program) for _ in range(5)))
-    spans = [tuple(map(float, outcome.stdout.split())) for outcome in outcomes]
-    assert all(began < start < end for start, end in spans)
-    most = max(sum(start <= moment < end for start, end in spans) for moment, _ in spans)
-    assert most <= 2
-
-
-def test_one_sandbox_serves_event_loops_one_after_the_other() -> None:
-    shared = Sandbox(Limits(wall_seconds=60), concurrency=1)
-
-    async def two() -> list[bytes]:
-        outcomes = await asyncio.gather(*(shared.run("print(1)") for _ in range(2)))
-        return [outcome.stdout for outcome in outcomes]
-
-    assert asyncio.run(two()) == asyncio.run(two()) == [b"1\n", b"1\n"]
-
-
-async def test_without_bubblewrap_nothing_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FailedPreconditionError, match="bubblewrap") as caught:
-        await run(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    assert caught.value.reason == "SANDBOX_UNAVAILABLE"
-    assert not (tmp_path / "ran").exists()
-
-
-async def test_a_sandbox_that_cannot_be_made_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a machine where a user may not make namespaces."""
-    script = tmp_path / "bwrap"
-    script.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1")
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(FailedPreconditionError, match="No permissions to create") as caught:
-        await run("print(1)")
-    assert caught.value.reason == "SANDBOX_UNAVAILABLE"
-
-
-def test_limits_leave_room_for_python_and_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="memory_bytes / processes"):
-        Limits(memory_bytes=64 * MIB, processes=2)
-    with pytest.raises(ValueError, match="wall_second"):
-        Limits.model_validate({"wall_second": 3})
