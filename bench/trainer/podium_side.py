@@ -16,7 +16,7 @@ from podium_trainer.memory import keep_freed_memory
 from podium_trainer.session import Compute, JobConfig, Session
 from podium_trainer.step import Phases, accumulate_gradient
 
-from bench.trainer.measure import peak_bytes, tell
+from bench.trainer.measure import clear_peak, peak_bytes, tell
 from bench.trainer.task import Setup
 
 
@@ -81,6 +81,7 @@ def _gradient(session: Session, groups: list[bytes], file: str) -> float:
     }
     policy.masters.discard_gradients()
     safetensors.torch.save_file(gradients, file)
+    clear_peak()
     return metrics["loss"]
 
 

@@ -14,7 +14,7 @@ from peft import LoraConfig
 from transformers import AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from bench.trainer.measure import peak_bytes, tell
+from bench.trainer.measure import clear_peak, peak_bytes, tell
 from bench.trainer.task import PROMPTS, Setup, reward
 
 
@@ -202,4 +202,5 @@ def _gradient(trainer: _Trainer, batch: dict[str, Any], file: str) -> float:
     )
     trainer.model.zero_grad()
     trainer._metrics["train"].clear()
+    clear_peak()
     return float(loss.detach())
