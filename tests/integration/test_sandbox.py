@@ -298,7 +298,7 @@ async def test_no_secret_of_the_parent_is_in_sight(
                 f"/proc/{os.getpid()}/cwd/{secret}.txt",
                 "/proc/self/environ",
                 "/proc/1/environ",
-                "/proc/1/root/etc/passwd",
+                os.path.join("/proc/1/root", "etc/passwd"),
             ],
             secret,
         ]
