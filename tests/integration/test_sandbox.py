@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 from podium.sandbox import Outcome
+from support.namespaces import needs_namespaces
 from support.sandboxed import MIB, Marked, found, outside, read, run, sandbox
 from support.waiting import eventually
+
+pytestmark = needs_namespaces
 
 
 async def test_a_program_reads_writes_and_ends() -> None:
@@ -298,7 +301,7 @@ async def test_no_secret_of_the_parent_is_in_sight(
                 f"/proc/{os.getpid()}/cwd/{secret}.txt",
                 "/proc/self/environ",
                 "/proc/1/environ",
-                "/proc/1/root/etc/passwd",
+                os.path.join("/proc/1/root", "etc/passwd"),
             ],
             secret,
         ]

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from podium.core.errors import FailedPreconditionError
 from podium.sandbox import Limits, Sandbox
+from support.namespaces import needs_namespaces
 from support.sandboxed import MIB, Marked, outside, run
 from support.waiting import eventually
+
+pytestmark = needs_namespaces
 
 
 async def test_cancelling_kills_the_whole_tree() -> None:

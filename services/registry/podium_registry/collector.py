@@ -65,11 +65,13 @@ class Collector:
         count = freed = 0
         for digest in candidates:
             async with self._database.write() as connection:
-                # Looked at again under the lock: it may have been found or named since.
+                # Looked at again under the lock: it may have been found or named
+                # since. Locked by a statement of its own: one that waits for a row
+                # goes on with the other tables as they were before it waited.
+                mine = blobs.c.digest == digest
+                await connection.execute(sa.select(blobs.c.digest).where(mine).with_for_update())
                 await connection.execute(
-                    sa.update(blobs)
-                    .where(blobs.c.digest == digest, garbage)
-                    .values(deleting=sa.true())
+                    sa.update(blobs).where(mine, garbage).values(deleting=sa.true())
                 )
             size = await self._bury(digest)
             if size is not None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import struct
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,7 +16,7 @@ from podium.registry_client import RegistryClient
 
 from podium_trainer.checkpoint import MODEL, Checkpoint, write
 from podium_trainer.parallel import Ranks
-from podium_trainer.sharded import Shards
+from podium_trainer.sharded import Shards, read_header
 
 
 @dataclass(frozen=True)
@@ -112,6 +110,5 @@ class Parts:
 def _header(path: Path) -> tuple[list[str], int]:
     """Names of a safetensors file's tensors, and their bytes."""
     with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
+        header, length = read_header(file)
     return sorted(header.keys() - {"__metadata__"}), path.stat().st_size - 8 - length

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -126,14 +126,19 @@ def _file_numbers(tensors: Mapping[str, torch.Tensor], size: int) -> dict[str, i
     return {name: order[number] for name, number in numbers.items()}
 
 
+def read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
+    """The header of a safetensors file that is at its start, and the bytes that it takes."""
+    (length,) = struct.unpack("<Q", file.read(8))
+    return json.loads(file.read(length)), length
+
+
 def _order_header(path: Path) -> None:
     """Puts the header of a safetensors file in order: it writes its entries in any.
 
     The same state must be the same bytes: a step that is taken again publishes it again.
     """
     with path.open("r+b") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header: dict[str, Any] = json.loads(file.read(length))
+        header, length = read_header(file)
         text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         data = text.encode().ljust(length)
         assert len(data) == length, "the same entries are as long in any order"

@@ -13,6 +13,9 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_judge.scores import Score
 from podium_judge.weighted import WeightedScorer
 from support.environments import check_contract
+from support.namespaces import needs_namespaces
+
+pytestmark = needs_namespaces
 
 NEXT = Scenario(
     "next",

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from podium.environments import Message, Scenario, StepResult
 from podium.environments.coding import Coding
+from support.namespaces import needs_namespaces
+
+pytestmark = needs_namespaces
 
 SECRET = "needle-of-the-expected"
 SHOWN = "needle-of-the-input"

@@ -1,0 +1,21 @@
+"""Whether this machine lets bubblewrap make what a sandbox is made of."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+
+def _refusal() -> str:
+    """What bubblewrap says by itself, without anything of ours; empty when it can."""
+    command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stderr.strip() if done.returncode else ""
+
+
+# As in a container whose seccomp profile forbids namespaces; docs/performance.md says so too.
+REFUSAL = _refusal()
+needs_namespaces = pytest.mark.skipif(
+    bool(REFUSAL), reason=f"this machine forbids sandboxes: {REFUSAL}"
+)
