@@ -458,6 +458,7 @@ class JobSpec(_message.Message):
     RETENTION_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     RECOVERY_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model, as the inference pool and the trainer name it."""
     seed: _builtins.int
@@ -468,7 +469,9 @@ class JobSpec(_message.Message):
     """
     @_builtins.property
     def environment(self) -> Global___EnvironmentSpec:
-        """The task."""
+        """The task. Required, but for a job with `client`, which needs it only to be
+        evaluated.
+        """
 
     @_builtins.property
     def rollout(self) -> Global___RolloutSpec:
@@ -490,6 +493,12 @@ class JobSpec(_message.Message):
     def retention(self) -> Global___RetentionSpec:
         """Which checkpoints stay."""
 
+    @_builtins.property
+    def client(self) -> Global___ClientSpec:
+        """Set, the groups of every step come from the job's client
+        (podium.jobs.v1.SessionService) instead of the rollout service.
+        """
+
     def __init__(
         self,
         *,
@@ -502,10 +511,11 @@ class JobSpec(_message.Message):
         retention: Global___RetentionSpec | None = ...,
         seed: _builtins.int | None = ...,
         recovery_timeout_seconds: _builtins.float | None = ...,
+        client: Global___ClientSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "environment", b"environment", "evaluation", b"evaluation", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "environment", b"environment", "evaluation", b"evaluation", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__recovery_timeout_seconds: _TypeAlias = _typing.Literal["recovery_timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__recovery_timeout_seconds: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds"]  # noqa: Y015
@@ -517,6 +527,33 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class ClientSpec(_message.Message):
+    """How a job whose groups come from its client treats it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDLE_SECONDS_FIELD_NUMBER: _builtins.int
+    idle_seconds: _builtins.float
+    """Seconds without a batch after which the job pauses by itself (phase
+    `idle`) and gives its trainer back, until the next batch, ResumeJob or
+    FinishJob. Default 600.
+    """
+    def __init__(
+        self,
+        *,
+        idle_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_idle_seconds", b"_idle_seconds", "idle_seconds", b"idle_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_idle_seconds", b"_idle_seconds", "idle_seconds", b"idle_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__idle_seconds: _TypeAlias = _typing.Literal["idle_seconds"]  # noqa: Y015
+    _WhichOneofArgType__idle_seconds: _TypeAlias = _typing.Literal["_idle_seconds", b"_idle_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__idle_seconds) -> _WhichOneofReturnType__idle_seconds | None: ...
+
+Global___ClientSpec: _TypeAlias = ClientSpec  # noqa: Y015
 
 @_typing.final
 class EnvironmentSpec(_message.Message):
