@@ -15,6 +15,7 @@ from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.registry_client import RegistryClient
 from podium.rpc import Server, load_settings, run_service
 
+from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
 from podium_inference.openai_api import OpenAiApi
 from podium_inference.pool import Pool
@@ -43,7 +44,10 @@ def main() -> None:
         def lease(job: str, version: int) -> AbstractAsyncContextManager[None]:
             return registry.lease(job, version, holder)
 
-        api = OpenAiApi(settings)
+        captures = Captures(
+            settings.capture_max_calls, settings.capture_max_tokens, settings.capture_seconds
+        )
+        api = OpenAiApi(settings, captures)
         pool = Pool(
             engine,
             registry,
@@ -66,7 +70,7 @@ def main() -> None:
         )
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,
-            InferenceServicer(engine, pool, Renderer(engine.tokenizer), description),
+            InferenceServicer(engine, pool, Renderer(engine.tokenizer), captures, description),
             "podium.inference.v1.InferenceService",
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))
