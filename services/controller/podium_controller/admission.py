@@ -49,6 +49,8 @@ class Admission:
 
     async def check_environment(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether the environment exists and has scenarios to train and evaluate on."""
+        if not spec.HasField("environment"):
+            return []
         found = await self._check_split(spec, spec.environment.split, "environment.split")
         if not found and spec.HasField("evaluation"):
             found = await self._check_split(spec, spec.evaluation.split, "evaluation.split")

@@ -135,6 +135,16 @@ class StoredGroup:
 
 
 @dataclass(frozen=True)
+class Submission:
+    """What a job's client has sent for a step."""
+
+    groups: int
+    """How many; 0 for no batch yet."""
+    finishing: bool
+    """Whether no batch will come any more."""
+
+
+@dataclass(frozen=True)
 class GroupKey:
     """Where a group belongs: a training step, or a version and mode of evaluation."""
 
@@ -172,6 +182,9 @@ class Ledger(Protocol):
 
     async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
         """Commits an evaluation, once."""
+
+    async def await_submission(self, job_id: str, step: int, seconds: float) -> Submission:
+        """Returns when a step's batch is there or none will come, or after so many seconds."""
 
     async def evaluated_modes(self, job_id: str, version: int) -> set[str]:
         """Modes in which a version was evaluated."""

@@ -44,6 +44,8 @@ _NEXT: Mapping[State, frozenset[State]] = {
             pb.JOB_STATE_FAILED,
             # Resumed after its pause had begun to take effect.
             pb.JOB_STATE_QUEUED,
+            # Its client sent nothing for too long.
+            pb.JOB_STATE_PAUSED,
         }
     ),
     pb.JOB_STATE_PAUSING: frozenset(

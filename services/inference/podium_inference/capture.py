@@ -193,7 +193,8 @@ def _call(
     reply = types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=choice.text)
     finish = _FINISH.get(choice.finish_reason, types_pb.FINISH_REASON_ABORTED)
     if tools:
-        reply = parse_tool_calls(choice.text)
+        parsed = parse_tool_calls(choice.text)
+        reply = parsed if parsed.tool_calls else reply
     if reply.tool_calls and finish == types_pb.FINISH_REASON_STOP:
         finish = types_pb.FINISH_REASON_TOOL_CALLS
     return pb.CapturedCall(
