@@ -13,6 +13,7 @@ from podium.core.errors import (
     NotFoundError,
 )
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.rpc import retry_unavailable
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.controlled import Client, assert_every_step_once, running_controller, small_job
 from support.fleet import Fleet, fleet_of_doubles
@@ -248,7 +249,10 @@ async def test_a_killed_controller_trains_a_batch_once(
         process.kill()
         hold.release()
         await process.start()
-        assert await submit(client, job.id, batch(job.id, 1), request_id="second") == 2
+        again = await retry_unavailable(
+            lambda: submit(client, job.id, batch(job.id, 1), request_id="second"), timeout_s=30
+        )
+        assert again == 2
         await steps_done(client, job.id, 2)
         assert await submit(client, job.id, batch(job.id, 2)) == 3
         await client.succeeded(job.id)

@@ -75,7 +75,7 @@ def groups_for(
         age = staleness(group, job_id, step)
         if age > limit:
             raise FailedPreconditionError(
-                f"groups[{index}] holds tokens that another policy sampled, or a version of {job_id}"
+                f"groups[{index}] holds tokens of another policy, or of a version of {job_id}"
                 f" that is {age} versions older than step {step} starts from; max_staleness is"
                 f" {limit}: sample it again",
                 reason="STALE_BATCH",
