@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -45,15 +46,11 @@ def join(calls: Iterable[inference_pb.CapturedCall], policy: str) -> Joined:
             result.untrainable.append(call.untrainable)
         before = _continued(open_, call.prompt_token_ids)
         if before is None:
-            before = _Open(request_id=call.generation.request_id)
+            before = _Open()
             open_.append(before)
         before.add(call)
-    seen: set[str] = set()
-    for history in open_:
-        if history.calls == 1 and history.request_id in seen:
-            continue
-        seen.add(history.request_id)
-        result.histories.append(history.message())
+    _drop_unused_choices(open_)
+    result.histories = [history.message() for history in open_ if history.calls]
     return result
 
 
@@ -61,44 +58,50 @@ def join(calls: Iterable[inference_pb.CapturedCall], policy: str) -> Joined:
 class _Open:
     """A history that may go on."""
 
-    request_id: str
-    """Of the call that began it."""
+    calls: list[inference_pb.CapturedCall] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    spans: list[pb.SampledSpan] = field(default_factory=list)
-    last: inference_pb.CapturedCall = field(default_factory=inference_pb.CapturedCall)
-    calls: int = 0
+    """All of the last call's, prompt and sampled."""
 
     def add(self, call: inference_pb.CapturedCall) -> None:
         """Goes on with a call, whose prompt begins with all that there is."""
-        generation = call.generation
-        self.token_ids = list(call.prompt_token_ids)
-        if generation.token_ids and not call.untrainable:
-            self.spans.append(
-                pb.SampledSpan(
-                    start=len(self.token_ids),
-                    length=len(generation.token_ids),
-                    policy=generation.policy,
-                    weights_version=generation.weights_version,
-                    temperature=call.temperature,
-                    finish_reason=generation.finish_reason,
-                    request_id=generation.request_id,
-                )
-            )
-            self.logprobs += generation.logprobs
-        self.token_ids += generation.token_ids
-        self.last = call
-        self.calls += 1
+        self.calls.append(call)
+        self.token_ids = [*call.prompt_token_ids, *call.generation.token_ids]
 
     def message(self) -> pb.History:
         """The history as the contract has it."""
-        return pb.History(
-            messages=[*self.last.messages, self.last.reply],
-            tools=self.last.tools,
-            tokens=pb.TokenRecord(
-                token_ids=self.token_ids, logprobs=self.logprobs, spans=self.spans
-            ),
-        )
+        last = self.calls[-1]
+        made = pb.History(messages=[*last.messages, last.reply], tools=last.tools)
+        made.tokens.token_ids.extend([*last.prompt_token_ids, *last.generation.token_ids])
+        for call in self.calls:
+            generation = call.generation
+            if not generation.token_ids or call.untrainable:
+                continue
+            made.tokens.spans.add(
+                start=len(call.prompt_token_ids),
+                length=len(generation.token_ids),
+                policy=generation.policy,
+                weights_version=generation.weights_version,
+                temperature=call.temperature,
+                finish_reason=generation.finish_reason,
+                request_id=generation.request_id,
+            )
+            made.tokens.logprobs.extend(generation.logprobs)
+        return made
+
+
+def _drop_unused_choices(histories: Sequence[_Open]) -> None:
+    """Of a call's choices, keeps those that were gone on with, or else the first."""
+    choices: defaultdict[str, list[tuple[_Open, bool]]] = defaultdict(list)
+    for history in histories:
+        for place, call in enumerate(history.calls, 1):
+            went_on = place < len(history.calls)
+            choices[call.generation.request_id].append((history, went_on))
+    for siblings in choices.values():
+        if len(siblings) > 1:
+            keep_first = not any(went_on for _, went_on in siblings)
+            for history, went_on in siblings[keep_first:]:
+                if not went_on:
+                    history.calls.pop()
 
 
 def _continued(histories: Sequence[_Open], prompt: Sequence[int]) -> _Open | None:

@@ -85,6 +85,16 @@ def test_of_several_choices_those_that_went_on_and_else_the_first_are_kept() -> 
     assert [shape(h)[0] for h in join(both, "job").histories] == [[1, 2]]
     went_on = [*both, call([1, 3, 4], [5])]
     assert [shape(h)[0] for h in join(went_on, "job").histories] == [[1, 3, 4, 5]]
+    later = [
+        call([1], [2]),
+        call([1, 2, 3], [4], request_id="r"),
+        call([1, 2, 3], [5], request_id="r"),
+        call([1, 2, 3, 5, 6], [7]),
+    ]
+    assert [shape(history) for history in join(later, "job").histories] == [
+        ([1, 2], [(1, 1)]),
+        ([1, 2, 3, 5, 6, 7], [(3, 1), (5, 1)]),
+    ]
 
 
 def test_what_must_not_train_is_context_alone() -> None:
