@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 MAX_STEPS = 1_000_000
 """Steps of a job whose client decides when it ends."""
 
+REQUEST_SECONDS = 1200.0
+"""How long a call of the model may take; as ART's."""
+
 _MAX_NAME = 63
-_TIMEOUT_SECONDS = 1200.0
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class TrainableModel:
             request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
 
         client = openai.DefaultAsyncHttpxClient(event_hooks={"request": [use_own_key]})
-        options = {"timeout": _TIMEOUT_SECONDS, "http_client": client, **options}
+        options = {"timeout": REQUEST_SECONDS, "http_client": client, **options}
         return openai.AsyncOpenAI(
             base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options
         )

@@ -51,7 +51,7 @@ class Trajectory(BaseModel):
         self._calls += calls
         return self
 
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[Any]:
         """The conversation as chat completions write it; of captured calls when none was noted."""
         if self.messages_and_choices or not self._calls:
             return [_message(item) for item in self.messages_and_choices]
