@@ -6,7 +6,8 @@
       │  └─ PAUSED ◄─ PAUSING          CANCELLED from everywhere that has not ended,
       └────►                           through CANCELLING where something runs
 
-PAUSED goes back to the queue: its place at the trainer was given away.
+PAUSED goes back to the queue: its place at the trainer was given away. A job
+whose client is silent goes there straight from RUNNING.
 """
 
 from __future__ import annotations
