@@ -30,7 +30,7 @@ class SyncModels:
     def register(
         self, name: str, base_model: str, *, project: str = "", **options: Any
     ) -> SyncModel:
-        """A model by name, made if there is none, when it can be called."""
+        """A model by name, made if there is none, when it can be called; see `Models`."""
         model = self._portal.call(
             lambda: self._models.register(name, base_model, project=project, **options)
         )

@@ -28,7 +28,9 @@ def is_due(spec: spec_pb2.JobSpec, version: int) -> bool:
     if not spec.HasField("evaluation"):
         return False
     every = spec.evaluation.every_steps
-    return version in (0, spec.training.steps) or (every > 0 and version % every == 0)
+    return version in (spec.fork.version, spec.training.steps) or (
+        every > 0 and version % every == 0
+    )
 
 
 class Evaluator:

@@ -165,6 +165,8 @@ class TrainingLoop:
 
     async def _establish(self) -> None:
         """Trainer and pool at the newest published version, which is committed too."""
+        if self._spec.HasField("fork") and self._completed == self._spec.fork.version:
+            await self._fork()
         while await self.adopt():
             pass
         self._control.check_pause()
@@ -172,6 +174,14 @@ class TrainingLoop:
             await self._optimizer.open(self._completed or None)
         async with self._reporter.timed(SERVE):
             await self._serving.serve(self._completed)
+
+    async def _fork(self) -> None:
+        """The first version, of the files of the one that the job starts from."""
+        fork = self._spec.fork
+        await self._recovery.run(
+            "registry",
+            lambda: self._peers.registry.fork(fork.model, fork.version, self._job.id),
+        )
 
     async def _has_batch(self, feed: Feed) -> bool:
         """Whether there will be groups for the next step; a client may take its time."""

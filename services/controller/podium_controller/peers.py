@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 from podium.core.errors import DataLossError, NotFoundError
+from podium.deltas import FOLDER
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.judge.v1 import judge_service_pb2 as judge_pb
@@ -205,6 +206,28 @@ class GrpcRegistry:
     async def alias(self, model: str, alias: str) -> registry_pb.Version | None:
         """See `ports.Registry`."""
         return await self._get(registry_pb.GetVersionRequest(model=model, alias=alias))
+
+    async def fork(self, model: str, version: int, name: str) -> None:
+        """See `ports.Registry`."""
+        if await self.version(name, version) is not None:
+            return
+        source = await self.version(model, version)
+        if source is None:
+            raise NotFoundError(f"{model}@{version} is gone", reason="VERSION_NOT_FOUND")
+        manifest = source.manifest
+        manifest.model = name
+        del manifest.parents[:]
+        manifest.parents.add(model=model, version=version)
+        del manifest.group_ids[:]
+        # A delta is against the version before, which the fork does not have.
+        files = [file for file in manifest.files if not file.path.startswith(FOLDER)]
+        del manifest.files[:]
+        manifest.files.extend(files)
+        request = registry_pb.CreateVersionRequest(
+            manifest=manifest, request_id=f"{name}/fork/{version}"
+        )
+        with rpc_errors("registry"):
+            await self._stub.CreateVersion(request)
 
     async def set_alias(self, model: str, alias: str, version: int, expected: int) -> None:
         """See `ports.Registry`."""

@@ -84,6 +84,9 @@ class Registry(Protocol):
     async def alias(self, model: str, alias: str) -> registry_pb.Version | None:
         """The version that an alias points at; None when there is none."""
 
+    async def fork(self, model: str, version: int, name: str) -> None:
+        """Makes a version of that number of another model, from the same files; once."""
+
     async def set_alias(self, model: str, alias: str, version: int, expected: int) -> None:
         """Moves an alias from `expected` (-1 for nowhere) to `version`."""
 

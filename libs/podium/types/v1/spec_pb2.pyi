@@ -459,6 +459,7 @@ class JobSpec(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     RECOVERY_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
+    FORK_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model, as the inference pool and the trainer name it."""
     seed: _builtins.int
@@ -499,6 +500,12 @@ class JobSpec(_message.Message):
         (podium.jobs.v1.SessionService) instead of the rollout service.
         """
 
+    @_builtins.property
+    def fork(self) -> Global___ForkSpec:
+        """Set, the job starts from another model's checkpoint instead of from the
+        base model: weights and optimizer, with the steps counted on from there.
+        """
+
     def __init__(
         self,
         *,
@@ -512,10 +519,11 @@ class JobSpec(_message.Message):
         seed: _builtins.int | None = ...,
         recovery_timeout_seconds: _builtins.float | None = ...,
         client: Global___ClientSpec | None = ...,
+        fork: Global___ForkSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__recovery_timeout_seconds: _TypeAlias = _typing.Literal["recovery_timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__recovery_timeout_seconds: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds"]  # noqa: Y015
@@ -527,6 +535,36 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class ForkSpec(_message.Message):
+    """Where a job starts when it does not start from the base model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """A model of the registry: another job's id. It must have the base model and
+    what trains (adapter shape) in common with this one.
+    """
+    version: _builtins.int
+    """The version; absent for the newest one."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "model", b"model", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___ForkSpec: _TypeAlias = ForkSpec  # noqa: Y015
 
 @_typing.final
 class ClientSpec(_message.Message):

@@ -301,7 +301,7 @@ async def _insert(connection: AsyncConnection, new: NewJob) -> pb.Job:
             spec=new.spec.SerializeToString(deterministic=True),
             state=pb.JOB_STATE_QUEUED,
             phase="wait",
-            completed_steps=0,
+            completed_steps=new.spec.fork.version,
             create_time=now,
             queue_time=now,
             failure_reason="",
