@@ -40,6 +40,8 @@ class InProcessBackend:
         self._versions: dict[str, dict[int, registry_pb.Version]] = {}
         self._requests: dict[tuple[str, str], int] = {}
         self._finished: set[str] = set()
+        self._first: dict[str, int] = {}
+        """The step that a model began at."""
         self._lock = threading.Lock()
         self._calls: dict[str, list[inference_pb.CapturedCall]] = {}
         self._api = InProcessApi(answer, self._step_of, self._keep)
@@ -56,13 +58,15 @@ class InProcessBackend:
 
     async def register(self, name: str, spec: spec_pb2.JobSpec) -> str:
         """See `Backend`."""
-        self.batches.setdefault(name, [])
-        self._publish(name, spec.base_model)
+        if name not in self.batches:
+            self._first[name] = await self._forked(spec)
+            self.batches[name] = []
+            self._publish(name, spec.base_model)
         return self._api.base_url
 
     async def step(self, name: str) -> int:
         """See `Backend`."""
-        return len(self._batches(name))
+        return self._first.get(name, 0) + len(self._batches(name))
 
     async def submit(
         self, name: str, groups: Sequence[trajectory_pb2.Group], request_id: str
@@ -73,29 +77,30 @@ class InProcessBackend:
             raise FailedPreconditionError(f"job {name} is succeeded", reason="JOB_ENDED")
         known = self._requests.get((name, request_id))
         if known is not None:
-            if [g.SerializeToString() for g in batches[known - 1]] != [
-                g.SerializeToString() for g in groups
-            ]:
+            if list(batches[known - self._first[name] - 1]) != list(groups):
                 raise AlreadyExistsError(
                     f"request_id {request_id!r} was used with other groups",
                     reason="REQUEST_ID_REUSED",
                 )
             return known
-        _check(name, len(batches), groups)
+        step = await self.step(name)
+        _check(name, step, groups)
+        base_model = self._version(name, step).manifest.base_model
         batches.append(groups)
-        self._requests[name, request_id] = len(batches)
-        self._publish(name, self._versions[name][0].manifest.base_model)
-        return len(batches)
+        self._requests[name, request_id] = step + 1
+        self._publish(name, base_model)
+        return step + 1
 
     async def trained(self, name: str, step: int) -> TrainResult:
         """See `Backend`."""
+        groups = self._batches(name)[step - self._first[name] - 1]
         rewards = [
             trajectory.environment_reward
-            for group in self._batches(name)[step - 1]
+            for group in groups
             for trajectory in group.trajectories
             if trajectory.HasField("environment_reward")
         ]
-        metrics = {"groups": float(len(self._batches(name)[step - 1]))}
+        metrics = {"groups": float(len(groups))}
         if rewards:
             metrics["reward_mean"] = math.fsum(rewards) / len(rewards)
         return TrainResult(step, metrics)
@@ -145,6 +150,14 @@ class InProcessBackend:
             raise NotFoundError(f"there is no job {name!r}", reason="JOB_NOT_FOUND")
         return self.batches[name]
 
+    async def _forked(self, spec: spec_pb2.JobSpec) -> int:
+        """The step that a new model begins at."""
+        if not spec.HasField("fork"):
+            return 0
+        fork = spec.fork
+        at = fork.version if fork.HasField("version") else await self.step(fork.model)
+        return int(self._version(fork.model, at).manifest.version)
+
     def _version(self, name: str, step: int) -> registry_pb.Version:
         if step not in self._versions.get(name, {}):
             raise NotFoundError(f"there is no version {step} of {name}")
@@ -153,11 +166,13 @@ class InProcessBackend:
     def _publish(self, name: str, base_model: str) -> None:
         made = registry_pb.Version()
         made.manifest.model, made.manifest.base_model = name, base_model
-        made.manifest.version = len(self.batches[name])
+        made.manifest.version = self._first[name] + len(self.batches[name])
         self._versions.setdefault(name, {}).setdefault(made.manifest.version, made)
 
     def _step_of(self, name: str) -> int | None:
-        return len(self.batches[name]) if name in self.batches else None
+        if name not in self.batches:
+            return None
+        return self._first[name] + len(self.batches[name])
 
     def _keep(self, key: str, call: inference_pb.CapturedCall) -> None:
         with self._lock:

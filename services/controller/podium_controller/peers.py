@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import grpc
 from podium.core.errors import DataLossError, NotFoundError
-from podium.deltas import FOLDER
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.judge.v1 import judge_service_pb2 as judge_pb
@@ -219,10 +218,6 @@ class GrpcRegistry:
         del manifest.parents[:]
         manifest.parents.add(model=model, version=version)
         del manifest.group_ids[:]
-        # A delta is against the version before, which the fork does not have.
-        files = [file for file in manifest.files if not file.path.startswith(FOLDER)]
-        del manifest.files[:]
-        manifest.files.extend(files)
         request = registry_pb.CreateVersionRequest(
             manifest=manifest, request_id=f"{name}/fork/{version}"
         )

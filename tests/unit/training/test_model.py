@@ -15,6 +15,7 @@ from podium.core.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from podium.sdk.models import Models
 from podium.training import (
     Model,
     TrainableModel,
@@ -172,3 +173,18 @@ async def test_a_model_that_is_not_trained_is_only_called(backend: InProcessBack
             model=baseline.get_inference_name(), messages=[{"role": "user", "content": "x"}]
         )
     assert (answer.choices[0].message.content or "").startswith("0: ")
+
+
+async def test_a_fork_goes_on_from_a_checkpoint(backend: InProcessBackend) -> None:
+    models = Models(backend)
+    source = await models.register("source", "none")
+    for _ in range(3):
+        await source.train(await groups_of(source))
+    fork = await models.register("fork", "none", fork="source@2")
+    assert await fork.get_step() == 2
+    assert (await fork.train(await groups_of(fork))).step == 3
+    assert [v.manifest.version for v in await fork.checkpoints()] == [3, 2]
+    newest = await models.register("newest", "none", fork="source")
+    assert await newest.get_step() == 3
+    with pytest.raises(NotFoundError):
+        await models.register("third", "none", fork="source@9")
