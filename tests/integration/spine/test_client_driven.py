@@ -15,6 +15,7 @@ from podium.launcher import Launcher
 from podium.models import resolve
 from podium.sdk import Addresses
 from podium.types.v1 import spec_pb2, trajectory_pb2
+from support.examples import example
 from transformers import AutoTokenizer
 
 pytestmark = [
@@ -141,4 +142,19 @@ async def test_a_client_goes_on_after_the_controller_was_killed(stack: Launcher)
         assert (await model.train(await collected(model))).step == 2
         steps = [step async for step in client.jobs.steps(model.name)]
         assert [step.number for step in steps] == [1, 2]
+        await model.finish()
+
+
+async def test_an_agent_of_langgraph_trains_as_it_is(stack: Launcher) -> None:
+    script = example("train_langgraph")
+    async with client_of(stack) as client:
+        model = await script.train(client, base_model=MODEL, steps=1, attempts=2)
+        (step,) = [step async for step in client.jobs.steps(model.name)]
+        assert step.metrics["trajectories"] == 2 * len(script.QUESTIONS)
+        assert step.metrics["trajectories_failed"] == 0
+        assert step.metrics["train/tokens_trained"] == step.metrics["tokens_sampled"] > 0
+        assert step.metrics["train/logprob_difference_mean"] < 0.06
+        stored = [each async for each in client.jobs.trajectories(model.name)]
+        for trajectory in stored:
+            assert sum(len(history.tokens.spans) for history in trajectory.histories) == 2
         await model.finish()

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from podium.environments.email_search.corpus import questions
 from podium.environments.game_2048.board import available_moves
 from podium.training.in_process import InProcessBackend
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
+from support.examples import example
 
 
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 async def test_2048() -> None:
@@ -92,3 +80,22 @@ async def test_email() -> None:
             assert history.messages[2].tool_calls[0].name == "search_inbox"
         (version,) = [v for v in await model.checkpoints() if v.manifest.version == 0]
         assert version.evaluation_metrics["val/correct"] == 0
+
+
+async def test_an_agent_of_langgraph() -> None:
+    """It streams; its two turns are one conversation."""
+    script = example("train_langgraph")
+    rng = random.Random(4)
+
+    def talk(messages: list[dict[str, Any]], step: int) -> str:
+        return " ".join(["word"] * rng.randint(1, 9))
+
+    with InProcessBackend(talk) as backend:
+        model = await script.train(backend, base_model="none", steps=1, attempts=2)
+        (batch,) = backend.batches[model.name]
+        assert len(batch) == len(script.QUESTIONS)
+        for trajectory in (t for group in batch for t in group.trajectories):
+            (history,) = trajectory.histories
+            assert len(history.tokens.spans) == 2
+            last = history.messages[-1].content.split()
+            assert trajectory.environment_reward == 1 / len(last)
