@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from podium.environments import Message, Tool, ToolCall, load, system, tool_result
-from podium.environments.__main__ import cli
+from podium.cli.main import cli
 from podium.environments.catalog import load_class
 from podium.environments.convert import (
     message_from_pb,
@@ -140,7 +140,7 @@ def test_an_unknown_split_or_name_says_what_there_is() -> None:
 def test_a_path_that_names_no_environment_is_refused(path: str) -> None:
     with pytest.raises(InvalidArgumentError):
         load_class(path)
-    result = CliRunner().invoke(cli, ["serve", path])
+    result = CliRunner().invoke(cli, ["env", "serve", path])
     assert result.exit_code == 2
     assert repr(path) in result.output
 
