@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from podium.cli.main import cli
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from podium.environments import Message, Tool, ToolCall, load, system, tool_result
-from podium.cli.main import cli
 from podium.environments.catalog import load_class
 from podium.environments.convert import (
     message_from_pb,
