@@ -15,6 +15,7 @@ _BUILTIN = {
     "openenv": "podium.environments.adapters.openenv:OpenEnv",
     "search_qa": "podium.environments.search_qa:SearchQa",
     "tic_tac_toe": "podium.environments.tic_tac_toe:TicTacToe",
+    "verifiers": "podium.environments.adapters.verifiers:Verifiers",
 }
 
 
