@@ -235,7 +235,10 @@ class _Lease:
 def _resolved(key: str) -> Any:
     loaders = needed("verifiers.v1.utils.loaders", REQUIREMENT, "verifiers")
     env = json.loads(key)
-    kind = loaders.env_config_type((env.get("taskset") or {}).get("id", ""), env.get("id", ""))
+    taskset = (env.get("taskset") or {}).get("id", "")
+    if not taskset:
+        raise ValueError("taskset.id is missing")
+    kind = loaders.env_config_type(taskset, env.get("id", ""))
     if "agent" in kind.model_fields:
         env["agent"] = _AGENT | (env.get("agent") or {})
     return kind.model_validate(env)
