@@ -32,7 +32,7 @@ class Slots:
             self._waiting += 1
             try:
                 # Not even a free one could be taken within 0 seconds.
-                if self._free.locked() or self._waiting > 1:
+                if self._free.locked():
                     async with asyncio.timeout(wait_seconds):
                         await self._free.acquire()
                 else:

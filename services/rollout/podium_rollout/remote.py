@@ -7,7 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TypeVar
 
 import grpc
@@ -15,6 +15,7 @@ from podium.core.errors import (
     InternalError,
     NotFoundError,
     PodiumError,
+    RequestCancelledError,
     ResourceExhaustedError,
     UnavailableError,
 )
@@ -75,6 +76,7 @@ class RemoteSession:
         self._credits = credits_
         self._call: grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse] | None = None
         self._reading: asyncio.Future[object] | None = None
+        self._opened = False
         self._sequence = 0
 
     async def open(self) -> None:
@@ -84,19 +86,17 @@ class RemoteSession:
             ResourceExhaustedError: none came free in time.
         """
         until = time.monotonic() + self._wait_seconds
-        try:
-            async with asyncio.timeout_at(asyncio.get_running_loop().time() + self._wait_seconds):
-                turn = self._credits.turn()
-                await turn.__aenter__()
-        except TimeoutError:
-            raise ResourceExhaustedError(
-                f"{self._peer} had no free session within {self._wait_seconds:g} s",
-                reason="NO_SESSION",
-            ) from None
-        try:
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self._wait_seconds):
+                    await stack.enter_async_context(self._credits.turn())
+            except TimeoutError:
+                raise ResourceExhaustedError(
+                    f"{self._peer} had no free session within {self._wait_seconds:g} s",
+                    reason="NO_SESSION",
+                ) from None
             await self._connect(wait_seconds=max(0.0, until - time.monotonic()))
-        finally:
-            await turn.__aexit__(None, None, None)
+        self._opened = True
 
     async def reset(self, scenario: trajectory_pb2.Scenario, seed: int) -> pb.Observation:
         """Begins the episode."""
@@ -113,11 +113,10 @@ class RemoteSession:
 
     async def close(self) -> None:
         """Gives the slot back, if the server can be told; else it does so by itself, later."""
-        if self._call is None:
-            return
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
-                if not self._call.done():
+                # An open that still waits is taken back by ending its stream.
+                if self._opened and self._call is not None and not self._call.done():
                     await self._ask(pb.SessionRequest(close=pb.CloseRequest()), resume=False)
         except (PodiumError, EnvironmentRaisedError, TimeoutError):
             logger.debug("a session could not be closed", exc_info=True)
@@ -131,14 +130,14 @@ class RemoteSession:
         while True:
             try:
                 return await self._exchange(request)
-            except UnavailableError as error:
-                # Of the environment itself: it would say the same again.
-                if not resume or error.reason == "ENVIRONMENT_UNAVAILABLE":
+            except _MAY_BE_BROKEN as error:
+                again = give_up is not None and isinstance(error, InternalError)
+                if not resume or again or not _broken(error):
                     raise
                 give_up = give_up or time.monotonic() + self._resume_seconds
                 await self._resume(error, give_up)
 
-    async def _resume(self, broken: UnavailableError, give_up: float) -> None:
+    async def _resume(self, cause: PodiumError, give_up: float) -> None:
         """Takes the session up again on a new stream.
 
         Raises:
@@ -147,17 +146,19 @@ class RemoteSession:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             if time.monotonic() + pause > give_up:
-                raise broken
+                if isinstance(cause, UnavailableError):
+                    raise cause
+                raise UnavailableError(f"{self._peer} cannot be reached") from cause
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             try:
                 await self._connect(resume=True)
-            except UnavailableError:
-                continue
             except NotFoundError as error:
                 raise UnavailableError(
                     f"{self._peer} has lost the session", reason="SESSION_LOST"
                 ) from error
+            except UnavailableError:
+                continue
             metrics.SESSIONS_RESUMED.inc()
             return
 
@@ -177,6 +178,10 @@ class RemoteSession:
                 await self._exchange(pb.SessionRequest(open=opened))
         except TimeoutError:
             raise UnavailableError(f"{self._peer} did not answer in {limit:g} s") from None
+        except _MAY_BE_BROKEN as error:
+            if isinstance(error, UnavailableError) or not _broken(error):
+                raise
+            raise UnavailableError(f"{self._peer} cannot be reached") from error
 
     async def _exchange(self, request: pb.SessionRequest) -> pb.SessionResponse:
         assert self._call is not None
@@ -213,6 +218,15 @@ class RemoteSession:
         if self._call is not None:
             self._call.cancel()
         self._call = self._reading = None
+
+
+# A stream that breaks ends, by what broke it, as UNAVAILABLE, INTERNAL or CANCELLED.
+_MAY_BE_BROKEN = (UnavailableError, InternalError, RequestCancelledError)
+
+
+def _broken(error: PodiumError) -> bool:
+    """Whether the connection broke, and not the environment, which would say the same again."""
+    return error.reason != "ENVIRONMENT_UNAVAILABLE" and "error_id" not in error.metadata
 
 
 def _watched(awaitable: Awaitable[T]) -> asyncio.Future[T]:
