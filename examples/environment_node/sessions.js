@@ -96,7 +96,9 @@ class Session {
       }
       return this.answer;
     }
-    if (sequence !== this.sequence + 1) {
+    const ends = kind === "score" || kind === "close";
+    // A step that was cut before it arrived has left a gap.
+    if (sequence !== this.sequence + 1 && !(ends && sequence > this.sequence)) {
       throw new StatusError(status.OUT_OF_RANGE, `sequence: got ${sequence}`, {
         reason: "SEQUENCE_OUT_OF_ORDER",
       });
@@ -104,7 +106,7 @@ class Session {
     if (this.failed && kind !== "close") {
       throw outOfOrder(`${kind} after a request that failed`, "NO_RUNNING_EPISODE");
     }
-    if (this.running && kind !== "score" && kind !== "close") {
+    if (this.running && !ends) {
       throw outOfOrder(`${kind} while another request runs`, "REQUEST_RUNNING");
     }
     this.sequence = sequence;

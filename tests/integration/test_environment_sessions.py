@@ -243,6 +243,14 @@ async def test_score_and_close_end_the_step_that_runs_and_nothing_else_does(ends
         assert caught.value.reason == "REQUEST_RUNNING"
 
 
+async def test_score_and_close_may_skip_a_step_that_never_came() -> None:
+    async with served() as stream:
+        one = await begun(stream())
+        assert (await one.ask(3, score=SCORE)).sequence == 3
+        assert (await one.ask(7, close=CLOSE)).sequence == 7
+    assert Counting.log == ["reset", "score", "close"]
+
+
 async def test_a_session_that_nobody_takes_up_again_is_closed() -> None:
     async with served(resume_seconds=0.2, max_sessions=1) as stream:
         one = await begun(stream())

@@ -125,6 +125,22 @@ async def test_a_session_that_is_gone_ends_the_group(why: str) -> None:
     assert Counting.log == ["reset", "close"]
 
 
+async def test_an_episode_that_is_cut_while_the_connection_is_broken_is_scored() -> None:
+    async with served() as proxy:
+        policy = PolicyDouble(otherwise="hold")
+        request = counted(proxy.address, timeout_seconds=1.5)
+        collecting = asyncio.create_task(collect(request, policy))
+        await eventually(lambda: policy.held == 1)
+        proxy.refuses = True
+        proxy.cut()
+        policy.release.set()
+        await asyncio.sleep(2.0)
+        proxy.refuses = False
+        (found,) = await collecting
+    assert found.stop_reason == pb.STOP_REASON_DEADLINE
+    assert Counting.log == ["reset", "score", "close"]
+
+
 async def test_an_environment_that_says_that_it_is_away_is_not_asked_again() -> None:
     async with served() as proxy:
         with pytest.raises(UnavailableError, match="the game server restarts"):

@@ -92,18 +92,21 @@ class HeldSession:
                     reason="SEQUENCE_REUSED",
                 )
             return self._action
-        if request.sequence != self.sequence + 1:
+        kind = request.WhichOneof("request")
+        ends = kind in ("score", "close")
+        # A step that was cut before it arrived has left a gap.
+        skips = ends and request.sequence > self.sequence
+        if request.sequence != self.sequence + 1 and not skips:
             raise OutOfRangeError(
                 f"sequence: got {request.sequence}; allowed are {self.sequence + 1}, and "
                 f"{self.sequence} for the last request again",
                 reason="SEQUENCE_OUT_OF_ORDER",
             )
-        kind = request.WhichOneof("request")
         if self._failed and kind != "close":
             raise FailedPreconditionError(
                 f"{kind} after a request that failed", reason="NO_RUNNING_EPISODE"
             )
-        if self._runs() and kind not in ("score", "close"):
+        if self._runs() and not ends:
             raise FailedPreconditionError(
                 f"{kind} while another request runs", reason="REQUEST_RUNNING"
             )

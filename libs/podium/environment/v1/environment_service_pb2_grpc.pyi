@@ -49,7 +49,8 @@ class EnvironmentServiceStub:
     """One episode. The client sends open, reset, any number of steps, score and
     close, each when the one before was answered; only score and close may
     come earlier, and then end the step that runs. Every request but open has
-    the next sequence number.
+    the next sequence number; score and close may skip that of a step which
+    was given up and perhaps never came.
 
     A stream that ends or breaks before close does not end the session: what
     runs goes on, and for resume_seconds a new stream may open the same
@@ -95,7 +96,8 @@ class EnvironmentServiceAsyncStub(EnvironmentServiceStub):
     """One episode. The client sends open, reset, any number of steps, score and
     close, each when the one before was answered; only score and close may
     come earlier, and then end the step that runs. Every request but open has
-    the next sequence number.
+    the next sequence number; score and close may skip that of a step which
+    was given up and perhaps never came.
 
     A stream that ends or breaks before close does not end the session: what
     runs goes on, and for resume_seconds a new stream may open the same
@@ -156,7 +158,8 @@ class EnvironmentServiceServicer(metaclass=_abc_1.ABCMeta):
         """One episode. The client sends open, reset, any number of steps, score and
         close, each when the one before was answered; only score and close may
         come earlier, and then end the step that runs. Every request but open has
-        the next sequence number.
+        the next sequence number; score and close may skip that of a step which
+        was given up and perhaps never came.
 
         A stream that ends or breaks before close does not end the session: what
         runs goes on, and for resume_seconds a new stream may open the same
