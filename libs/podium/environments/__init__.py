@@ -13,7 +13,7 @@
             right = action.content.strip() == str(self.answer)
             return StepResult(Observation(), reward=float(right), terminated=True)
 
-`python -m podium.environments serve mymodule:Guess` serves it to a rollout
+`podium env serve mymodule:Guess` serves it to a rollout
 service in another process.
 """
 
@@ -24,6 +24,7 @@ from podium.environments.types import (
     Message,
     Observation,
     Scenario,
+    Score,
     StepResult,
     Tool,
     ToolCall,
@@ -39,6 +40,7 @@ __all__ = [
     "Observation",
     "Played",
     "Scenario",
+    "Score",
     "Scripted",
     "StepResult",
     "Tool",

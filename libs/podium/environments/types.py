@@ -73,6 +73,19 @@ class StepResult:
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Score:
+    """What an episode earned as a whole.
+
+    `reward` is added to those of the steps, `metrics` and `info` are put over
+    theirs name by name.
+    """
+
+    reward: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
 def system(content: str) -> Message:
     """A system message."""
     return Message("system", content)

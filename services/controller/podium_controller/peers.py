@@ -62,9 +62,11 @@ class GrpcRollout:
         self, request: rollout_pb.CollectGroupRequest
     ) -> list[trajectory_pb2.Trajectory]:
         """See `ports.Rollout`."""
-        call = self._stub.CollectGroup(
-            request, timeout=request.episode.timeout_seconds + self._slack_seconds
-        )
+        episode = request.episode
+        # Waiting for a session, the episode, and its score.
+        seconds = episode.session_wait_seconds + episode.timeout_seconds
+        seconds += episode.step_timeout_seconds + self._slack_seconds
+        call = self._stub.CollectGroup(request, timeout=seconds)
         found: dict[int, trajectory_pb2.Trajectory] = {}
         try:
             with rpc_errors("rollout"):

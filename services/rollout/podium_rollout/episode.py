@@ -8,9 +8,11 @@ import math
 import time
 import traceback
 from collections.abc import Awaitable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from google.protobuf import struct_pb2
 from opentelemetry import trace
 from podium.core.errors import (
     FailedPreconditionError,
@@ -27,9 +29,10 @@ from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout import metrics
-from podium_rollout.environments import EnvironmentRaisedError, Environments, Session
+from podium_rollout.environments import Environments, Session
 from podium_rollout.policy import Policy
 from podium_rollout.record import Record
+from podium_rollout.remote import EnvironmentRaisedError
 from podium_rollout.seeds import derive
 
 logger = logging.getLogger(__name__)
@@ -62,7 +65,10 @@ class _Progress:
     tools: list[pb.Tool] = field(default_factory=list)
     turns: int = 0
     reward: float = 0.0
-    last: environment_pb.StepResponse = field(default_factory=environment_pb.StepResponse)
+    info: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
+    began: float = 0.0
+    """When the episode had its session."""
+    reset: bool = False
     metrics: dict[str, float] = field(default_factory=dict)
 
 
@@ -97,7 +103,7 @@ class Episode:
                 group cannot be completed.
         """
         name = self._request.environment.name
-        began = time.time()
+        self._progress.began = time.time()
         trajectory = pb.Trajectory(
             id=self._id,
             group_id=self._request.group_id,
@@ -112,41 +118,61 @@ class Episode:
         ):
             trajectory.trace_id = current_trace_id()
             try:
-                async with asyncio.timeout(self._request.episode.timeout_seconds):
-                    trajectory.stop_reason = await self._play()
-            except TimeoutError:
-                trajectory.stop_reason = pb.STOP_REASON_DEADLINE
+                trajectory.stop_reason = await self._run()
             except _EnvironmentFailedError as error:
                 trajectory.stop_reason = pb.STOP_REASON_FAILED
                 trajectory.failure.CopyFrom(_failure(error.cause))
                 span.set_status(trace.StatusCode.ERROR, type(error.cause).__name__)
-        self._fill(trajectory, began)
+        self._fill(trajectory)
         outcome = pb.StopReason.Name(trajectory.stop_reason).removeprefix("STOP_REASON_").lower()
         metrics.EPISODES.labels(name, outcome).inc()
         metrics.TURNS.labels(name).observe(self._progress.turns)
-        metrics.EPISODE_SECONDS.labels(name).observe(time.time() - began)
+        metrics.EPISODE_SECONDS.labels(name).observe(time.time() - self._progress.began)
         metrics.ENVIRONMENT_REWARD.labels(name).observe(self._progress.reward)
         return trajectory
 
-    async def _play(self) -> pb.StopReason.ValueType:
-        episode = self._request.episode
-        async with self._environments.session(self._request.environment) as session:
-            seed = derive(self._request.seed, self._request.group_id)
+    async def _run(self) -> pb.StopReason.ValueType:
+        async with AsyncExitStack() as stack:
+            opening = self._environments.session(
+                self._request.environment, self._request.episode, self._id
+            )
+            with metrics.EPISODES_WAITING.track_inprogress():
+                session = await self._beginning(stack.enter_async_context(opening), None)
+            self._progress.began = time.time()
             try:
-                observation = await self._environment(session.reset(self._request.scenario, seed))
-            except _EnvironmentFailedError as error:
-                # Refused, full or not an environment at all: nothing that one attempt did.
-                cause = error.cause
-                if isinstance(cause, PodiumError) and not isinstance(cause, InternalError):
-                    raise cause from None
-                raise
-            self._observe(observation)
-            for turn in range(episode.max_turns):
-                with _tracer.start_as_current_span("turn", attributes={"podium.turn": turn}):
-                    reason = await self._turn(session, turn)
-                if reason is not None:
-                    return reason
+                async with asyncio.timeout(self._request.episode.timeout_seconds):
+                    reason = await self._play(session)
+            except TimeoutError:
+                reason = pb.STOP_REASON_DEADLINE
+            if self._progress.reset:
+                await self._score(session)
+        return reason
+
+    async def _play(self, session: Session) -> pb.StopReason.ValueType:
+        episode = self._request.episode
+        seed = derive(self._request.seed, self._request.group_id)
+        self._observe(
+            await self._beginning(
+                session.reset(self._request.scenario, seed), episode.step_timeout_seconds
+            )
+        )
+        self._progress.reset = True
+        for turn in range(episode.max_turns):
+            with _tracer.start_as_current_span("turn", attributes={"podium.turn": turn}):
+                reason = await self._turn(session, turn)
+            if reason is not None:
+                return reason
         return pb.STOP_REASON_MAX_TURNS
+
+    async def _score(self, session: Session) -> None:
+        progress = self._progress
+        with _tracer.start_as_current_span("environment_score"):
+            score = await self._environment(
+                session.score(), self._request.episode.step_timeout_seconds
+            )
+        progress.reward += score.reward
+        progress.metrics.update(score.metrics)
+        progress.info.MergeFrom(score.info)
 
     async def _turn(self, session: Session, turn: int) -> pb.StopReason.ValueType | None:
         progress = self._progress
@@ -173,8 +199,10 @@ class Episode:
         history.messages.append(message)
         history.covered = len(history.messages)
         with _tracer.start_as_current_span("environment_step"):
-            result = await self._environment(session.step(message))
-        progress.last = result
+            result = await self._environment(
+                session.step(message), self._request.episode.step_timeout_seconds
+            )
+        progress.info = result.info
         progress.reward += result.reward
         progress.metrics.update(result.metrics)
         if result.terminated:
@@ -204,8 +232,17 @@ class Episode:
         self._progress.histories[-1].messages.extend(observation.messages)
         self._progress.tools = list(observation.tools)
 
-    async def _environment(self, call: Awaitable[T]) -> T:
-        seconds = self._request.episode.step_timeout_seconds
+    async def _beginning(self, call: Awaitable[T], seconds: float | None) -> T:
+        try:
+            return await self._environment(call, seconds)
+        except _EnvironmentFailedError as error:
+            # Refused, full or not an environment at all: nothing that one attempt did.
+            cause = error.cause
+            if isinstance(cause, PodiumError) and not isinstance(cause, InternalError):
+                raise cause from None
+            raise
+
+    async def _environment(self, call: Awaitable[T], seconds: float | None) -> T:
         try:
             # The episode's own deadline passes through as CancelledError.
             async with asyncio.timeout(seconds) as limit:
@@ -218,7 +255,7 @@ class Episode:
                 cause = TimeoutError(f"the environment did not answer within {seconds:g} s")
             raise _EnvironmentFailedError(cause) from error
 
-    def _fill(self, trajectory: pb.Trajectory, began: float) -> None:
+    def _fill(self, trajectory: pb.Trajectory) -> None:
         progress = self._progress
         for history in progress.histories:
             record = history.record.build()
@@ -232,8 +269,8 @@ class Episode:
         if math.isfinite(progress.reward) and trajectory.stop_reason != pb.STOP_REASON_FAILED:
             trajectory.environment_reward = progress.reward
         trajectory.metrics.update({"turns": float(progress.turns)} | progress.metrics)
-        trajectory.info.CopyFrom(progress.last.info)
-        trajectory.start_time.FromNanoseconds(int(began * 1e9))
+        trajectory.info.CopyFrom(progress.info)
+        trajectory.start_time.FromNanoseconds(int(progress.began * 1e9))
         trajectory.end_time.GetCurrentTime()
 
 

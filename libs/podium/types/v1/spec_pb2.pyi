@@ -565,31 +565,43 @@ class EpisodeSpec(_message.Message):
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     STEP_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    SESSION_WAIT_SECONDS_FIELD_NUMBER: _builtins.int
     max_turns: _builtins.int
     """Most assistant turns. Default 8."""
     timeout_seconds: _builtins.float
-    """Seconds an episode may take, environment and model together. Default 300."""
+    """Seconds an episode may take, environment and model together, before it is
+    cut and scored as it stands. Default 300.
+    """
     step_timeout_seconds: _builtins.float
-    """Seconds one reset or step of the environment may take. Default 60."""
+    """Seconds one reset, step or score of the environment may take. Default 60."""
+    session_wait_seconds: _builtins.float
+    """Seconds an episode may wait for a free session of a remote environment,
+    before its own time begins. Default 600.
+    """
     def __init__(
         self,
         *,
         max_turns: _builtins.int | None = ...,
         timeout_seconds: _builtins.float | None = ...,
         step_timeout_seconds: _builtins.float | None = ...,
+        session_wait_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_turns", b"_max_turns", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "max_turns", b"max_turns", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "max_turns", b"max_turns", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_turns", b"_max_turns", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "max_turns", b"max_turns", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "max_turns", b"max_turns", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_turns: _TypeAlias = _typing.Literal["max_turns"]  # noqa: Y015
     _WhichOneofArgType__max_turns: _TypeAlias = _typing.Literal["_max_turns", b"_max_turns"]  # noqa: Y015
+    _WhichOneofReturnType__session_wait_seconds: _TypeAlias = _typing.Literal["session_wait_seconds"]  # noqa: Y015
+    _WhichOneofArgType__session_wait_seconds: _TypeAlias = _typing.Literal["_session_wait_seconds", b"_session_wait_seconds"]  # noqa: Y015
     _WhichOneofReturnType__step_timeout_seconds: _TypeAlias = _typing.Literal["step_timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__step_timeout_seconds: _TypeAlias = _typing.Literal["_step_timeout_seconds", b"_step_timeout_seconds"]  # noqa: Y015
     _WhichOneofReturnType__timeout_seconds: _TypeAlias = _typing.Literal["timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__timeout_seconds: _TypeAlias = _typing.Literal["_timeout_seconds", b"_timeout_seconds"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_turns) -> _WhichOneofReturnType__max_turns | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__session_wait_seconds) -> _WhichOneofReturnType__session_wait_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__step_timeout_seconds) -> _WhichOneofReturnType__step_timeout_seconds | None: ...
     @_typing.overload
