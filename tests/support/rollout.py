@@ -81,25 +81,16 @@ class PolicyDouble:
     aborted: int = 0
     release: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def render(
-        self,
-        messages: Sequence[types_pb.Message],
-        tools: Sequence[types_pb.Tool],
-        prefix_ids: Sequence[int] = (),
-        prefix_messages: int = 0,
-    ) -> list[int]:
-        if not prefix_ids:
-            return encode(messages, tools)
+    async def render(self, request: pb.RenderRequest) -> pb.RenderResponse:
+        if not request.prefix_ids:
+            return pb.RenderResponse(token_ids=encode(request.messages, request.tools))
         if self.rewrites:
             raise FailedPreconditionError("rewritten", reason="HISTORY_NOT_CONTINUABLE")
-        return [*prefix_ids, *encode(messages[prefix_messages:])]
+        suffix = encode(request.messages[request.prefix_messages :])
+        return pb.RenderResponse(token_ids=[*request.prefix_ids, *suffix])
 
-    async def generate(
-        self,
-        prompt: Sequence[int],
-        policy: policy_pb2.PolicyRef,
-        sampling: policy_pb2.SamplingParams,
-    ) -> pb.Generation:
+    async def generate(self, request: pb.GenerateRequest) -> pb.Generation:
+        prompt, policy, sampling = request.prompt_token_ids, request.policy, request.sampling
         self.calls.append(Call(list(prompt), policy, sampling))
         if policy.job != JOB:
             raise NotFoundError(f"{policy.job} is not loaded", reason="POLICY_NOT_LOADED")
@@ -142,18 +133,10 @@ class InferenceDouble(pb_grpc.InferenceServiceServicer):
         self.policy = policy
 
     async def Render(self, request: pb.RenderRequest, context: Any) -> pb.RenderResponse:
-        return pb.RenderResponse(
-            token_ids=await self.policy.render(
-                request.messages, request.tools, request.prefix_ids, request.prefix_messages
-            )
-        )
+        return await self.policy.render(request)
 
     async def Generate(self, request: pb.GenerateRequest, context: Any) -> pb.GenerateResponse:
-        return pb.GenerateResponse(
-            generation=await self.policy.generate(
-                request.prompt_token_ids, request.policy, request.sampling
-            )
-        )
+        return pb.GenerateResponse(generation=await self.policy.generate(request))
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 import traceback
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from podium.core.errors import (
 )
 from podium.core.tool_calls import parse_tool_calls
 from podium.environment.v1 import environment_service_pb2 as environment_pb
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.telemetry import current_trace_id, tracer
 from podium.types.v1 import policy_pb2
@@ -50,16 +51,14 @@ class _EnvironmentFailedError(Exception):
 
 @dataclass
 class _History:
-    messages: list[pb.Message] = field(default_factory=list)
+    conversation: inference_pb.RenderRequest = field(default_factory=inference_pb.RenderRequest)
+    """Its messages and tools; `prefix_messages` of them are in the record."""
     record: Record = field(default_factory=Record)
-    covered: int = 0
-    """How many of the messages the record holds."""
 
 
 @dataclass
 class _Progress:
     histories: list[_History] = field(default_factory=lambda: [_History()])
-    tools: list[pb.Tool] = field(default_factory=list)
     turns: int = 0
     reward: float = 0.0
     last: environment_pb.StepResponse = field(default_factory=environment_pb.StepResponse)
@@ -155,23 +154,26 @@ class Episode:
         if sampling.temperature > 0:
             sampling.seed = derive(self._request.seed, self._id, turn)
         try:
-            history, prompt = await self._prompt()
-            generation = await self._policy.generate(prompt, self._request.policy, sampling)
+            history, context = await self._context()
+            prompt = inference_pb.GenerateRequest(policy=self._request.policy, sampling=sampling)
+            prompt.prompt_token_ids.MergeFrom(history.record.token_ids)
+            prompt.prompt_token_ids.MergeFrom(context)
+            generation = await self._policy.generate(prompt)
         except InvalidArgumentError as error:
             if error.reason == "CONTEXT_LENGTH_EXCEEDED":
                 return pb.STOP_REASON_CONTEXT_LENGTH
             raise
         # Not before: a prompt that the engine refused is no part of the record.
-        history.record.prompt(prompt)
+        history.record.context(context)
         history.record.sampled(generation, sampling.temperature)
         progress.turns += 1
         message = (
             parse_tool_calls(generation.text)
-            if progress.tools
+            if history.conversation.tools
             else pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
         )
-        history.messages.append(message)
-        history.covered = len(history.messages)
+        history.conversation.messages.append(message)
+        history.conversation.prefix_messages = len(history.conversation.messages)
         with _tracer.start_as_current_span("environment_step"):
             result = await self._environment(session.step(message))
         progress.last = result
@@ -184,25 +186,39 @@ class Episode:
         self._observe(result.observation)
         return None
 
-    async def _prompt(self) -> tuple[_History, list[int]]:
-        """The next assistant turn's history, and its prompt."""
+    async def _context(self) -> tuple[_History, Sequence[int]]:
+        """The next assistant turn's history, and what its prompt has beyond the record."""
         history = self._progress.histories[-1]
+        # Its end is enough to go on from, however long the record is.
+        history.conversation.prefix_ids[:] = history.record.token_ids[-1:]
         try:
-            prompt = await self._policy.render(
-                history.messages, self._progress.tools, history.record.token_ids, history.covered
-            )
+            rendered = await self._policy.render(history.conversation)
         except FailedPreconditionError as error:
-            if error.reason != "HISTORY_NOT_CONTINUABLE" or not history.covered:
+            if error.reason != "HISTORY_NOT_CONTINUABLE" or not len(history.record):
                 raise
             metrics.HISTORY_SPLITS.inc()
-            history = _History(messages=list(history.messages))
-            self._progress.histories.append(history)
-            prompt = await self._policy.render(history.messages, self._progress.tools)
-        return history, prompt
+            history = self._split(history)
+            rendered = await self._policy.render(history.conversation)
+        prefix = history.conversation.prefix_ids
+        if rendered.token_ids[: len(prefix)] != prefix:
+            raise InternalError("inference rendered a sampled turn again")
+        del rendered.token_ids[: len(prefix)]
+        return history, rendered.token_ids
+
+    def _split(self, history: _History) -> _History:
+        """A further history of the same words."""
+        again = _History()
+        again.conversation.CopyFrom(history.conversation)
+        again.conversation.ClearField("prefix_ids")
+        again.conversation.ClearField("prefix_messages")
+        self._progress.histories.append(again)
+        return again
 
     def _observe(self, observation: environment_pb.Observation) -> None:
-        self._progress.histories[-1].messages.extend(observation.messages)
-        self._progress.tools = list(observation.tools)
+        conversation = self._progress.histories[-1].conversation
+        conversation.messages.extend(observation.messages)
+        del conversation.tools[:]
+        conversation.tools.extend(observation.tools)
 
     async def _environment(self, call: Awaitable[T]) -> T:
         seconds = self._request.episode.step_timeout_seconds
@@ -225,9 +241,11 @@ class Episode:
             sampled = sum(span.length for span in record.spans)
             metrics.TOKENS.labels("sampled").inc(sampled)
             metrics.TOKENS.labels("context").inc(len(record.token_ids) - sampled)
-            if history.messages:
+            if history.conversation.messages:
                 trajectory.histories.add(
-                    messages=history.messages, tools=progress.tools, tokens=record
+                    messages=history.conversation.messages,
+                    tools=history.conversation.tools,
+                    tokens=record,
                 )
         if math.isfinite(progress.reward) and trajectory.stop_reason != pb.STOP_REASON_FAILED:
             trajectory.environment_reward = progress.reward

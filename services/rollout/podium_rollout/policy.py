@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import grpc
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.rpc import connect, rpc_errors
-from podium.types.v1 import policy_pb2, trajectory_pb2
 
 _PEER = "inference"
 
@@ -20,22 +18,11 @@ class Policy(Protocol):
     Both raise the exceptions of `podium.core.errors`; see the contract.
     """
 
-    async def render(
-        self,
-        messages: Sequence[trajectory_pb2.Message],
-        tools: Sequence[trajectory_pb2.Tool],
-        prefix_ids: Sequence[int] = (),
-        prefix_messages: int = 0,
-    ) -> list[int]:
-        """Token ids of the next prompt."""
+    async def render(self, request: pb.RenderRequest) -> pb.RenderResponse:
+        """The next prompt, or the request's `prefix_ids` and what follows them."""
         ...
 
-    async def generate(
-        self,
-        prompt: Sequence[int],
-        policy: policy_pb2.PolicyRef,
-        sampling: policy_pb2.SamplingParams,
-    ) -> pb.Generation:
+    async def generate(self, request: pb.GenerateRequest) -> pb.Generation:
         """What the policy samples after the prompt."""
         ...
 
@@ -53,27 +40,12 @@ class InferencePolicy:
         """Closes the channel."""
         await self._channel.close()
 
-    async def render(
-        self,
-        messages: Sequence[trajectory_pb2.Message],
-        tools: Sequence[trajectory_pb2.Tool],
-        prefix_ids: Sequence[int] = (),
-        prefix_messages: int = 0,
-    ) -> list[int]:
+    async def render(self, request: pb.RenderRequest) -> pb.RenderResponse:
         """See `Policy`."""
-        request = pb.RenderRequest(
-            messages=messages, tools=tools, prefix_ids=prefix_ids, prefix_messages=prefix_messages
-        )
         with rpc_errors(_PEER):
-            return list((await self._stub.Render(request)).token_ids)
+            return await self._stub.Render(request)
 
-    async def generate(
-        self,
-        prompt: Sequence[int],
-        policy: policy_pb2.PolicyRef,
-        sampling: policy_pb2.SamplingParams,
-    ) -> pb.Generation:
+    async def generate(self, request: pb.GenerateRequest) -> pb.Generation:
         """See `Policy`."""
-        request = pb.GenerateRequest(policy=policy, prompt_token_ids=prompt, sampling=sampling)
         with rpc_errors(_PEER):
             return (await self._stub.Generate(request, timeout=self._timeout)).generation

@@ -3,9 +3,10 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from podium.core.errors import FailedPreconditionError, NotFoundError
+from podium.core.errors import FailedPreconditionError, InternalError, NotFoundError
 from podium.environments.email_search import tutorial
 from podium.environments.types import user
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.environments import Environments
@@ -143,13 +144,23 @@ async def test_a_history_that_the_template_rewrites_is_begun_anew() -> None:
 
 
 class NeverContinues(PolicyDouble):
-    async def render(self, *args: object, **options: object) -> list[int]:
+    async def render(self, request: inference_pb.RenderRequest) -> inference_pb.RenderResponse:
         raise FailedPreconditionError("rewritten", reason="HISTORY_NOT_CONTINUABLE")
 
 
 async def test_a_first_prompt_has_nothing_to_begin_anew() -> None:
     with pytest.raises(FailedPreconditionError, match="rewritten"):
         await play(group_request(), NeverContinues())
+
+
+class Rerenders(PolicyDouble):
+    async def render(self, request: inference_pb.RenderRequest) -> inference_pb.RenderResponse:
+        return inference_pb.RenderResponse(token_ids=encode(request.messages))
+
+
+async def test_a_sampled_turn_that_is_rendered_again_never_gets_into_a_record() -> None:
+    with pytest.raises(InternalError, match="rendered a sampled turn again"):
+        await play(group_request(), Rerenders(otherwise="1"))
 
 
 async def test_each_generation_has_a_seed_from_ids_alone() -> None:

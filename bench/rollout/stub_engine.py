@@ -1,0 +1,72 @@
+"""A stub of the inference service: `python -m bench.rollout.stub_engine PORT LATENCY_SECONDS`.
+
+It renders at once and samples the same words after a fixed time, however many ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import grpc
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.types.v1 import trajectory_pb2
+
+REPLY = "I pass."
+SAMPLED = tuple(range(1000, 1032))
+CONTEXT_TOKENS = 24
+"""Of each message."""
+
+
+def rendered(request: pb.RenderRequest) -> pb.RenderResponse:
+    """The prefix and the tokens of the messages that are new."""
+    fresh = [
+        (len(message.content) + place) % 1000
+        for message in request.messages[request.prefix_messages :]
+        for place in range(CONTEXT_TOKENS)
+    ]
+    return pb.RenderResponse(token_ids=[*request.prefix_ids, *fresh])
+
+
+def generation(seed: int) -> pb.Generation:
+    """What is sampled; the log-probs tell one seed from another."""
+    return pb.Generation(
+        token_ids=SAMPLED,
+        logprobs=[-((seed + place) % 64 + 1) / 64 for place in range(len(SAMPLED))],
+        text=REPLY,
+        finish_reason=trajectory_pb2.FINISH_REASON_STOP,
+        policy="bench",
+        weights_version=1,
+        request_id="stub",
+    )
+
+
+class StubEngine(pb_grpc.InferenceServiceServicer):
+    """Render and Generate alone."""
+
+    def __init__(self, latency_s: float) -> None:
+        self._latency = latency_s
+
+    async def Render(self, request: pb.RenderRequest, _: Any) -> pb.RenderResponse:  # noqa: N802
+        return rendered(request)
+
+    async def Generate(  # noqa: N802
+        self, request: pb.GenerateRequest, _: Any
+    ) -> pb.GenerateResponse:
+        await asyncio.sleep(self._latency)
+        return pb.GenerateResponse(generation=generation(request.sampling.seed))
+
+
+async def _serve(port: int, latency_s: float) -> None:
+    # Bare, not the kit's: what it costs is taken from the process that is measured.
+    server = grpc.aio.server()
+    pb_grpc.add_InferenceServiceServicer_to_server(StubEngine(latency_s), server)
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(int(sys.argv[1]), float(sys.argv[2])))
