@@ -33,7 +33,7 @@ async def measure(turns: int, repeats: int) -> dict[str, Any]:
     for _ in range(repeats):
         episode = Episode(_request(turns), 0, Environments(), InProcess())
         began = time.process_time()
-        trajectory = await episode.run()
+        (trajectory,) = await episode.run()
         seconds.append(time.process_time() - began)
         assert trajectory.metrics["turns"] == turns
     (history,) = trajectory.histories

@@ -72,6 +72,9 @@ class PolicyDouble:
     replies: Mapping[int, str] = field(default_factory=dict)
     otherwise: str = "4"
     context: int = 100_000
+    """Tokens that Generate takes."""
+    window: int = 0
+    """Tokens of prompt and answer, as Render tells; 0 for an engine that does not tell."""
     rewrites: bool = False
     """Refuses to continue a history."""
     versions: Mapping[int, int] = field(default_factory=dict)
@@ -83,11 +86,19 @@ class PolicyDouble:
 
     async def render(self, request: pb.RenderRequest) -> pb.RenderResponse:
         if not request.prefix_ids:
-            return pb.RenderResponse(token_ids=encode(request.messages, request.tools))
+            return self._rendered(encode(request.messages, request.tools), request)
         if self.rewrites:
             raise FailedPreconditionError("rewritten", reason="HISTORY_NOT_CONTINUABLE")
         suffix = encode(request.messages[request.prefix_messages :])
-        return pb.RenderResponse(token_ids=[*request.prefix_ids, *suffix])
+        return self._rendered([*request.prefix_ids, *suffix], request)
+
+    def _rendered(self, ids: Sequence[int], request: pb.RenderRequest) -> pb.RenderResponse:
+        text = request.tool_format == spec_pb2.TOOL_FORMAT_TEXT
+        return pb.RenderResponse(
+            token_ids=ids,
+            call_format=("text" if text else "hermes") if request.tools else "",
+            max_model_len=self.window,
+        )
 
     async def generate(self, request: pb.GenerateRequest) -> pb.Generation:
         prompt, policy, sampling = request.prompt_token_ids, request.policy, request.sampling

@@ -27,7 +27,9 @@ from podium.environments.types import (
     StepResult,
     Tool,
     ToolCall,
+    anew,
     system,
+    to,
     tool_result,
     user,
 )
@@ -43,10 +45,12 @@ __all__ = [
     "StepResult",
     "Tool",
     "ToolCall",
+    "anew",
     "builtin_names",
     "load",
     "play",
     "system",
+    "to",
     "tool_result",
     "user",
 ]

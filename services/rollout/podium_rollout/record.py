@@ -37,7 +37,7 @@ class Record:
         """
         if not token_ids:
             raise ValueError(f"nothing follows the record of {len(self)} tokens")
-        self._record.token_ids.MergeFrom(token_ids)  # type: ignore[arg-type]
+        self._record.token_ids.MergeFrom(token_ids)
 
     def sampled(self, generation: inference_pb.Generation, temperature: float) -> None:
         """Takes what was sampled after the prompt.

@@ -26,7 +26,8 @@ from support.rollout import (
 async def play(
     request: rollout_pb.CollectGroupRequest, policy: PolicyDouble, attempt: int = 0
 ) -> pb.Trajectory:
-    return await Episode(request, attempt, Environments(), policy).run()
+    (trajectory,) = await Episode(request, attempt, Environments(), policy).run()
+    return trajectory
 
 
 def said(content: str, role: pb.Role.ValueType = pb.ROLE_USER) -> pb.Message:

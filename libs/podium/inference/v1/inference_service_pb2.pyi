@@ -10,6 +10,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from podium.types.v1 import policy_pb2 as _policy_pb2
+from podium.types.v1 import spec_pb2 as _spec_pb2
 from podium.types.v1 import trajectory_pb2 as _trajectory_pb2
 import builtins as _builtins
 import sys
@@ -382,8 +383,11 @@ class RenderRequest(_message.Message):
     TOOLS_FIELD_NUMBER: _builtins.int
     PREFIX_IDS_FIELD_NUMBER: _builtins.int
     PREFIX_MESSAGES_FIELD_NUMBER: _builtins.int
+    TOOL_FORMAT_FIELD_NUMBER: _builtins.int
     prefix_messages: _builtins.int
     """How many of `messages` the prefix already covers."""
+    tool_format: _spec_pb2.ToolFormat.ValueType
+    """How the model is told of the tools; unspecified for TOOL_FORMAT_AUTO."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Message]:
         """The whole conversation."""
@@ -394,8 +398,8 @@ class RenderRequest(_message.Message):
 
     @_builtins.property
     def prefix_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The exact record so far, ending with a sampled turn; empty for a first
-        turn.
+        """The exact record so far, or the end of it, ending with a sampled turn;
+        empty for a first turn. The last token is enough.
         """
 
     def __init__(
@@ -405,10 +409,11 @@ class RenderRequest(_message.Message):
         tools: _abc.Iterable[_trajectory_pb2.Tool] | None = ...,
         prefix_ids: _abc.Iterable[_builtins.int] | None = ...,
         prefix_messages: _builtins.int = ...,
+        tool_format: _spec_pb2.ToolFormat.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "prefix_ids", b"prefix_ids", "prefix_messages", b"prefix_messages", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "prefix_ids", b"prefix_ids", "prefix_messages", b"prefix_messages", "tool_format", b"tool_format", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -421,6 +426,15 @@ class RenderResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    CALL_FORMAT_FIELD_NUMBER: _builtins.int
+    MAX_MODEL_LEN_FIELD_NUMBER: _builtins.int
+    call_format: _builtins.str
+    """How the reply will write calls: `text`, or the name of a family's format
+    (`hermes`, `llama3_json`, `mistral`, `kimi_k2`, `deepseek_v3`); empty
+    without tools.
+    """
+    max_model_len: _builtins.int
+    """Tokens that prompt and answer may have together."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The prompt, ending where the assistant's next turn begins."""
@@ -429,10 +443,12 @@ class RenderResponse(_message.Message):
         self,
         *,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        call_format: _builtins.str = ...,
+        max_model_len: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_format", b"call_format", "max_model_len", b"max_model_len", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

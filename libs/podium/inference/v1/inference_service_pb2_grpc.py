@@ -137,7 +137,8 @@ class InferenceServiceServicer:
         returns those ids followed by only the newly rendered suffix.
         Fails with FAILED_PRECONDITION (HISTORY_NOT_CONTINUABLE) when the
         template rewrites what came before, so that the caller must begin a new
-        history, and INVALID_ARGUMENT as Chat does.
+        history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
+        without one, and INVALID_ARGUMENT as Chat does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

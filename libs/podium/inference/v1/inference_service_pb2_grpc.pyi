@@ -63,7 +63,8 @@ class InferenceServiceStub:
     returns those ids followed by only the newly rendered suffix.
     Fails with FAILED_PRECONDITION (HISTORY_NOT_CONTINUABLE) when the
     template rewrites what came before, so that the caller must begin a new
-    history, and INVALID_ARGUMENT as Chat does.
+    history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
+    without one, and INVALID_ARGUMENT as Chat does.
     """
     GetEngine: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.GetEngineRequest, _inference_service_pb2.GetEngineResponse]
     """Describes the engine: base model, context window, weight mode, tokenizer.
@@ -125,7 +126,8 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     returns those ids followed by only the newly rendered suffix.
     Fails with FAILED_PRECONDITION (HISTORY_NOT_CONTINUABLE) when the
     template rewrites what came before, so that the caller must begin a new
-    history, and INVALID_ARGUMENT as Chat does.
+    history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
+    without one, and INVALID_ARGUMENT as Chat does.
     """
     GetEngine: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.GetEngineRequest, _inference_service_pb2.GetEngineResponse]  # type: ignore[assignment]
     """Describes the engine: base model, context window, weight mode, tokenizer.
@@ -214,7 +216,8 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         returns those ids followed by only the newly rendered suffix.
         Fails with FAILED_PRECONDITION (HISTORY_NOT_CONTINUABLE) when the
         template rewrites what came before, so that the caller must begin a new
-        history, and INVALID_ARGUMENT as Chat does.
+        history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
+        without one, and INVALID_ARGUMENT as Chat does.
         """
 
     @_abc_1.abstractmethod
