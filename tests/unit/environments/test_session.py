@@ -146,7 +146,7 @@ def test_a_path_that_names_no_environment_is_refused(path: str) -> None:
 
 
 async def test_the_readmes_environment_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    (snippet,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    snippet, *_ = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     code = snippet[snippet.index("class ") :].strip().splitlines()
     assert len([line for line in code if line.strip()]) <= 20
     module = types.ModuleType("readme_environment")
