@@ -14,17 +14,14 @@ from podium.types.v1 import policy_pb2, spec_pb2
 from podium_rollout.environments import Environments
 from podium_rollout.episode import Episode
 
-from bench.rollout.stub_engine import generation, rendered
+from bench.rollout.stub_engine import answered
 
 
 class InProcess:
     """`podium_rollout.policy.Policy` without a wire: the stub engine's words at once."""
 
-    async def render(self, request: pb.RenderRequest) -> pb.RenderResponse:
-        return rendered(request)
-
-    async def generate(self, request: pb.GenerateRequest) -> pb.Generation:
-        return generation(request.sampling.seed)
+    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
+        return answered(request)
 
 
 async def measure(turns: int, repeats: int) -> dict[str, Any]:

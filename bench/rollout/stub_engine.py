@@ -18,45 +18,44 @@ REPLY = "I pass."
 SAMPLED = tuple(range(1000, 1032))
 CONTEXT_TOKENS = 24
 """Of each message."""
+WINDOW = 1 << 20
 
 
-def rendered(request: pb.RenderRequest) -> pb.RenderResponse:
-    """The prefix and the tokens of the messages that are new."""
+def answered(request: pb.GenerateRequest) -> pb.GenerateResponse:
+    """The tokens of the messages that are new, and what is sampled after them."""
+    render = request.render
     fresh = [
         (len(message.content) + place) % 1000
-        for message in request.messages[request.prefix_messages :]
+        for message in render.messages[render.prefix_messages :]
         for place in range(CONTEXT_TOKENS)
     ]
-    return pb.RenderResponse(token_ids=[*request.prefix_ids, *fresh])
-
-
-def generation(seed: int) -> pb.Generation:
-    """What is sampled; the log-probs tell one seed from another."""
-    return pb.Generation(
-        token_ids=SAMPLED,
-        logprobs=[-((seed + place) % 64 + 1) / 64 for place in range(len(SAMPLED))],
-        text=REPLY,
-        finish_reason=trajectory_pb2.FINISH_REASON_STOP,
-        policy="bench",
-        weights_version=1,
-        request_id="stub",
+    seed = request.sampling.seed
+    return pb.GenerateResponse(
+        rendered=pb.RenderResponse(token_ids=[*render.prefix_ids, *fresh], max_model_len=WINDOW),
+        generation=pb.Generation(
+            token_ids=SAMPLED,
+            # They tell one seed from another.
+            logprobs=[-((seed + place) % 64 + 1) / 64 for place in range(len(SAMPLED))],
+            text=REPLY,
+            finish_reason=trajectory_pb2.FINISH_REASON_STOP,
+            policy="bench",
+            weights_version=1,
+            request_id="stub",
+        ),
     )
 
 
 class StubEngine(pb_grpc.InferenceServiceServicer):
-    """Render and Generate alone."""
+    """Generate alone."""
 
     def __init__(self, latency_s: float) -> None:
         self._latency = latency_s
-
-    async def Render(self, request: pb.RenderRequest, _: Any) -> pb.RenderResponse:  # noqa: N802
-        return rendered(request)
 
     async def Generate(  # noqa: N802
         self, request: pb.GenerateRequest, _: Any
     ) -> pb.GenerateResponse:
         await asyncio.sleep(self._latency)
-        return pb.GenerateResponse(generation=generation(request.sampling.seed))
+        return answered(request)
 
 
 async def _serve(port: int, latency_s: float) -> None:

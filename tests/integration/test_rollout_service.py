@@ -110,7 +110,10 @@ class Process:
     async def start(self) -> None:
         self.child = subprocess.Popen(
             [sys.executable, "-m", *self.arguments],
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
+            },
         )
         await wait_for_port(self.port, self.child)
 

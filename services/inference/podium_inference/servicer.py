@@ -40,8 +40,17 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         self._description = description
 
     async def Generate(self, request: pb.GenerateRequest, context: _Context) -> pb.GenerateResponse:
-        pieces = self._generate(request.policy, request.prompt_token_ids, request.sampling)
-        return pb.GenerateResponse(generation=await _whole(pieces))
+        apply_defaults(request.sampling)
+        prompt: Sequence[int] = request.prompt_token_ids
+        rendered = None
+        if request.HasField("render"):
+            rendered = await self._render(request.render)
+            fresh = rendered.token_ids[len(request.render.prefix_ids) :]
+            prompt = [*prompt, *fresh]
+        if request.require_room:
+            self._check_prompt(prompt, request.sampling.max_tokens)
+        pieces = self._generate(request.policy, prompt, request.sampling)
+        return pb.GenerateResponse(generation=await _whole(pieces), rendered=rendered)
 
     async def StreamGenerate(
         self, request: pb.StreamGenerateRequest, context: _Context
@@ -71,6 +80,9 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 yield response
 
     async def Render(self, request: pb.RenderRequest, context: _Context) -> pb.RenderResponse:
+        return await self._render(request)
+
+    async def _render(self, request: pb.RenderRequest) -> pb.RenderResponse:
         call_format = self._renderer.format_of(request.tools, request.tool_format)
         if request.prefix_ids:
             ids = await asyncio.to_thread(
@@ -179,7 +191,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             finally:
                 metrics.GENERATIONS.labels(outcome).inc()
 
-    def _check_prompt(self, prompt: Sequence[int]) -> None:
+    def _check_prompt(self, prompt: Sequence[int], room: int = 1) -> None:
         if not prompt:
             raise InvalidArgumentError(violations=[Violation("prompt_token_ids", "is empty")])
         wrong = next((i for i in prompt if not 0 <= i < self._engine.vocab_size), None)
@@ -190,13 +202,14 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                     Violation("prompt_token_ids", f"got id {wrong}; allowed are 0 to {last}")
                 ]
             )
-        if len(prompt) >= self._engine.max_model_len:
+        if len(prompt) + room > self._engine.max_model_len:
+            beside = f" beside an answer of {room}" if room > 1 else ""
             raise InvalidArgumentError(
                 violations=[
                     Violation(
                         "prompt_token_ids",
-                        f"got {len(prompt)} tokens; allowed are fewer than the context window's "
-                        f"{self._engine.max_model_len}",
+                        f"got {len(prompt)} tokens{beside}; allowed are fewer than the context"
+                        f" window's {self._engine.max_model_len}",
                     )
                 ],
                 reason="CONTEXT_LENGTH_EXCEEDED",

@@ -13,17 +13,13 @@ _PEER = "inference"
 
 
 class Policy(Protocol):
-    """Renders prompts and samples continuations.
+    """Renders what is new and samples what follows, in one call."""
 
-    Both raise the exceptions of `podium.core.errors`; see the contract.
-    """
+    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
+        """What the policy samples after the prompt, and how its end was rendered.
 
-    async def render(self, request: pb.RenderRequest) -> pb.RenderResponse:
-        """The next prompt, or the request's `prefix_ids` and what follows them."""
-        ...
-
-    async def generate(self, request: pb.GenerateRequest) -> pb.Generation:
-        """What the policy samples after the prompt."""
+        Raises the exceptions of `podium.core.errors`; see the contract.
+        """
         ...
 
 
@@ -40,12 +36,7 @@ class InferencePolicy:
         """Closes the channel."""
         await self._channel.close()
 
-    async def render(self, request: pb.RenderRequest) -> pb.RenderResponse:
+    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
         """See `Policy`."""
         with rpc_errors(_PEER):
-            return await self._stub.Render(request)
-
-    async def generate(self, request: pb.GenerateRequest) -> pb.Generation:
-        """See `Policy`."""
-        with rpc_errors(_PEER):
-            return (await self._stub.Generate(request, timeout=self._timeout)).generation
+            return await self._stub.Generate(request, timeout=self._timeout)

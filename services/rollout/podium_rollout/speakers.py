@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout import metrics
-from podium_rollout.conversation import MAIN, Conversations
+from podium_rollout.conversation import MAIN, Conversations, History
 from podium_rollout.policy import Policy
 from podium_rollout.seeds import derive
 
@@ -72,21 +72,21 @@ class PolicySpeaker:
 
     async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
         """See `Speaker`."""
-        rendered = await self._render(conversations)
-        history = conversations.history
-        record = history.record
-        prompt = inference_pb.GenerateRequest(
-            policy=self.policy, sampling=self._sampling(turn, rendered, len(record))
-        )
-        prompt.prompt_token_ids.MergeFrom(record.token_ids)
-        prompt.prompt_token_ids.MergeFrom(rendered.token_ids)
         try:
-            generation = await self.pool.generate(prompt)
-        except InvalidArgumentError as error:
-            raise _full(error) from error
-        # Not before: a prompt that the engine refused is no part of the record.
-        record.context(rendered.token_ids)
-        record.sampled(generation, prompt.sampling.temperature)
+            response = await self._generate(conversations.history, turn)
+        except FailedPreconditionError as error:
+            if error.reason != "HISTORY_NOT_CONTINUABLE" or not len(conversations.history.record):
+                raise
+            response = await self._generate(conversations.split(), turn)
+        generation, rendered = response.generation, response.rendered
+        record = conversations.history.record
+        context = _fresh(conversations.history, rendered)
+        room = rendered.max_model_len - len(record) - len(context)
+        if room < self.request.sampling.max_tokens:
+            self.capped += 1
+            metrics.CONTEXT_CAPPED.inc()
+        record.context(context)
+        record.sampled(generation, self.request.sampling.temperature)
         message = pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
         if rendered.call_format:
             message = parse_tool_calls(
@@ -95,44 +95,25 @@ class PolicySpeaker:
         conversations.said(message)
         return message
 
-    async def _render(self, conversations: Conversations) -> inference_pb.RenderResponse:
-        """What the prompt has beyond the record of the conversation's history."""
-        history = conversations.history
-        # Its end is enough to go on from, however long the record is.
+    async def _generate(self, history: History, turn: Turn) -> inference_pb.GenerateResponse:
+        # The record's end is enough to render on from, however long it is.
         history.request.prefix_ids[:] = history.record.token_ids[-1:]
+        stop = self.request.episode.context_policy == spec_pb2.CONTEXT_POLICY_STOP
+        request = inference_pb.GenerateRequest(
+            policy=self.policy,
+            sampling=self.request.sampling,
+            render=history.request,
+            require_room=stop,
+        )
+        request.prompt_token_ids.MergeFrom(history.record.token_ids)
+        if request.sampling.temperature > 0:
+            request.sampling.seed = derive(self.request.seed, turn.trajectory_id, turn.number)
         try:
-            rendered = await self.pool.render(history.request)
-        except FailedPreconditionError as error:
-            if error.reason != "HISTORY_NOT_CONTINUABLE" or not len(history.record):
-                raise
-            history = conversations.split()
-            rendered = await self.pool.render(history.request)
+            return await self.pool.generate(request)
         except InvalidArgumentError as error:
-            raise _full(error) from error
-        prefix = history.request.prefix_ids
-        if rendered.token_ids[: len(prefix)] != prefix:
-            raise InternalError("inference rendered a sampled turn again")
-        del rendered.token_ids[: len(prefix)]
-        return rendered
-
-    def _sampling(
-        self, turn: Turn, rendered: inference_pb.RenderResponse, recorded: int
-    ) -> policy_pb2.SamplingParams:
-        sampling = policy_pb2.SamplingParams()
-        sampling.CopyFrom(self.request.sampling)
-        if sampling.temperature > 0:
-            sampling.seed = derive(self.request.seed, turn.trajectory_id, turn.number)
-        if not rendered.max_model_len:
-            return sampling
-        room = rendered.max_model_len - recorded - len(rendered.token_ids)
-        if room >= sampling.max_tokens:
-            return sampling
-        if room <= 0 or self.request.episode.context_policy == spec_pb2.CONTEXT_POLICY_STOP:
-            raise ContextFullError
-        self.capped += 1
-        metrics.CONTEXT_CAPPED.inc()
-        sampling.max_tokens = room
-        return sampling
+            if error.reason == "CONTEXT_LENGTH_EXCEEDED":
+                raise ContextFullError from error
+            raise
 
 
 @dataclass
@@ -214,5 +195,10 @@ def _wrong(field_name: str, text: str) -> InvalidArgumentError:
     return InvalidArgumentError(violations=[Violation(field_name, text)])
 
 
-def _full(error: InvalidArgumentError) -> Exception:
-    return ContextFullError() if error.reason == "CONTEXT_LENGTH_EXCEEDED" else error
+def _fresh(history: History, rendered: inference_pb.RenderResponse) -> Sequence[int]:
+    """What the prompt had beyond the record."""
+    prefix = history.request.prefix_ids
+    if rendered.token_ids[: len(prefix)] != prefix:
+        raise InternalError("inference rendered a sampled turn again")
+    del rendered.token_ids[: len(prefix)]
+    return rendered.token_ids

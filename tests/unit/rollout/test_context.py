@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from podium.inference.v1 import inference_service_pb2 as inference_pb
-from podium.types.v1 import spec_pb2
+from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout import metrics
 from podium_rollout.environments import Environments
@@ -19,12 +19,13 @@ REPLY = 12
 
 
 class Wordy(PolicyDouble):
-    """Always has more to say than it may, and keeps to the engine's rules."""
+    """Always has more to say than it may, and is cut as the engine cuts."""
 
-    async def generate(self, request: inference_pb.GenerateRequest) -> inference_pb.Generation:
-        generation = await super().generate(request)
-        count = request.sampling.max_tokens
-        assert len(request.prompt_token_ids) + count <= self.window
+    async def sample(
+        self, prompt: list[int], policy: policy_pb2.PolicyRef, sampling: policy_pb2.SamplingParams
+    ) -> inference_pb.Generation:
+        generation = await super().sample(prompt, policy, sampling)
+        count = sampling.max_tokens
         generation.token_ids[:] = [SAMPLED] * count
         generation.logprobs[:] = [-0.5] * count
         generation.text = "1"

@@ -106,16 +106,16 @@ async def test_the_last_allowed_turn_ends_it() -> None:
 
 async def test_a_prompt_that_no_longer_fits_ends_it_and_is_not_recorded() -> None:
     room = len(encode([FIRST])) + len(sampled_ids("1")) + 1
-    policy = PolicyDouble(otherwise="1", context=room)
+    policy = PolicyDouble(otherwise="1", window=room)
     trajectory = await play(group_request(), policy)
     assert trajectory.stop_reason == pb.STOP_REASON_CONTEXT_LENGTH
-    assert len(policy.calls) == 2
+    assert len(policy.calls) == 1
     assert list(trajectory.histories[0].tokens.token_ids) == encode([FIRST]) + sampled_ids("1")
     assert trajectory.metrics["turns"] == 1
 
 
 async def test_a_first_prompt_that_does_not_fit_leaves_no_tokens() -> None:
-    trajectory = await play(group_request(), PolicyDouble(context=3))
+    trajectory = await play(group_request(), PolicyDouble(window=3))
     assert trajectory.stop_reason == pb.STOP_REASON_CONTEXT_LENGTH
     assert trajectory.histories[0].tokens == pb.TokenRecord()
     assert trajectory.histories[0].messages[0].content == "Guess a digit."

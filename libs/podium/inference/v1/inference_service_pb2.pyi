@@ -110,17 +110,31 @@ class GenerateRequest(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    RENDER_FIELD_NUMBER: _builtins.int
+    REQUIRE_ROOM_FIELD_NUMBER: _builtins.int
+    require_room: _builtins.bool
+    """Whether to refuse (CONTEXT_LENGTH_EXCEEDED) when the context window has
+    less room than max_tokens. Else what room there is bounds the answer.
+    """
     @_builtins.property
     def policy(self) -> _policy_pb2.PolicyRef:
         """Which policy."""
 
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The exact prompt."""
+        """The exact prompt; with `render` the exact record so far, which is empty
+        for a first turn.
+        """
 
     @_builtins.property
     def sampling(self) -> _policy_pb2.SamplingParams:
         """How to sample."""
+
+    @_builtins.property
+    def render(self) -> Global___RenderRequest:
+        """What the prompt goes on with, to be rendered as Render does: what follows
+        the request's `prefix_ids`. Saves an agent loop a call each turn.
+        """
 
     def __init__(
         self,
@@ -128,10 +142,12 @@ class GenerateRequest(_message.Message):
         policy: _policy_pb2.PolicyRef | None = ...,
         prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         sampling: _policy_pb2.SamplingParams | None = ...,
+        render: Global___RenderRequest | None = ...,
+        require_room: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "render", b"render", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "prompt_token_ids", b"prompt_token_ids", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "prompt_token_ids", b"prompt_token_ids", "render", b"render", "require_room", b"require_room", "sampling", b"sampling"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -144,18 +160,24 @@ class GenerateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GENERATION_FIELD_NUMBER: _builtins.int
+    RENDERED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def generation(self) -> Global___Generation:
         """The result."""
+
+    @_builtins.property
+    def rendered(self) -> Global___RenderResponse:
+        """With `render`: what Render would have answered."""
 
     def __init__(
         self,
         *,
         generation: Global___Generation | None = ...,
+        rendered: Global___RenderResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "rendered", b"rendered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "rendered", b"rendered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

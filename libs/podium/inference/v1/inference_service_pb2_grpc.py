@@ -97,8 +97,8 @@ class InferenceServiceServicer:
     """
 
     def Generate(self, request, context):
-        """Continues a sequence of token ids: token in, token out, nothing rendered.
-        Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
+        """Continues a sequence of token ids: token in, token out. With `render`, the
+        newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
         not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
         id outside the vocabulary, or leaves no room in the context window
         (CONTEXT_LENGTH_EXCEEDED).

@@ -40,8 +40,8 @@ class InferenceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> InferenceServiceAsyncStub: ...
     Generate: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.GenerateRequest, _inference_service_pb2.GenerateResponse]
-    """Continues a sequence of token ids: token in, token out, nothing rendered.
-    Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
+    """Continues a sequence of token ids: token in, token out. With `render`, the
+    newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
     not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
     id outside the vocabulary, or leaves no room in the context window
     (CONTEXT_LENGTH_EXCEEDED).
@@ -103,8 +103,8 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.GenerateRequest, _inference_service_pb2.GenerateResponse]  # type: ignore[assignment]
-    """Continues a sequence of token ids: token in, token out, nothing rendered.
-    Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
+    """Continues a sequence of token ids: token in, token out. With `render`, the
+    newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
     not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
     id outside the vocabulary, or leaves no room in the context window
     (CONTEXT_LENGTH_EXCEEDED).
@@ -169,8 +169,8 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_service_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_service_pb2.GenerateResponse, _abc.Awaitable[_inference_service_pb2.GenerateResponse]]:
-        """Continues a sequence of token ids: token in, token out, nothing rendered.
-        Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
+        """Continues a sequence of token ids: token in, token out. With `render`, the
+        newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
         not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
         id outside the vocabulary, or leaves no room in the context window
         (CONTEXT_LENGTH_EXCEEDED).
