@@ -209,7 +209,7 @@ async def test_a_job_trains_on_it_by_name(url: str) -> None:
     request.environment.name = "openenv"
     request.environment.config.CopyFrom(struct({"url": url, "observation_field": "text"}))
     policy = PolicyDouble(script(request, {0: [guess(1), guess(4)]}))
-    trajectory = await Episode(request, 0, Environments(), policy).run()
+    (trajectory,) = await Episode(request, 0, Environments(), policy).run()
     assert trajectory.stop_reason == pb.STOP_REASON_TERMINATED
     assert trajectory.environment_reward == pytest.approx(0.9)
     assert [m.content for m in trajectory.histories[0].messages][2] == "higher"

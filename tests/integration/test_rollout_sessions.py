@@ -189,7 +189,7 @@ async def test_an_episode_is_scored_once_however_it_ended(
 ) -> None:
     async with served() as proxy:
         request = counted(proxy.address if remote else "", **cut)
-        policy = PolicyDouble(script(request, {0: said}), context=200)
+        policy = PolicyDouble(script(request, {0: said}), window=200)
         (found,) = await collect(request, policy)
     assert (found.stop_reason, found.environment_reward) == (reason, reward)
     assert Counting.log.count("score") == 1

@@ -28,7 +28,9 @@ from podium.environments.types import (
     StepResult,
     Tool,
     ToolCall,
+    anew,
     system,
+    to,
     tool_result,
     user,
 )
@@ -45,10 +47,12 @@ __all__ = [
     "StepResult",
     "Tool",
     "ToolCall",
+    "anew",
     "builtin_names",
     "load",
     "play",
     "system",
+    "to",
     "tool_result",
     "user",
 ]

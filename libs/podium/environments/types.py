@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -36,6 +36,12 @@ class Message:
     tool_calls: Sequence[ToolCall] = ()
     tool_call_id: str = ""
     name: str = ""
+    malformed_calls: Sequence[str] = ()
+    """Of the agent's message: why calls that it tried to write could not be read. It is told."""
+    conversation: str = ""
+    """Whose it is, see `to`; of the agent's message, who speaks."""
+    begins_history: bool = False
+    """See `anew`."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,23 @@ def user(content: str) -> Message:
 def assistant(content: str) -> Message:
     """What the agent is shown as its own, such as a worked example; never trained on."""
     return Message("assistant", content)
+
+
+def to(conversation: str, *messages: Message) -> list[Message]:
+    """Messages of another conversation, such as a sub-agent's; "" is the main one.
+
+    It begins with the first message that it is sent. Whoever the last message of an
+    observation is to speaks next.
+    """
+    return [replace(message, conversation=conversation) for message in messages]
+
+
+def anew(*messages: Message) -> list[Message]:
+    """Messages with which their conversation begins anew; what was said before is forgotten.
+
+    What was said until then stays in the trajectory, as a history that trains too.
+    """
+    return [replace(messages[0], begins_history=True), *messages[1:]]
 
 
 def tool_result(call: ToolCall, content: str) -> Message:

@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 import time
-import traceback
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from typing import TypeVar
 
-from google.protobuf import struct_pb2
 from opentelemetry import trace
-from podium.core.errors import (
-    FailedPreconditionError,
-    InternalError,
-    InvalidArgumentError,
-    PodiumError,
-    UnavailableError,
-)
-from podium.core.tool_calls import parse_tool_calls
+from podium.core.errors import InternalError, PodiumError, UnavailableError
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.telemetry import current_trace_id, tracer
-from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout import metrics
+from podium_rollout.conversation import Conversations
 from podium_rollout.environments import Environments, Session
 from podium_rollout.policy import Policy
-from podium_rollout.record import Record
-from podium_rollout.remote import EnvironmentRaisedError
 from podium_rollout.seeds import derive
+from podium_rollout.speakers import AgentSpeaker, Cast, ContextFullError, Turn
+from podium_rollout.trajectories import Progress, build, failure_of
 
-logger = logging.getLogger(__name__)
 _tracer = tracer(__name__)
 
 T = TypeVar("T")
-
-_TRACEBACK_BYTES = 16 * 1024
 
 
 class _EnvironmentFailedError(Exception):
@@ -49,27 +34,6 @@ class _EnvironmentFailedError(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.cause = cause
-
-
-@dataclass
-class _History:
-    messages: list[pb.Message] = field(default_factory=list)
-    record: Record = field(default_factory=Record)
-    covered: int = 0
-    """How many of the messages the record holds."""
-
-
-@dataclass
-class _Progress:
-    histories: list[_History] = field(default_factory=lambda: [_History()])
-    tools: list[pb.Tool] = field(default_factory=list)
-    turns: int = 0
-    reward: float = 0.0
-    info: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
-    began: float = 0.0
-    """When the episode had its session."""
-    reset: bool = False
-    metrics: dict[str, float] = field(default_factory=dict)
 
 
 class Episode:
@@ -91,12 +55,12 @@ class Episode:
         self._request = request
         self._attempt = attempt
         self._environments = environments
-        self._policy = policy
         self._id = f"{request.group_id}/t{attempt}"
-        self._progress = _Progress()
+        self._cast = Cast(request, self._id, policy)
+        self._progress = Progress(Conversations(request.episode.tool_format))
 
-    async def run(self) -> pb.Trajectory:
-        """The trajectory.
+    async def run(self) -> list[pb.Trajectory]:
+        """Its trajectories: one, or one a side that the policy plays.
 
         Raises:
             PodiumError: the policy could not act, or the environment refused to begin; the
@@ -104,7 +68,7 @@ class Episode:
         """
         name = self._request.environment.name
         self._progress.began = time.time()
-        trajectory = pb.Trajectory(
+        head = pb.Trajectory(
             id=self._id,
             group_id=self._request.group_id,
             scenario_id=self._request.scenario.id,
@@ -116,20 +80,22 @@ class Episode:
             ) as span,
             metrics.EPISODES_IN_FLIGHT.track_inprogress(),
         ):
-            trajectory.trace_id = current_trace_id()
+            head.trace_id = current_trace_id()
             try:
-                trajectory.stop_reason = await self._run()
+                head.stop_reason = await self._run()
             except _EnvironmentFailedError as error:
-                trajectory.stop_reason = pb.STOP_REASON_FAILED
-                trajectory.failure.CopyFrom(_failure(error.cause))
+                head.stop_reason = pb.STOP_REASON_FAILED
+                head.failure.CopyFrom(failure_of(error.cause))
                 span.set_status(trace.StatusCode.ERROR, type(error.cause).__name__)
-        self._fill(trajectory)
-        outcome = pb.StopReason.Name(trajectory.stop_reason).removeprefix("STOP_REASON_").lower()
+        progress = self._progress
+        if self._cast.policy.capped:
+            progress.metrics["capped_turns"] = float(self._cast.policy.capped)
+        outcome = pb.StopReason.Name(head.stop_reason).removeprefix("STOP_REASON_").lower()
         metrics.EPISODES.labels(name, outcome).inc()
-        metrics.TURNS.labels(name).observe(self._progress.turns)
-        metrics.EPISODE_SECONDS.labels(name).observe(time.time() - self._progress.began)
-        metrics.ENVIRONMENT_REWARD.labels(name).observe(self._progress.reward)
-        return trajectory
+        metrics.TURNS.labels(name).observe(sum(progress.turns.values()))
+        metrics.EPISODE_SECONDS.labels(name).observe(time.time() - progress.began)
+        metrics.ENVIRONMENT_REWARD.labels(name).observe(progress.reward)
+        return build(head, progress, self._cast.trained)
 
     async def _run(self) -> pb.StopReason.ValueType:
         async with AsyncExitStack() as stack:
@@ -151,15 +117,14 @@ class Episode:
     async def _play(self, session: Session) -> pb.StopReason.ValueType:
         episode = self._request.episode
         seed = derive(self._request.seed, self._request.group_id)
-        self._observe(
-            await self._beginning(
-                session.reset(self._request.scenario, seed), episode.step_timeout_seconds
-            )
+        observation = await self._beginning(
+            session.reset(self._request.scenario, seed), episode.step_timeout_seconds
         )
+        self._observe(observation)
         self._progress.reset = True
         for turn in range(episode.max_turns):
             with _tracer.start_as_current_span("turn", attributes={"podium.turn": turn}):
-                reason = await self._turn(session, turn)
+                reason, observation = await self._turn(session, turn, observation)
             if reason is not None:
                 return reason
         return pb.STOP_REASON_MAX_TURNS
@@ -174,63 +139,60 @@ class Episode:
         progress.metrics.update(score.metrics)
         progress.info.MergeFrom(score.info)
 
-    async def _turn(self, session: Session, turn: int) -> pb.StopReason.ValueType | None:
+    async def _turn(
+        self, session: Session, number: int, observation: environment_pb.Observation
+    ) -> tuple[pb.StopReason.ValueType | None, environment_pb.Observation]:
         progress = self._progress
-        sampling = policy_pb2.SamplingParams()
-        sampling.CopyFrom(self._request.sampling)
-        if sampling.temperature > 0:
-            sampling.seed = derive(self._request.seed, self._id, turn)
+        name = progress.conversations.speaking
+        turn = Turn(self._id, number, observation)
         try:
-            history, prompt = await self._prompt()
-            generation = await self._policy.generate(prompt, self._request.policy, sampling)
-        except InvalidArgumentError as error:
-            if error.reason == "CONTEXT_LENGTH_EXCEEDED":
-                return pb.STOP_REASON_CONTEXT_LENGTH
-            raise
-        # Not before: a prompt that the engine refused is no part of the record.
-        history.record.prompt(prompt)
-        history.record.sampled(generation, sampling.temperature)
-        progress.turns += 1
-        message = (
-            parse_tool_calls(generation.text)
-            if progress.tools
-            else pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
-        )
-        history.messages.append(message)
-        history.covered = len(history.messages)
+            message = await self._speak(name, turn)
+        except ContextFullError:
+            return pb.STOP_REASON_CONTEXT_LENGTH, observation
+        progress.turns[name] = progress.turns.get(name, 0) + 1
+        notice = self._notice(name, message)
+        action = pb.Message()
+        action.CopyFrom(message)
+        action.conversation = name
         with _tracer.start_as_current_span("environment_step"):
             result = await self._environment(
-                session.step(message), self._request.episode.step_timeout_seconds
+                session.step(action), self._request.episode.step_timeout_seconds
             )
         progress.info = result.info
         progress.reward += result.reward
         progress.metrics.update(result.metrics)
         if result.terminated:
-            return pb.STOP_REASON_TERMINATED
+            return pb.STOP_REASON_TERMINATED, result.observation
         if result.truncated:
-            return pb.STOP_REASON_TRUNCATED
-        self._observe(result.observation)
-        return None
+            return pb.STOP_REASON_TRUNCATED, result.observation
+        self._observe(result.observation, notice)
+        return None, result.observation
 
-    async def _prompt(self) -> tuple[_History, list[int]]:
-        """The next assistant turn's history, and its prompt."""
-        history = self._progress.histories[-1]
+    async def _speak(self, name: str, turn: Turn) -> pb.Message:
+        speaker = self._cast.speaker(name)
+        spoken = speaker.speak(self._progress.conversations, turn)
+        # An agent is code as an environment is, and fails as one.
+        if not isinstance(speaker, AgentSpeaker):
+            return await spoken
+        return await self._environment(spoken, self._request.episode.step_timeout_seconds)
+
+    def _notice(self, name: str, message: pb.Message) -> str:
+        """What the model is told of calls that could not be read; counts them."""
+        progress = self._progress
+        if not progress.conversations.history.request.tools:
+            return ""
+        count = len(message.malformed_calls)
+        progress.malformed[name] = progress.malformed.get(name, 0) + count
+        metrics.MALFORMED_CALLS.labels(self._request.environment.name).inc(count)
+        return "\n".join(
+            f"Error: a call could not be read: {why}." for why in message.malformed_calls
+        )
+
+    def _observe(self, observation: environment_pb.Observation, notice: str = "") -> None:
         try:
-            prompt = await self._policy.render(
-                history.messages, self._progress.tools, history.record.token_ids, history.covered
-            )
-        except FailedPreconditionError as error:
-            if error.reason != "HISTORY_NOT_CONTINUABLE" or not history.covered:
-                raise
-            metrics.HISTORY_SPLITS.inc()
-            history = _History(messages=list(history.messages))
-            self._progress.histories.append(history)
-            prompt = await self._policy.render(history.messages, self._progress.tools)
-        return history, prompt
-
-    def _observe(self, observation: environment_pb.Observation) -> None:
-        self._progress.histories[-1].messages.extend(observation.messages)
-        self._progress.tools = list(observation.tools)
+            self._progress.conversations.observe(observation.messages, observation.tools, notice)
+        except ValueError as error:
+            raise _EnvironmentFailedError(error) from error
 
     async def _beginning(self, call: Awaitable[T], seconds: float | None) -> T:
         try:
@@ -254,36 +216,3 @@ class Episode:
             if limit.expired():
                 cause = TimeoutError(f"the environment did not answer within {seconds:g} s")
             raise _EnvironmentFailedError(cause) from error
-
-    def _fill(self, trajectory: pb.Trajectory) -> None:
-        progress = self._progress
-        for history in progress.histories:
-            record = history.record.build()
-            sampled = sum(span.length for span in record.spans)
-            metrics.TOKENS.labels("sampled").inc(sampled)
-            metrics.TOKENS.labels("context").inc(len(record.token_ids) - sampled)
-            if history.messages:
-                trajectory.histories.add(
-                    messages=history.messages, tools=progress.tools, tokens=record
-                )
-        if math.isfinite(progress.reward) and trajectory.stop_reason != pb.STOP_REASON_FAILED:
-            trajectory.environment_reward = progress.reward
-        trajectory.metrics.update({"turns": float(progress.turns)} | progress.metrics)
-        trajectory.info.CopyFrom(progress.info)
-        trajectory.start_time.FromNanoseconds(int(progress.began * 1e9))
-        trajectory.end_time.GetCurrentTime()
-
-
-def _failure(error: BaseException) -> pb.Failure:
-    if isinstance(error, EnvironmentRaisedError):
-        return pb.Failure(
-            type=error.kind,
-            message=str(error),
-            traceback=f"the environment's log has it under error id {error.error_id}\n",
-        )
-    lines = "".join(traceback.format_exception(error))
-    return pb.Failure(
-        type=type(error).__name__,
-        message=str(error),
-        traceback=lines.encode()[-_TRACEBACK_BYTES:].decode(errors="ignore"),
-    )

@@ -205,7 +205,7 @@ async def test_a_job_trains_on_it_by_name() -> None:
     request.environment.config.CopyFrom(struct(LAKE))
     request.scenario.data.CopyFrom(struct({"seed": 2}))
     policy = PolicyDouble(script(request, {0: WAY}))
-    trajectory = await Episode(request, 0, Environments(), policy).run()
+    (trajectory,) = await Episode(request, 0, Environments(), policy).run()
     assert trajectory.stop_reason == pb.STOP_REASON_TERMINATED
     assert trajectory.environment_reward == 1
     assert trajectory.metrics["success"] == 1

@@ -158,7 +158,7 @@ def test_a_module_of_the_folder_that_the_command_runs_in_is_found(
 
 
 async def test_the_readmes_environment_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    (snippet,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    snippet, *_ = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     code = snippet[snippet.index("class ") :].strip().splitlines()
     assert len([line for line in code if line.strip()]) <= 20
     module = types.ModuleType("readme_environment")
