@@ -53,8 +53,9 @@ class LocalSession:
             reward=_finite("reward", result.reward),
             terminated=bool(result.terminated),
             truncated=bool(result.truncated),
-            metrics=_metrics(result.metrics),
+            metrics=_numbers("metric", result.metrics),
             info=struct(result.info),
+            side_rewards=_numbers("reward of side", result.side_rewards),
         )
         if response.terminated or response.truncated:
             self._state = "ended"
@@ -69,8 +70,9 @@ class LocalSession:
         _expect(result, Score, "score")
         return pb.ScoreResponse(
             reward=_finite("reward", result.reward),
-            metrics=_metrics(result.metrics),
+            metrics=_numbers("metric", result.metrics),
             info=struct(result.info),
+            side_rewards=_numbers("reward of side", result.side_rewards),
         )
 
     async def close(self) -> None:
@@ -95,8 +97,8 @@ def _finite(what: str, value: float) -> float:
     return number
 
 
-def _metrics(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: _finite(f"metric {name!r}", value) for name, value in values.items()}
+def _numbers(what: str, values: Mapping[str, float]) -> dict[str, float]:
+    return {name: _finite(f"{what} {name!r}", value) for name, value in values.items()}
 
 
 def _expect(value: Any, kind: type, method: str) -> None:

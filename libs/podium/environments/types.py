@@ -68,7 +68,8 @@ class StepResult:
 
     `terminated` means that the task ended; `truncated` that the episode was
     cut for a reason outside the task. `metrics` are kept with the trajectory:
-    of one name the last value. `info` holds JSON values.
+    of one name the last value. `info` holds JSON values. `side_rewards` are
+    those of the sides but the main one, by conversation.
     """
 
     observation: Observation
@@ -77,19 +78,21 @@ class StepResult:
     truncated: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
+    side_rewards: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Score:
     """What an episode earned as a whole.
 
-    `reward` is added to those of the steps, `metrics` and `info` are put over
-    theirs name by name.
+    `reward` and `side_rewards` are added to those of the steps, `metrics` and
+    `info` are put over theirs name by name.
     """
 
     reward: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
+    side_rewards: Mapping[str, float] = field(default_factory=dict)
 
 
 def system(content: str) -> Message:

@@ -135,8 +135,7 @@ class Episode:
             score = await self._environment(
                 session.score(), self._request.episode.step_timeout_seconds
             )
-        progress.reward += score.reward
-        progress.metrics.update(score.metrics)
+        progress.earn(score)
         progress.info.MergeFrom(score.info)
 
     async def _turn(
@@ -159,8 +158,7 @@ class Episode:
                 session.step(action), self._request.episode.step_timeout_seconds
             )
         progress.info = result.info
-        progress.reward += result.reward
-        progress.metrics.update(result.metrics)
+        progress.earn(result)
         if result.terminated:
             return pb.STOP_REASON_TERMINATED, result.observation
         if result.truncated:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from google.protobuf import struct_pb2
+from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout import metrics
 from podium_rollout.conversation import Conversations, History
 from podium_rollout.remote import EnvironmentRaisedError
 
-REWARD = "reward"
 _TRACEBACK_BYTES = 16 * 1024
 
 
@@ -29,17 +29,20 @@ class Progress:
     malformed: dict[str, int] = field(default_factory=dict)
     """Calls that could not be read, by conversation; of those with tools alone."""
     reward: float = 0.0
+    side_rewards: dict[str, float] = field(default_factory=dict)
+    """Of the sides but the main one, by conversation."""
     info: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
     metrics: dict[str, float] = field(default_factory=dict)
     began: float = field(default_factory=time.time)
     """When the episode had its session."""
     reset: bool = False
 
-    @property
-    def sides(self) -> list[str]:
-        """Conversations with a reward of their own, which is the metric `reward/NAME`."""
-        names = (name.partition("/") for name in self.metrics)
-        return sorted(side for metric, sign, side in names if sign and metric == REWARD)
+    def earn(self, earned: environment_pb.StepResponse | environment_pb.ScoreResponse) -> None:
+        """Adds rewards, and takes over metrics."""
+        self.reward += earned.reward
+        for side, reward in earned.side_rewards.items():
+            self.side_rewards[side] = self.side_rewards.get(side, 0.0) + reward
+        self.metrics.update(earned.metrics)
 
 
 def build(
@@ -51,7 +54,8 @@ def build(
         head: what they share: ids, stop reason, failure.
         trained: whether the policy speaks in a conversation.
     """
-    sides = [] if head.stop_reason == pb.STOP_REASON_FAILED else progress.sides
+    failed = head.stop_reason == pb.STOP_REASON_FAILED
+    sides = [] if failed else sorted(progress.side_rewards)
     found = [_main(head, progress, trained, sides)]
     found += [_side(head, progress, side) for side in sides if trained(side)]
     # Of an episode in which nobody has the main conversation, nothing is told twice.
@@ -85,7 +89,8 @@ def _side(head: pb.Trajectory, progress: Progress, side: str) -> pb.Trajectory:
         for name, value in progress.metrics.items()
         if name.endswith(f"/{side}")
     }
-    trajectory.environment_reward = own.pop(REWARD)
+    if math.isfinite(progress.side_rewards[side]):
+        trajectory.environment_reward = progress.side_rewards[side]
     _fill(trajectory, progress, lambda name: name == side, lambda _: True, own)
     return trajectory
 

@@ -450,12 +450,33 @@ class StepResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class SideRewardsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     OBSERVATION_FIELD_NUMBER: _builtins.int
     REWARD_FIELD_NUMBER: _builtins.int
     TERMINATED_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
+    SIDE_REWARDS_FIELD_NUMBER: _builtins.int
     reward: _builtins.float
     """The step's reward; must be finite."""
     terminated: _builtins.bool
@@ -476,6 +497,12 @@ class StepResponse(_message.Message):
     def info(self) -> _struct_pb2.Struct:
         """Whatever else; JSON values only."""
 
+    @_builtins.property
+    def side_rewards(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """The step's reward of every side but the main one, by its conversation;
+        must be finite. A side is a trajectory of its own.
+        """
+
     def __init__(
         self,
         *,
@@ -485,10 +512,11 @@ class StepResponse(_message.Message):
         truncated: _builtins.bool = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         info: _struct_pb2.Struct | None = ...,
+        side_rewards: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "observation", b"observation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "metrics", b"metrics", "observation", b"observation", "reward", b"reward", "terminated", b"terminated", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "metrics", b"metrics", "observation", b"observation", "reward", b"reward", "side_rewards", b"side_rewards", "terminated", b"terminated", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -520,9 +548,30 @@ class ScoreResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class SideRewardsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     REWARD_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
+    SIDE_REWARDS_FIELD_NUMBER: _builtins.int
     reward: _builtins.float
     """Added to the rewards of the steps; must be finite."""
     @_builtins.property
@@ -535,16 +584,21 @@ class ScoreResponse(_message.Message):
     def info(self) -> _struct_pb2.Struct:
         """Put over the last step's info, key by key; JSON values only."""
 
+    @_builtins.property
+    def side_rewards(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Added to the side_rewards of the steps; must be finite."""
+
     def __init__(
         self,
         *,
         reward: _builtins.float = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         info: _struct_pb2.Struct | None = ...,
+        side_rewards: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "metrics", b"metrics", "reward", b"reward"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "metrics", b"metrics", "reward", b"reward", "side_rewards", b"side_rewards"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

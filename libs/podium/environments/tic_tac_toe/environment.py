@@ -58,7 +58,6 @@ class Seat:
     turns: int = 0
     valid: int = 0
     legal: int = 0
-    penalties: float = 0.0
 
     def metrics(self, board: str) -> dict[str, float]:
         """Of its side alone."""
@@ -89,7 +88,7 @@ class TicTacToe(Environment):
     Metrics: `success`, the game was won or drawn; `win`; `legal`, the share of
     answers that named a free cell; `valid_format`, the share that named a
     cell; `turns`. In self-play the opponent's are `success/opponent`, …, and
-    its reward so far is `reward/opponent`.
+    its rewards are of the side `opponent`.
     """
 
     name: ClassVar[str] = "tic_tac_toe"
@@ -129,11 +128,12 @@ class TicTacToe(Environment):
         self._board = rules.play(self._board, cell)
         if not rules.is_over(self._board) and not self.config.self_play:
             self._answer()
-        return self._result("", self._seats[MAIN].outcome(self._board))
+        mine, theirs = (self._seats[side].outcome(self._board) for side in (MAIN, OPPONENT))
+        return self._result("", mine, theirs)
 
     def _refused(self, seat: Seat, complaint: str) -> StepResult:
-        seat.penalties += INVALID
-        return self._result(complaint, INVALID if seat is self._seats[MAIN] else 0.0)
+        mine = seat is self._seats[MAIN]
+        return self._result(complaint, INVALID if mine else 0.0, 0.0 if mine else INVALID)
 
     def _mover(self) -> str:
         return MAIN if rules.turn(self._board) == self._seats[MAIN].mark else OPPONENT
@@ -176,20 +176,19 @@ class TicTacToe(Environment):
             "free_cells": [cell + 1 for cell in rules.free_cells(self._board)],
         }
 
-    def _result(self, complaint: str, reward: float) -> StepResult:
+    def _result(self, complaint: str, reward: float, theirs: float) -> StepResult:
         ended = rules.is_over(self._board)
         metrics = self._seats[MAIN].metrics(self._board)
         if self.config.self_play:
-            other = self._seats[OPPONENT]
-            theirs = other.metrics(self._board)
-            theirs["reward"] = other.penalties + other.outcome(self._board)
-            metrics |= {f"{name}/{OPPONENT}": value for name, value in theirs.items()}
+            other = self._seats[OPPONENT].metrics(self._board)
+            metrics |= {f"{name}/{OPPONENT}": value for name, value in other.items()}
         return StepResult(
             Observation([] if ended else self._asked(complaint), state=self._state()),
             reward=reward,
             terminated=ended,
             metrics=metrics,
             info={"winner": rules.winner(self._board)},
+            side_rewards={OPPONENT: theirs} if self.config.self_play else {},
         )
 
 
