@@ -15,7 +15,11 @@ SYSTEM = "Answer with one short sentence."
 async def answer(question: str, *, base_url: str, api_key: str, model: str) -> str:
     """The agent's last word on a question."""
     llm = ChatOpenAI(
-        base_url=base_url, api_key=lambda: api_key, model=model, max_completion_tokens=24, streaming=True
+        base_url=base_url,
+        api_key=lambda: api_key,
+        model=model,
+        max_completion_tokens=24,
+        streaming=True,
     )
 
     async def speak(state: MessagesState) -> MessagesState:

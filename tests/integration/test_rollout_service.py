@@ -13,21 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 from podium.core.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
     NotFoundError,
-    PodiumError,
     ResourceExhaustedError,
     UnavailableError,
     UnimplementedError,
 )
-from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import catalog
 from podium.environments.serve import EnvironmentServicer
+from podium.environments.sessions import Limits
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc
 from podium.rpc import Server, ServerSettings, connect, rpc_errors
@@ -55,12 +53,14 @@ def guess(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def rollout(inference: str, max_groups: int = 8) -> AsyncIterator[Stub]:
+async def rollout(
+    inference: str, max_groups: int = 8, resume_seconds: float = 2.0
+) -> AsyncIterator[Stub]:
     """The service as `python -m podium_rollout` wires it, on ports of its own."""
     settings = Settings(
         port=0, health_port=0, metrics_port=0, inference_address=inference, max_groups=max_groups
     )
-    environments = Environments()
+    environments = Environments(resume_seconds)
     policy = InferencePolicy(inference, generate_timeout_s=settings.generate_timeout_seconds)
     server = Server("rollout", settings)
     server.add(
@@ -85,7 +85,7 @@ async def environment_here(max_sessions: int = 0) -> AsyncIterator[str]:
     server = Server("environment", ServerSettings())
     server.add(
         environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
-        EnvironmentServicer(Guess, max_sessions),
+        EnvironmentServicer(Guess, Limits(max_sessions=max_sessions)),
         "podium.environment.v1.EnvironmentService",
     )
     await server.start()
@@ -110,7 +110,7 @@ class Process:
     async def start(self) -> None:
         self.child = subprocess.Popen(
             [sys.executable, "-m", *self.arguments],
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         )
         await wait_for_port(self.port, self.child)
 
@@ -124,7 +124,7 @@ class Process:
 def environment() -> Iterator[Process]:
     port = free_port()
     path = "support.guess_environment:Guess"
-    process = Process(["podium.environments", "serve", path, "--port", str(port)], port)
+    process = Process(["podium.cli", "env", "serve", path, "--port", str(port)], port)
     yield process
     process.kill()
 
@@ -181,7 +181,7 @@ async def test_code_that_breaks_behind_grpc_fails_its_attempt_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with environment_here() as address:
-        request = group_request(4, address=address, step_timeout_seconds=0.3)
+        request = group_request(4, address=address, step_timeout_seconds=2)
         policy = PolicyDouble(script(request, {0: ["raise"], 1: ["hang"], 2: ["nan"]}))
         async with serve_inference(policy) as inference, rollout(inference) as stub:
             found = await collect(stub, request)
@@ -189,7 +189,7 @@ async def test_code_that_breaks_behind_grpc_fails_its_attempt_alone(
     failures = [(t.failure.type, t.failure.message) for t in found]
     assert failures == [
         ("RuntimeError", "the wheel came off"),
-        ("TimeoutError", "the environment did not answer within 0.3 s"),
+        ("TimeoutError", "the environment did not answer within 2 s"),
         ("ValueError", "reward is nan; allowed are finite numbers"),
         ("", ""),
     ]
@@ -294,17 +294,43 @@ async def test_groups_beyond_capacity_are_refused_and_room_comes_back() -> None:
         assert len(await running) == len(await collect(stub, group_request(2))) == 2
 
 
-async def test_an_environment_without_room_is_told_as_such() -> None:
-    policy = PolicyDouble()
+async def test_episodes_wait_for_the_sessions_that_an_environment_has() -> None:
+    request = group_request(6)
+    policy = PolicyDouble(script(request, {n: ["1", "4"] for n in range(6)}))
+    async with (
+        environment_here(max_sessions=2) as address,
+        serve_inference(policy) as inference,
+        rollout(inference) as stub,
+    ):
+        request.environment.address = address
+        most = 0
+
+        async def watch() -> None:
+            nonlocal most
+            while True:
+                most = max(most, Guess.open)
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        found = await collect(stub, request)
+        watching.cancel()
+        assert [t.environment_reward for t in found] == [1.0] * 6
+        assert most == 2
+        assert Guess.open == 0
+
+
+async def test_an_episode_that_waits_too_long_for_a_session_ends_the_group() -> None:
+    policy = PolicyDouble(otherwise="hold")
     async with (
         environment_here(max_sessions=1) as address,
         serve_inference(policy) as inference,
         rollout(inference) as stub,
     ):
         with pytest.raises(ResourceExhaustedError) as caught:
-            await collect(stub, group_request(2, address=address))
+            await collect(stub, group_request(2, address=address, session_wait_seconds=0.3))
         assert caught.value.reason == "NO_SESSION"
         await eventually(lambda: Guess.open == 0)
+        policy.otherwise = "4"
         assert len(await collect(stub, group_request(1, address=address))) == 1
 
 
@@ -421,15 +447,3 @@ async def test_the_built_in_environments_are_listed() -> None:
         found = (await stub.ListEnvironments(pb.ListEnvironmentsRequest())).environments
     assert "email_search" in [info.name for info in found]
     assert all(info.description and list(info.splits) == ["train", "heldout"] for info in found)
-
-
-async def test_a_step_before_reset_is_refused_by_the_environments_server() -> None:
-    async with environment_here() as address, connect(address) as channel:
-        call = environment_service_pb2_grpc.EnvironmentServiceStub(channel).Session()
-        action = trajectory_pb2.Message(role=trajectory_pb2.ROLE_ASSISTANT, content="4")
-        await call.write(
-            environment_pb.SessionRequest(step=environment_pb.StepRequest(action=action))
-        )
-        with pytest.raises(PodiumError, match="before reset"), rpc_errors("environment"):
-            await call.read()
-        assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION

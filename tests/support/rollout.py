@@ -20,7 +20,6 @@ from podium.core.errors import (
     InvalidArgumentError,
     NotFoundError,
     UnavailableError,
-    Violation,
 )
 from podium.environments.convert import struct
 from podium.inference.v1 import inference_service_pb2 as pb
@@ -71,7 +70,8 @@ class PolicyDouble:
 
     replies: Mapping[int, str] = field(default_factory=dict)
     otherwise: str = "4"
-    context: int = 100_000
+    window: int = 100_000
+    """Tokens of prompt and answer."""
     rewrites: bool = False
     """Refuses to continue a history."""
     versions: Mapping[int, int] = field(default_factory=dict)
@@ -81,33 +81,41 @@ class PolicyDouble:
     aborted: int = 0
     release: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def render(
-        self,
-        messages: Sequence[types_pb.Message],
-        tools: Sequence[types_pb.Tool],
-        prefix_ids: Sequence[int] = (),
-        prefix_messages: int = 0,
-    ) -> list[int]:
-        if not prefix_ids:
-            return encode(messages, tools)
+    async def render(self, request: pb.RenderRequest) -> pb.RenderResponse:
+        if not request.prefix_ids:
+            return self._rendered(encode(request.messages, request.tools), request)
         if self.rewrites:
             raise FailedPreconditionError("rewritten", reason="HISTORY_NOT_CONTINUABLE")
-        return [*prefix_ids, *encode(messages[prefix_messages:])]
+        suffix = encode(request.messages[request.prefix_messages :])
+        return self._rendered([*request.prefix_ids, *suffix], request)
 
-    async def generate(
-        self,
-        prompt: Sequence[int],
-        policy: policy_pb2.PolicyRef,
-        sampling: policy_pb2.SamplingParams,
+    def _rendered(self, ids: Sequence[int], request: pb.RenderRequest) -> pb.RenderResponse:
+        text = request.tool_format == spec_pb2.TOOL_FORMAT_TEXT
+        return pb.RenderResponse(
+            token_ids=ids,
+            call_format=("text" if text else "hermes") if request.tools else "",
+            max_model_len=self.window,
+        )
+
+    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
+        rendered = await self.render(request.render)
+        fresh = rendered.token_ids[len(request.render.prefix_ids) :]
+        prompt = [*request.prompt_token_ids, *fresh]
+        room = self.window - len(prompt)
+        if room < (request.sampling.max_tokens if request.require_room else 1):
+            raise InvalidArgumentError("no room", reason="CONTEXT_LENGTH_EXCEEDED")
+        sampling = policy_pb2.SamplingParams()
+        sampling.CopyFrom(request.sampling)
+        sampling.max_tokens = min(room, sampling.max_tokens)
+        generation = await self.sample(prompt, request.policy, sampling)
+        return pb.GenerateResponse(generation=generation, rendered=rendered)
+
+    async def sample(
+        self, prompt: list[int], policy: policy_pb2.PolicyRef, sampling: policy_pb2.SamplingParams
     ) -> pb.Generation:
-        self.calls.append(Call(list(prompt), policy, sampling))
+        self.calls.append(Call(prompt, policy, sampling))
         if policy.job != JOB:
             raise NotFoundError(f"{policy.job} is not loaded", reason="POLICY_NOT_LOADED")
-        if len(prompt) >= self.context:
-            raise InvalidArgumentError(
-                violations=[Violation("prompt_token_ids", f"got {len(prompt)} tokens")],
-                reason="CONTEXT_LENGTH_EXCEEDED",
-            )
         text = self.replies.get(sampling.seed, self.otherwise)
         if text == "die":
             raise UnavailableError("inference cannot be reached", metadata={"peer": "inference"})
@@ -141,19 +149,8 @@ class InferenceDouble(pb_grpc.InferenceServiceServicer):
     def __init__(self, policy: PolicyDouble) -> None:
         self.policy = policy
 
-    async def Render(self, request: pb.RenderRequest, context: Any) -> pb.RenderResponse:
-        return pb.RenderResponse(
-            token_ids=await self.policy.render(
-                request.messages, request.tools, request.prefix_ids, request.prefix_messages
-            )
-        )
-
     async def Generate(self, request: pb.GenerateRequest, context: Any) -> pb.GenerateResponse:
-        return pb.GenerateResponse(
-            generation=await self.policy.generate(
-                request.prompt_token_ids, request.policy, request.sampling
-            )
-        )
+        return await self.policy.generate(request)
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
-"""`podium env list`."""
+"""`podium env list` and `podium env serve`."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -10,10 +11,11 @@ from podium.cli.connection import connected
 from podium.cli.output import emit_list, output_option
 
 if TYPE_CHECKING:
+    from podium.environments import Environment
     from podium.sdk import AsyncClient
 
 
-@click.group(short_help="List the environments to train on.")
+@click.group(short_help="List and serve environments to train on.")
 def env() -> None:
     """The environments that a job can train on."""
 
@@ -26,3 +28,72 @@ async def list_environments(client: AsyncClient, output: str) -> None:
     from podium.cli.views import ENVIRONMENTS
 
     emit_list(await client.environments.list(), ENVIRONMENTS, output)
+
+
+@env.command()
+@click.argument("path")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=50060, show_default=True, help="gRPC port; 0 for a free one.")
+@click.option("--health-port", default=0, help="Port of the health service; 0 for a free one.")
+@click.option("--metrics-port", default=0, help="Port of the metrics; 0 for a free one.")
+@click.option(
+    "--max-sessions",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Most episodes at once; more wait for their turn. 0 for no limit.",
+)
+@click.option(
+    "--idle-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    help="Close an episode that nobody talked to for so long.",
+)
+@click.option(
+    "--resume-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Hold an episode for so long when its connection breaks.",
+)
+def serve(
+    path: str,
+    host: str,
+    port: int,
+    health_port: int,
+    metrics_port: int,
+    max_sessions: int,
+    idle_seconds: float,
+    resume_seconds: float,
+) -> None:
+    """Serve PATH (package.module:Class, or a built-in name) until SIGTERM."""
+    from podium.core.errors import PodiumError
+    from podium.environments.server import serve as run
+    from podium.environments.sessions import Limits
+    from podium.rpc import ServerSettings
+
+    try:
+        kind = environment_class(path)
+    except PodiumError as error:
+        raise click.UsageError(error.message) from error
+    run(
+        kind,
+        ServerSettings(host=host, port=port, health_port=health_port, metrics_port=metrics_port),
+        Limits(max_sessions=max_sessions, idle_seconds=idle_seconds, resume_seconds=resume_seconds),
+    )
+
+
+def environment_class(name: str) -> type[Environment]:
+    """A built-in environment by name, or any by `package.module:Class`, from this folder too.
+
+    Raises:
+        PodiumError: there is none.
+    """
+    from podium.environments.catalog import load, load_class
+
+    if ":" not in name:
+        return load(name)
+    # As `python -m` has it; a console script does not.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return load_class(name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.connection import connected
+from podium.cli.environment import environment_class
 from podium.cli.output import data, note, table
 
 if TYPE_CHECKING:
@@ -297,10 +298,7 @@ class _Task:
         return baselines[name]
 
     def _class(self) -> type[Environment]:
-        from podium.environments.catalog import load, load_class
-
-        name = self.environment
-        return load_class(name) if ":" in name else load(name)
+        return environment_class(self.environment)
 
 
 def _progress(count: int) -> Callable[[Attempt], None]:

@@ -30,7 +30,7 @@ Environment: PODIUM_ADDRESS, PODIUM_TOKEN, NO_COLOR, PODIUM_DEBUG=1.
         "checkpoint": ("podium.cli.checkpoint:checkpoint", "List and export trained versions."),
         "chat": ("podium.cli.chat:chat", "Talk to a policy."),
         "eval": ("podium.cli.evaluate:evaluate", "Measure a policy, a baseline or another model."),
-        "env": ("podium.cli.environment:env", "List the environments to train on."),
+        "env": ("podium.cli.environment:env", "List and serve environments to train on."),
         "doctor": ("podium.cli.doctor:doctor", "Find out what is wrong, and what to do."),
         "version": ("podium.cli.version:version", "Show versions."),
     },

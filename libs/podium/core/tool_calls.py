@@ -1,34 +1,38 @@
-"""Tool calls in a reply: `<tool_call>{"name": …, "arguments": {…}}</tool_call>`."""
+"""Tool calls in a reply, as the contract has them."""
 
 from __future__ import annotations
 
-import json
-import re
-
+from podium.core.tool_formats import FORMATS
 from podium.types.v1 import trajectory_pb2 as pb
 
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|$)", re.DOTALL)
+DEFAULT_FORMAT = "hermes"
 
 
-def parse_tool_calls(text: str) -> pb.Message:
-    """The assistant's message in a reply.
+def parse_tool_calls(
+    text: str, call_format: str = DEFAULT_FORMAT, calls_before: int = 0
+) -> pb.Message:
+    """The assistant's message in a reply; never raises.
 
-    A call that is not JSON with a name stays in the text, where the
-    environment sees it.
+    A call that cannot be read stays in the text, where the environment sees it, and
+    `malformed_calls` says why. Calls whose format has no ids are numbered through the
+    conversation, in nine letters and digits, as Mistral's templates demand.
+
+    Args:
+        call_format: one of `tool_formats.FORMATS`.
+        calls_before: how many calls the conversation holds already.
     """
-    calls: list[pb.ToolCall] = []
-
-    def take(match: re.Match[str]) -> str:
-        try:
-            raw = json.loads(match[1])
-            name, arguments = raw["name"], raw.get("arguments", {})
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return match[0]
-        if not isinstance(name, str) or not name:
-            return match[0]
-        encoded = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        calls.append(pb.ToolCall(id=f"call_{len(calls)}", name=name, arguments_json=encoded))
-        return ""
-
-    content = _CALL.sub(take, text)
-    return pb.Message(role=pb.ROLE_ASSISTANT, content=content.strip(), tool_calls=calls)
+    reply = FORMATS[call_format](text)
+    calls = [
+        pb.ToolCall(
+            id=call.id or f"call{calls_before + number:05d}",
+            name=call.name,
+            arguments_json=call.arguments_json,
+        )
+        for number, call in enumerate(reply.calls)
+    ]
+    return pb.Message(
+        role=pb.ROLE_ASSISTANT,
+        content=reply.content,
+        tool_calls=calls,
+        malformed_calls=reply.malformed,
+    )

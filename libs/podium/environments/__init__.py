@@ -13,7 +13,7 @@
             right = action.content.strip() == str(self.answer)
             return StepResult(Observation(), reward=float(right), terminated=True)
 
-`python -m podium.environments serve mymodule:Guess` serves it to a rollout
+`podium env serve mymodule:Guess` serves it to a rollout
 service in another process.
 """
 
@@ -24,10 +24,13 @@ from podium.environments.types import (
     Message,
     Observation,
     Scenario,
+    Score,
     StepResult,
     Tool,
     ToolCall,
+    anew,
     system,
+    to,
     tool_result,
     user,
 )
@@ -39,14 +42,17 @@ __all__ = [
     "Observation",
     "Played",
     "Scenario",
+    "Score",
     "Scripted",
     "StepResult",
     "Tool",
     "ToolCall",
+    "anew",
     "builtin_names",
     "load",
     "play",
     "system",
+    "to",
     "tool_result",
     "user",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,17 +39,17 @@ class Scripted(Agent):
         return Message("assistant", line)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Played:
     """How an episode went."""
 
-    reward: float
-    """Sum over steps."""
-    turns: int
-    terminated: bool
-    truncated: bool
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    info: Mapping[str, Any] = field(default_factory=dict)
+    reward: float = 0.0
+    """Sum over steps, and the score."""
+    turns: int = 0
+    terminated: bool = False
+    truncated: bool = False
+    metrics: dict[str, float] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
 
 
 async def play(
@@ -59,16 +59,20 @@ async def play(
 
     Raises whatever the environment or the agent raises.
     """
-    reward, metrics, info = 0.0, dict[str, float](), dict[str, Any]()
+    played = Played()
     try:
         observation = await environment.reset(scenario, seed)
-        for turn in range(1, max_turns + 1):
+        while played.turns < max_turns and not (played.terminated or played.truncated):
             result = await environment.step(await agent.act(observation))
-            reward += result.reward
-            metrics.update(result.metrics)
-            info, observation = dict(result.info), result.observation
-            if result.terminated or result.truncated:
-                return Played(reward, turn, result.terminated, result.truncated, metrics, info)
+            played.turns += 1
+            played.reward += result.reward
+            played.terminated, played.truncated = result.terminated, result.truncated
+            played.metrics.update(result.metrics)
+            played.info, observation = dict(result.info), result.observation
+        score = await environment.score()
+        played.reward += score.reward
+        played.metrics.update(score.metrics)
+        played.info.update(score.info)
     finally:
         await environment.close()
-    return Played(reward, max_turns, False, False, metrics, info)
+    return played

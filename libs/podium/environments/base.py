@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.environments.types import Message, Observation, Scenario, StepResult
+from podium.environments.types import Message, Observation, Scenario, Score, StepResult
 
 if TYPE_CHECKING:
     from podium.environments.agents import Agent
@@ -66,6 +66,15 @@ class Environment(ABC):
     @abstractmethod
     async def step(self, action: Message) -> StepResult:
         """Takes the assistant's message."""
+
+    async def score(self) -> Score:
+        """What the episode earned as a whole; optional.
+
+        Called once, after the last step of every episode that did not fail:
+        also of one that was cut by its turns, its deadline or the model's
+        context length, and then perhaps before any step.
+        """
+        return Score()
 
     async def close(self) -> None:  # noqa: B027 - optional
         """Gives back what the episode held."""

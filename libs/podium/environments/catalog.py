@@ -11,8 +11,11 @@ _BUILTIN = {
     "2048": "podium.environments.game_2048:Game2048",
     "coding": "podium.environments.coding:Coding",
     "email_search": "podium.environments.email_search:EmailSearch",
+    "gymnasium": "podium.environments.adapters.gymnasium:Gymnasium",
+    "openenv": "podium.environments.adapters.openenv:OpenEnv",
     "search_qa": "podium.environments.search_qa:SearchQa",
     "tic_tac_toe": "podium.environments.tic_tac_toe:TicTacToe",
+    "verifiers": "podium.environments.adapters.verifiers:Verifiers",
 }
 
 

@@ -51,6 +51,9 @@ def message_to_pb(message: Message) -> types_pb.Message:
         ],
         tool_call_id=message.tool_call_id,
         name=message.name,
+        malformed_calls=message.malformed_calls,
+        conversation=message.conversation,
+        begins_history=message.begins_history,
     )
 
 
@@ -64,6 +67,9 @@ def message_from_pb(message: types_pb.Message) -> Message:
         ),
         tool_call_id=message.tool_call_id,
         name=message.name,
+        malformed_calls=tuple(message.malformed_calls),
+        conversation=message.conversation,
+        begins_history=message.begins_history,
     )
 
 
@@ -83,6 +89,18 @@ def observation_to_pb(observation: Observation) -> pb.Observation:
         messages=[message_to_pb(message) for message in observation.messages],
         tools=[tool_to_pb(tool) for tool in observation.tools],
         state=struct(observation.state),
+    )
+
+
+def observation_from_pb(observation: pb.Observation) -> Observation:
+    """The contract's observation as the SDK's."""
+    return Observation(
+        messages=tuple(message_from_pb(message) for message in observation.messages),
+        tools=tuple(
+            Tool(tool.name, tool.description, unstruct(tool.parameters))
+            for tool in observation.tools
+        ),
+        state=unstruct(observation.state),
     )
 
 

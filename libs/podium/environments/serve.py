@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import re
-import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import grpc
 
 from podium.core.errors import (
     FailedPreconditionError,
-    InternalError,
     InvalidArgumentError,
     NotFoundError,
-    PodiumError,
-    ResourceExhaustedError,
     Violation,
 )
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.environments.base import Environment
 from podium.environments.convert import scenario_to_pb, unstruct
-from podium.environments.session import LocalSession
+from podium.environments.held import HeldSession, Lost
+from podium.environments.sessions import Limits, Sessions
 from podium.environments.types import Scenario
 from podium.types.v1 import trajectory_pb2 as types_pb
-
-logger = logging.getLogger(__name__)
 
 _Context = grpc.aio.ServicerContext
 DEFAULT_PAGE = 1000
@@ -69,24 +65,28 @@ def _position(token: str, length: int) -> int:
 class EnvironmentServicer(pb_grpc.EnvironmentServiceServicer):
     """See the contract for what each method does and how it fails."""
 
-    def __init__(self, kind: type[Environment], max_sessions: int = 0) -> None:
-        """`max_sessions` 0 means no limit."""
+    def __init__(self, kind: type[Environment], limits: Limits = Limits()) -> None:  # noqa: B008
+        """Serves one environment."""
         self._kind = kind
-        self._max_sessions = max_sessions
-        self._sessions = 0
+        self._sessions = Sessions(kind, limits)
+
+    async def close(self) -> None:
+        """Closes the sessions that are left."""
+        await self._sessions.close()
 
     async def Describe(self, request: pb.DescribeRequest, context: _Context) -> pb.DescribeResponse:
         return pb.DescribeResponse(
             name=self._kind.name,
             description=self._kind.description,
             splits=self._kind.splits,
-            max_sessions=self._max_sessions,
+            max_sessions=self._sessions.limits.max_sessions,
         )
 
     async def ListScenarios(
         self, request: pb.ListScenariosRequest, context: _Context
     ) -> pb.ListScenariosResponse:
-        page, token = scenario_page(
+        page, token = await asyncio.to_thread(
+            scenario_page,
             self._kind,
             unstruct(request.config),
             request.split,
@@ -98,60 +98,73 @@ class EnvironmentServicer(pb_grpc.EnvironmentServiceServicer):
     async def Session(
         self, request_iterator: AsyncIterator[pb.SessionRequest], context: _Context
     ) -> AsyncIterator[pb.SessionResponse]:
-        if self._max_sessions and self._sessions >= self._max_sessions:
-            raise ResourceExhaustedError(
-                f"all {self._max_sessions} sessions are taken", reason="NO_SESSION"
+        requests = aiter(request_iterator)
+        first = await anext(requests, None)
+        if first is None:
+            return
+        if not first.HasField("open"):
+            raise FailedPreconditionError(
+                f"{first.WhichOneof('request')} before open", reason="NOT_OPEN"
             )
-        self._sessions += 1
-        session: LocalSession | None = None
+        held, resumed = await self._sessions.open(first.open)
+        lost = held.attach()
         try:
-            async for request in request_iterator:
-                match request.WhichOneof("request"):
-                    case "reset":
-                        if session is not None:
-                            raise FailedPreconditionError(
-                                "reset was called before", reason="ALREADY_RESET"
-                            )
-                        session = LocalSession(self._kind(unstruct(request.reset.config)))
-                        with _own_code():
-                            observation = await session.reset(
-                                request.reset.scenario, request.reset.seed
-                            )
-                        yield pb.SessionResponse(reset=pb.ResetResponse(observation=observation))
-                    case "step":
-                        if session is None:
-                            raise FailedPreconditionError(
-                                "step before reset", reason="NO_RUNNING_EPISODE"
-                            )
-                        with _own_code():
-                            response = await session.step(request.step.action)
-                        yield pb.SessionResponse(step=response)
-                    case "close":
-                        yield pb.SessionResponse(close=pb.CloseResponse())
-                        return
-                    case _:
-                        raise InvalidArgumentError(
-                            violations=[Violation("request", "set reset, step or close")]
-                        )
+            opened = pb.OpenResponse(
+                resumed=resumed,
+                last_sequence=held.sequence,
+                idle_seconds=held.idle_seconds,
+                resume_seconds=held.resume_seconds,
+            )
+            yield self._with_credits(pb.SessionResponse(open=opened))
+            async with aclosing(_answers(requests, held, lost)) as answers:
+                async for answer in answers:
+                    yield self._with_credits(answer)
         finally:
-            self._sessions -= 1
-            if session is not None:
-                await session.close()
+            held.detach(lost)
+
+    def _with_credits(self, response: pb.SessionResponse) -> pb.SessionResponse:
+        # What is remembered must not change: the credits are those of this moment.
+        fresh = pb.SessionResponse()
+        fresh.CopyFrom(response)
+        if self._sessions.credits is not None:
+            fresh.credits = self._sessions.credits
+        return fresh
 
 
-class _own_code:  # noqa: N801 - reads as a function
-    """What the environment raised, told to the caller: it is the job owner's own code."""
+async def _answers(
+    requests: AsyncIterator[pb.SessionRequest], held: HeldSession, lost: Lost
+) -> AsyncGenerator[pb.SessionResponse]:
+    """Reads on while a request runs: score and close may end it, and the stream may break."""
+    acting: asyncio.Task[pb.SessionResponse] | None = None
+    reading = asyncio.ensure_future(_next(requests))
+    read_all = False
+    try:
+        while acting or not read_all:
+            watched = {lost} | ({acting} if acting else set())
+            await asyncio.wait(
+                watched if read_all else watched | {reading}, return_when=asyncio.FIRST_COMPLETED
+            )
+            if lost.done():
+                raise lost.result()
+            if acting and acting.done():
+                answer = acting.result()
+                acting = None
+                yield answer
+                if answer.HasField("close"):
+                    return
+            elif reading.done() and not read_all:
+                request = reading.result()
+                if request is None:
+                    read_all = True
+                    continue
+                if request.HasField("open"):
+                    raise FailedPreconditionError("open came before", reason="ALREADY_OPEN")
+                acting = held.submit(request)
+                reading = asyncio.ensure_future(_next(requests))
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
 
-    def __enter__(self) -> None:
-        pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, PodiumError):
-            # With an id of its own, so that the server does not mask it.
-            error_id = uuid.uuid4().hex[:12]
-            logger.warning("the environment raised", exc_info=error, extra={"error_id": error_id})
-            raise InternalError(
-                f"{type(error).__name__}: {error}",
-                reason="ENVIRONMENT_RAISED",
-                metadata={"type": type(error).__name__, "error_id": error_id},
-            ) from error
+async def _next(requests: AsyncIterator[pb.SessionRequest]) -> pb.SessionRequest | None:
+    return await anext(requests, None)

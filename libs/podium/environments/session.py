@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from podium.core.errors import FailedPreconditionError
@@ -14,7 +15,7 @@ from podium.environments.convert import (
     scenario_from_pb,
     struct,
 )
-from podium.environments.types import Observation, StepResult
+from podium.environments.types import Observation, Score, StepResult
 from podium.types.v1 import trajectory_pb2 as types_pb
 
 
@@ -44,34 +45,60 @@ class LocalSession:
     async def step(self, action: types_pb.Message) -> pb.StepResponse:
         """Takes an action."""
         if self._state != "running":
-            what = "before reset" if self._state == "new" else "after the end of the episode"
-            raise FailedPreconditionError(f"step {what}", reason="NO_RUNNING_EPISODE")
+            raise _out_of_order("step", self._state)
         result = await self._environment.step(message_from_pb(action))
         _expect(result, StepResult, "step")
-        reward = float(result.reward)
-        if not math.isfinite(reward):
-            raise ValueError(f"reward is {reward}; allowed are finite numbers")
-        metrics = {name: float(value) for name, value in result.metrics.items()}
-        for name, value in metrics.items():
-            if not math.isfinite(value):
-                raise ValueError(f"metric {name!r} is {value}; allowed are finite numbers")
         response = pb.StepResponse(
             observation=observation_to_pb(result.observation),
-            reward=reward,
+            reward=_finite("reward", result.reward),
             terminated=bool(result.terminated),
             truncated=bool(result.truncated),
-            metrics=metrics,
+            metrics=_numbers("metric", result.metrics),
             info=struct(result.info),
+            side_rewards=_numbers("reward of side", result.side_rewards),
         )
         if response.terminated or response.truncated:
             self._state = "ended"
         return response
+
+    async def score(self) -> pb.ScoreResponse:
+        """Settles the reward; once, after which no step is taken."""
+        if self._state not in ("running", "ended"):
+            raise _out_of_order("score", self._state)
+        self._state = "scored"
+        result = await self._environment.score()
+        _expect(result, Score, "score")
+        return pb.ScoreResponse(
+            reward=_finite("reward", result.reward),
+            metrics=_numbers("metric", result.metrics),
+            info=struct(result.info),
+            side_rewards=_numbers("reward of side", result.side_rewards),
+        )
 
     async def close(self) -> None:
         """Closes the environment; once."""
         if self._state != "closed":
             self._state = "closed"
             await self._environment.close()
+
+
+def _out_of_order(what: str, state: str) -> FailedPreconditionError:
+    if state == "new":
+        return FailedPreconditionError(f"{what} before reset", reason="NO_RUNNING_EPISODE")
+    return FailedPreconditionError(
+        f"{what} after the end of the episode", reason="NO_RUNNING_EPISODE"
+    )
+
+
+def _finite(what: str, value: float) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{what} is {number}; allowed are finite numbers")
+    return number
+
+
+def _numbers(what: str, values: Mapping[str, float]) -> dict[str, float]:
+    return {name: _finite(f"{what} {name!r}", value) for name, value in values.items()}
 
 
 def _expect(value: Any, kind: type, method: str) -> None:

@@ -18,6 +18,7 @@ from podium_controller.statistics import (
     SUCCESS,
     evaluation_metrics,
     finite,
+    main_side,
     trajectories_of,
 )
 from podium_controller.times import now_ns, timestamp
@@ -31,6 +32,14 @@ def is_due(spec: spec_pb2.JobSpec, version: int) -> bool:
     return version in (spec.fork.version, spec.training.steps) or (
         every > 0 and version % every == 0
     )
+
+
+def evaluation_episode(spec: spec_pb2.JobSpec) -> spec_pb2.EpisodeSpec:
+    """The training episodes, with the evaluation's own players."""
+    episode = spec_pb2.EpisodeSpec()
+    episode.CopyFrom(spec.rollout.episode)
+    episode.players.update(spec.evaluation.players)
+    return episode
 
 
 class Evaluator:
@@ -131,7 +140,7 @@ def _groups_at_once(rollout: spec_pb2.RolloutSpec, attempts: int) -> int:
 
 
 def _measure(groups: list[trajectory_pb2.Group], version: int, mode: str) -> pb.Evaluation:
-    trajectories = trajectories_of(groups)
+    trajectories = main_side(trajectories_of(groups))
     metrics = evaluation_metrics(trajectories)
     evaluation = pb.Evaluation(
         version=version,

@@ -8,6 +8,7 @@ registry has its version (docs/decisions/0004).
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -18,7 +19,7 @@ from podium.telemetry import attributes, tracer
 from podium_controller import metrics
 from podium_controller.collector import Batch, Collector
 from podium_controller.control import Control
-from podium_controller.evaluator import Evaluator, is_due
+from podium_controller.evaluator import Evaluator, evaluation_episode, is_due
 from podium_controller.feed import Feed
 from podium_controller.judging import Judging
 from podium_controller.optimizer import SECONDS_PREFIX, Optimizer, Published
@@ -156,7 +157,7 @@ class TrainingLoop:
         return Evaluator(
             self._job.id,
             self._spec,
-            self._source,
+            replace(self._source, episode=evaluation_episode(self._spec)),
             self._ledger,
             self._publisher,
             self._reporter,

@@ -62,22 +62,26 @@ class GrpcRollout:
         self, request: rollout_pb.CollectGroupRequest
     ) -> list[trajectory_pb2.Trajectory]:
         """See `ports.Rollout`."""
-        call = self._stub.CollectGroup(
-            request, timeout=request.episode.timeout_seconds + self._slack_seconds
-        )
-        found: dict[int, trajectory_pb2.Trajectory] = {}
+        episode = request.episode
+        # Waiting for a session, the episode, and its score.
+        seconds = episode.session_wait_seconds + episode.timeout_seconds
+        seconds += episode.step_timeout_seconds + self._slack_seconds
+        call = self._stub.CollectGroup(request, timeout=seconds)
+        found: dict[tuple[int, str], trajectory_pb2.Trajectory] = {}
         try:
             with rpc_errors("rollout"):
                 async for response in call:
-                    found[response.trajectory.attempt] = response.trajectory
+                    trajectory = response.trajectory
+                    found[trajectory.attempt, trajectory.side] = trajectory
         finally:
             call.cancel()
-        if sorted(found) != list(range(request.attempts)):
+        attempts = {attempt for attempt, _ in found}
+        if attempts != set(range(request.attempts)):
             raise DataLossError(
-                f"rollout ended group {request.group_id} with attempts {sorted(found)};"
+                f"rollout ended group {request.group_id} with attempts {sorted(attempts)};"
                 f" {request.attempts} were asked for"
             )
-        return [found[attempt] for attempt in sorted(found)]
+        return [found[key] for key in sorted(found)]
 
     async def scenarios(
         self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int = 0

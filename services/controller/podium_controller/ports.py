@@ -23,7 +23,7 @@ class Rollout(Protocol):
     async def collect(
         self, request: rollout_pb.CollectGroupRequest
     ) -> list[trajectory_pb2.Trajectory]:
-        """Runs every attempt of a group and returns all, by attempt."""
+        """Runs every attempt of a group and returns all, by attempt and side."""
 
     async def scenarios(
         self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int = 0

@@ -13,6 +13,8 @@ from podium.types.v1 import policy_pb2, spec_pb2
 
 from podium_controller.identifiers import RESERVED
 
+AGENT = "agent"
+"""The main conversation, in EpisodeSpec.players."""
 _TASK_TYPES = ("general", "email_search", "code_generation", "question_answering")
 _WEIGHT_TOLERANCE = 1e-6
 _Part = Literal["weighted", "ruler"]
@@ -46,6 +48,14 @@ def violations(job: pb.Job) -> list[Violation]:
         found.append(Violation("job.id", f"{job.id!r} is reserved; it names the base model"))
     found += _environment(job.spec)
     found += _sampling(job.spec.rollout.sampling)
+    if AGENT in job.spec.rollout.episode.players:
+        player = job.spec.rollout.episode.players[AGENT]
+        found.append(
+            Violation(
+                f"job.spec.rollout.episode.players[{AGENT}]",
+                f"got {player!r}; allowed is nobody: what trains is what the policy says",
+            )
+        )
     found += _reward(job.spec.reward)
     found += training_violations(job.spec.training, "job.spec.training")
     if job.spec.HasField("evaluation"):

@@ -37,6 +37,13 @@ def trajectories_of(
     return [trajectory for group in groups for trajectory in group.trajectories]
 
 
+def main_side(
+    trajectories: Iterable[trajectory_pb2.Trajectory],
+) -> list[trajectory_pb2.Trajectory]:
+    """Those by which a policy is measured: a game's two sides together always come out even."""
+    return [trajectory for trajectory in trajectories if not trajectory.side]
+
+
 def reward_of(trajectory: trajectory_pb2.Trajectory) -> float | None:
     """The final reward, before scoring the environment's own; None without either."""
     if trajectory.HasField("reward"):
@@ -71,16 +78,18 @@ def step_metrics(groups: Sequence[trajectory_pb2.Group], staleness: int) -> dict
     """A step's own numbers: `reward_mean`, `success_mean`, `tokens_sampled`, ….
 
     Rewards of attempts that were not scored do not count as zero; they are
-    left out of `reward_mean` and counted in `trajectories_unscored`.
+    left out of `reward_mean` and counted in `trajectories_unscored`. Both, and
+    `success_mean`, are of the main side.
     """
     trajectories = trajectories_of(groups)
-    rewards = [t.reward for t in trajectories if t.HasField("reward")]
-    means = metric_means(trajectories)
+    measured = main_side(trajectories)
+    rewards = [t.reward for t in measured if t.HasField("reward")]
+    means = metric_means(measured)
     metrics = {
         "groups": float(len(groups)),
         "trajectories": float(len(trajectories)),
         "trajectories_failed": float(sum(map(is_failed, trajectories))),
-        "trajectories_unscored": float(len(trajectories) - len(rewards)),
+        "trajectories_unscored": float(len(measured) - len(rewards)),
         "tokens_sampled": float(sum(map(sampled_tokens, trajectories))),
         "staleness_max": float(staleness),
     }

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from podium import models
+from podium.core.tool_formats import SPECIAL
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.registry_client import RegistryClient
@@ -68,9 +69,13 @@ def main() -> None:
             dtype=engine.dtype,
             vocab_size=engine.vocab_size,
         )
+        renderer = Renderer(
+            engine.tokenizer, "" if settings.tool_format == "auto" else settings.tool_format
+        )
+        engine.keep_special_tokens = renderer.call_format in SPECIAL
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,
-            InferenceServicer(engine, pool, Renderer(engine.tokenizer), captures, description),
+            InferenceServicer(engine, pool, renderer, captures, description),
             "podium.inference.v1.InferenceService",
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))

@@ -126,6 +126,18 @@ def untrainable(params: Any) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class How:
+    """How a request is answered."""
+
+    params: Any
+    """vLLM's sampling parameters."""
+    policy: tuple[str, int]
+    """Job and version."""
+    call_format: str
+    """How the model writes calls: one of `tool_formats.FORMATS`."""
+
+
 @dataclass
 class _Choice:
     token_ids: list[int] = field(default_factory=list)
@@ -137,9 +149,8 @@ class _Choice:
 async def capture(
     outputs: AsyncGenerator[Any, None],
     request: Asked,
-    params: Any,
+    how: How,
     captures: Captures,
-    policy: tuple[str, int],
 ) -> AsyncGenerator[Any, None]:
     """Passes vLLM's outputs on; when they end, or nobody wants more, keeps the call."""
     began = Timestamp()
@@ -151,7 +162,7 @@ async def capture(
     def keep() -> None:
         fields = request.fields()
         for choice in choices.values():
-            call = _call(fields, prompt, choice, params, policy)
+            call = _call(fields, prompt, choice, how)
             call.generation.request_id = request_id
             call.start_time.CopyFrom(began)
             call.end_time.GetCurrentTime()
@@ -183,17 +194,13 @@ def _append(choice: _Choice, part: Any) -> None:
 
 
 def _call(
-    fields: Mapping[str, Any],
-    prompt: list[int],
-    choice: _Choice,
-    params: Any,
-    policy: tuple[str, int],
+    fields: Mapping[str, Any], prompt: list[int], choice: _Choice, how: How
 ) -> pb.CapturedCall:
     tools = tools_of(fields)
     reply = types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=choice.text)
     finish = _FINISH.get(choice.finish_reason, types_pb.FINISH_REASON_ABORTED)
     if tools:
-        parsed = parse_tool_calls(choice.text)
+        parsed = parse_tool_calls(choice.text, how.call_format)
         reply = parsed if parsed.tool_calls else reply
     if reply.tool_calls and finish == types_pb.FINISH_REASON_STOP:
         finish = types_pb.FINISH_REASON_TOOL_CALLS
@@ -206,10 +213,10 @@ def _call(
             logprobs=choice.logprobs,
             text=choice.text,
             finish_reason=finish,
-            policy=policy[0],
-            weights_version=policy[1],
+            policy=how.policy[0],
+            weights_version=how.policy[1],
         ),
-        temperature=params.temperature,
-        untrainable=untrainable(params),
+        temperature=how.params.temperature,
+        untrainable=untrainable(how.params),
         reply=reply,
     )

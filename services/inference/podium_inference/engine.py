@@ -129,6 +129,8 @@ class VllmEngine:
         self.vocab_size: int = self.llm.model_config.get_vocab_size()
         self._model = model
         self._adapters = 0
+        self.keep_special_tokens = False
+        """Whether special tokens stay in the text: some families write calls with them."""
 
     @property
     def dead(self) -> bool:
@@ -215,6 +217,7 @@ class VllmEngine:
             stop=list(sampling.stop),
             seed=sampling.seed if sampling.HasField("seed") else None,
             logprobs=0,
+            skip_special_tokens=not self.keep_special_tokens,
             structured_outputs=(
                 StructuredOutputsParams(json=sampling.json_schema) if sampling.json_schema else None
             ),

@@ -10,8 +10,10 @@ from typing import Any
 
 import uvicorn
 from podium.core.errors import PodiumError
+from podium.core.tool_calls import DEFAULT_FORMAT
+from podium.core.tool_formats import FORMATS
 
-from podium_inference.capture import RolloutKeys, asked, capture, wanted
+from podium_inference.capture import How, RolloutKeys, asked, capture, wanted
 from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
 from podium_inference.pool import Pool, Served
@@ -23,11 +25,14 @@ logger = logging.getLogger(__name__)
 class GatedClient:
     """The engine as vLLM's server sees it: every generation goes through the pool."""
 
-    def __init__(self, engine: VllmEngine, pool: Pool, captures: Captures) -> None:
+    def __init__(
+        self, engine: VllmEngine, pool: Pool, captures: Captures, tool_parser: str
+    ) -> None:
         """Everything but `generate` is the engine's own."""
         self._llm = engine.llm
         self._pool = pool
         self._captures = captures
+        self._call_format = tool_parser if tool_parser in FORMATS else DEFAULT_FORMAT
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._llm, name)
@@ -54,7 +59,8 @@ class GatedClient:
             outputs = self._llm.generate(prompt, params, request_id, **kwargs)
             if request is not None:
                 policy = (served.job, served.version)
-                outputs = capture(outputs, request, params, self._captures, policy)
+                how = How(params, policy, self._call_format)
+                outputs = capture(outputs, request, how, self._captures)
             async with aclosing(outputs):
                 async for output in outputs:
                     yield output
@@ -94,7 +100,7 @@ class OpenAiApi:
         validate_parsed_serve_args(arguments)
         tasks = await engine.llm.get_supported_tasks()
         app = build_app(arguments, tasks, engine.llm.model_config)
-        client: Any = GatedClient(engine, pool, self._captures)
+        client: Any = GatedClient(engine, pool, self._captures, self._settings.tool_parser)
         await init_app_state(client, app.state, arguments, tasks)
         self._models = app.state.openai_serving_models
         self.update(pool.served())

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 from google.protobuf import json_format
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.core.text_tools import as_text
+from podium.core.tool_formats import FORMATS, TEXT, Call
+from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 _SENTINEL = "\u2042podium-sampled-turn\u2042"
@@ -17,6 +20,9 @@ _ROLES = {
     pb.ROLE_ASSISTANT: "assistant",
     pb.ROLE_TOOL: "tool",
 }
+
+# Nine letters and digits: Mistral's templates accept no other ids.
+_PROBE = pb.ToolCall(id="probe0000", name="probe", arguments_json='{"x": 1}')
 
 Message = Mapping[str, Any]
 
@@ -39,17 +45,46 @@ class Tokenizer(Protocol):
 class Renderer:
     """Renders whole conversations, and only what follows a sampled turn."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """The tokenizer must have a chat template."""
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, call_format: str = "") -> None:
+        """The tokenizer must have a chat template.
 
-    def first(self, messages: Sequence[pb.Message], tools: Sequence[pb.Tool]) -> list[int]:
-        """The prompt of a conversation's next assistant turn.
+        Args:
+            call_format: how the model writes calls, one of `tool_formats.FORMATS`;
+                empty for what the template shows.
+        """
+        self._tokenizer = tokenizer
+        shown = self._shown_format()
+        self.call_format = call_format or shown
+        """`text` for a model whose template has no tools, or writes calls as no format does."""
+
+    def format_of(self, tools: Sequence[pb.Tool], wanted: spec_pb2.ToolFormat.ValueType) -> str:
+        """How the reply to a conversation with these tools writes calls; empty without tools.
+
+        Raises:
+            FailedPreconditionError: NO_TOOL_TEMPLATE: the template has no tools.
+        """
+        if not tools:
+            return ""
+        if wanted == spec_pb2.TOOL_FORMAT_NATIVE and self.call_format == TEXT:
+            raise FailedPreconditionError(
+                "the model's chat template has no tools, or writes calls in no format known here;"
+                " tool_format must be auto or text",
+                reason="NO_TOOL_TEMPLATE",
+            )
+        return TEXT if wanted == spec_pb2.TOOL_FORMAT_TEXT else self.call_format
+
+    def first(
+        self, messages: Sequence[pb.Message], tools: Sequence[pb.Tool], call_format: str
+    ) -> list[int]:
+        """The prompt of a conversation's next assistant turn; see `format_of`.
 
         Raises:
             InvalidArgumentError: the template refuses the messages.
         """
-        text = self._text(_plain(messages), _plain_tools(tools), prompt=True)
+        if call_format == TEXT:
+            messages, _ = as_text(messages, tools)
+            tools = ()
+        text = self._text(self._plain(messages), _plain_tools(tools), prompt=True)
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def following(
@@ -58,6 +93,7 @@ class Renderer:
         tools: Sequence[pb.Tool],
         prefix_ids: Sequence[int],
         covered: int,
+        call_format: str,
     ) -> list[int]:
         """`prefix_ids`, and the ids of only what follows the sampled turn `messages[covered - 1]`.
 
@@ -77,12 +113,12 @@ class Renderer:
                     )
                 ]
             )
-        plain, plain_tools = _plain(messages), _plain_tools(tools)
-        before = self._text(plain[: covered - 1], plain_tools, prompt=True)
-        marked = list(plain)
-        marked[covered - 1] = {"role": "assistant", "content": _SENTINEL}
-        head, mark, suffix = self._text(marked, plain_tools, prompt=True).partition(_SENTINEL)
-        if not mark or head != before or not self._keeps(plain, plain_tools, covered, before):
+        called = bool(messages[covered - 1].tool_calls)
+        if call_format == TEXT:
+            messages, covered = as_text(messages, tools, covered)
+            tools = ()
+        suffix = self._suffix(self._plain(messages), _plain_tools(tools), covered, called)
+        if suffix is None:
             raise FailedPreconditionError(
                 "the chat template writes earlier turns differently now",
                 reason="HISTORY_NOT_CONTINUABLE",
@@ -92,13 +128,59 @@ class Renderer:
             suffix = suffix.removeprefix(eos)
         return list(prefix_ids) + self._tokenizer.encode(suffix, add_special_tokens=False)
 
+    def _suffix(
+        self, plain: list[Message], tools: list[Any] | None, covered: int, called: bool
+    ) -> str | None:
+        """What the template writes after the words of `plain[covered - 1]`, if it keeps them."""
+        before = self._text(plain[: covered - 1], tools, prompt=True)
+        marked = list(plain)
+        marked[covered - 1] = {"role": "assistant", "content": _SENTINEL}
+        if plain[covered - 1].get("tool_calls"):
+            # What follows calls may be written otherwise than what follows words.
+            turn = self._text(plain[:covered], tools, prompt=False)
+            end = self._text(marked[:covered], tools, prompt=False).partition(_SENTINEL)[2]
+            whole = self._text(plain, tools, prompt=True)
+            if turn.startswith(before) and turn.endswith(end) and whole.startswith(turn):
+                return end + whole[len(turn) :]
+        head, mark, suffix = self._text(marked, tools, prompt=True).partition(_SENTINEL)
+        keeps = called or self._keeps(plain, tools, covered, before)
+        return suffix if mark and head == before and keeps else None
+
+    def _shown_format(self) -> str:
+        """The format whose parser reads back the call that the template itself writes."""
+        for self._arguments_as_text in (False, True):
+            try:
+                written = self._written_probe()
+            except InvalidArgumentError:
+                continue
+            for name, read in FORMATS.items():
+                if name != TEXT and _is_probe(read(written).calls):
+                    return name
+        self._arguments_as_text = False
+        return TEXT
+
+    def _written_probe(self) -> str:
+        """A turn of one call as the template writes it; empty when it does not show the tool."""
+        asked = pb.Message(role=pb.ROLE_USER, content="?")
+        turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[_PROBE])
+        tools = _plain_tools([pb.Tool(name=_PROBE.name, description="A probe.")])
+        plain = self._plain([asked, turn])
+        before = self._text(plain[:1], tools, prompt=True)
+        if _PROBE.name not in before:
+            return ""
+        written = self._text(plain, tools, prompt=False).removeprefix(before).strip()
+        for token in (self._tokenizer.eos_token, "<|eot_id|>", "<|eom_id|>"):
+            written = written.removesuffix(token).strip()
+        return written
+
+    def _plain(self, messages: Sequence[pb.Message]) -> list[Message]:
+        return _plain(messages, arguments_as_text=self._arguments_as_text)
+
     def _keeps(
         self, plain: Sequence[Message], tools: list[Any] | None, covered: int, before: str
     ) -> bool:
         """Whether the sampled turn's own text stays as it is, e.g. with its thinking."""
         sampled = plain[covered - 1]
-        if sampled.get("tool_calls"):
-            return True
         whole = self._text(plain, tools, prompt=True)
         return whole[len(before) :].lstrip().startswith(sampled["content"].strip())
 
@@ -115,7 +197,9 @@ class Renderer:
             ) from error
 
 
-def _plain(messages: Sequence[pb.Message]) -> list[Message]:
+def _plain(messages: Sequence[pb.Message], *, arguments_as_text: bool) -> list[Message]:
+    # Most templates take them apart, DeepSeek's want them as they were written.
+    arguments = str if arguments_as_text else _arguments
     result: list[Message] = []
     for index, message in enumerate(messages):
         if message.role not in _ROLES:
@@ -128,7 +212,7 @@ def _plain(messages: Sequence[pb.Message]) -> list[Message]:
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": _arguments(call.arguments_json)},
+                    "function": {"name": call.name, "arguments": arguments(call.arguments_json)},
                 }
                 for call in message.tool_calls
             ]
@@ -138,6 +222,12 @@ def _plain(messages: Sequence[pb.Message]) -> list[Message]:
             plain["name"] = message.name
         result.append(plain)
     return result
+
+
+def _is_probe(calls: Sequence[Call]) -> bool:
+    if [call.name for call in calls] != [_PROBE.name]:
+        return False
+    return bool(_arguments(calls[0].arguments_json) == _arguments(_PROBE.arguments_json))
 
 
 def _arguments(text: str) -> Any:

@@ -15,7 +15,7 @@ from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.telemetry import tracer
-from podium.types.v1 import policy_pb2
+from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
 
 from podium_inference import metrics
@@ -47,8 +47,17 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         self._description = description
 
     async def Generate(self, request: pb.GenerateRequest, context: _Context) -> pb.GenerateResponse:
-        pieces = self._generate(request.policy, request.prompt_token_ids, request.sampling)
-        return pb.GenerateResponse(generation=await _whole(pieces))
+        apply_defaults(request.sampling)
+        prompt: Sequence[int] = request.prompt_token_ids
+        rendered = None
+        if request.HasField("render"):
+            rendered = await self._render(request.render)
+            fresh = rendered.token_ids[len(request.render.prefix_ids) :]
+            prompt = [*prompt, *fresh]
+        if request.require_room:
+            self._check_prompt(prompt, request.sampling.max_tokens)
+        pieces = self._generate(request.policy, prompt, request.sampling)
+        return pb.GenerateResponse(generation=await _whole(pieces), rendered=rendered)
 
     async def StreamGenerate(
         self, request: pb.StreamGenerateRequest, context: _Context
@@ -59,25 +68,29 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 yield pb.StreamGenerateResponse(delta=piece)
 
     async def Chat(self, request: pb.ChatRequest, context: _Context) -> pb.ChatResponse:
-        prompt = await asyncio.to_thread(self._renderer.first, request.messages, request.tools)
+        prompt, call_format = await self._prompt(request)
         generation = await _whole(self._generate(request.policy, prompt, request.sampling))
-        message = _message(generation, request.tools)
+        message = _message(generation, call_format, request.messages)
         return pb.ChatResponse(message=message, prompt_token_ids=prompt, generation=generation)
 
     async def StreamChat(
         self, request: pb.StreamChatRequest, context: _Context
     ) -> AsyncIterator[pb.StreamChatResponse]:
-        prompt = await asyncio.to_thread(self._renderer.first, request.messages, request.tools)
+        prompt, call_format = await self._prompt(request)
         whole = pb.Generation()
         async with aclosing(self._generate(request.policy, prompt, request.sampling)) as pieces:
             async for piece in pieces:
                 _append(whole, piece)
                 response = pb.StreamChatResponse(delta=piece)
                 if piece.finish_reason:
-                    response.message.CopyFrom(_message(whole, request.tools))
+                    response.message.CopyFrom(_message(whole, call_format, request.messages))
                 yield response
 
     async def Render(self, request: pb.RenderRequest, context: _Context) -> pb.RenderResponse:
+        return await self._render(request)
+
+    async def _render(self, request: pb.RenderRequest) -> pb.RenderResponse:
+        call_format = self._renderer.format_of(request.tools, request.tool_format)
         if request.prefix_ids:
             ids = await asyncio.to_thread(
                 self._renderer.following,
@@ -85,10 +98,15 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 request.tools,
                 request.prefix_ids,
                 request.prefix_messages,
+                call_format,
             )
         else:
-            ids = await asyncio.to_thread(self._renderer.first, request.messages, request.tools)
-        return pb.RenderResponse(token_ids=ids)
+            ids = await asyncio.to_thread(
+                self._renderer.first, request.messages, request.tools, call_format
+            )
+        return pb.RenderResponse(
+            token_ids=ids, call_format=call_format, max_model_len=self._engine.max_model_len
+        )
 
     async def GetEngine(
         self, request: pb.GetEngineRequest, context: _Context
@@ -130,6 +148,16 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     ) -> AsyncIterator[pb.TakeCaptureResponse]:
         for call in self._captures.take(request.key):
             yield pb.TakeCaptureResponse(call=pb.CapturedCall.FromString(call))
+
+    async def _prompt(
+        self, request: pb.ChatRequest | pb.StreamChatRequest
+    ) -> tuple[list[int], str]:
+        """The prompt of a chat, and how its reply writes calls."""
+        call_format = self._renderer.format_of(request.tools, spec_pb2.TOOL_FORMAT_AUTO)
+        prompt = await asyncio.to_thread(
+            self._renderer.first, request.messages, request.tools, call_format
+        )
+        return prompt, call_format
 
     async def _generate(
         self,
@@ -176,7 +204,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             finally:
                 metrics.GENERATIONS.labels(outcome).inc()
 
-    def _check_prompt(self, prompt: Sequence[int]) -> None:
+    def _check_prompt(self, prompt: Sequence[int], room: int = 1) -> None:
         if not prompt:
             raise InvalidArgumentError(violations=[Violation("prompt_token_ids", "is empty")])
         wrong = next((i for i in prompt if not 0 <= i < self._engine.vocab_size), None)
@@ -187,13 +215,14 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                     Violation("prompt_token_ids", f"got id {wrong}; allowed are 0 to {last}")
                 ]
             )
-        if len(prompt) >= self._engine.max_model_len:
+        if len(prompt) + room > self._engine.max_model_len:
+            beside = f" beside an answer of {room}" if room > 1 else ""
             raise InvalidArgumentError(
                 violations=[
                     Violation(
                         "prompt_token_ids",
-                        f"got {len(prompt)} tokens; allowed are fewer than the context window's "
-                        f"{self._engine.max_model_len}",
+                        f"got {len(prompt)} tokens{beside}; allowed are fewer than the context"
+                        f" window's {self._engine.max_model_len}",
                     )
                 ],
                 reason="CONTEXT_LENGTH_EXCEEDED",
@@ -229,10 +258,13 @@ def _append(whole: pb.Generation, piece: pb.Generation) -> None:
     whole.text = text
 
 
-def _message(generation: pb.Generation, tools: Sequence[types_pb.Tool]) -> types_pb.Message:
-    if not tools:
+def _message(
+    generation: pb.Generation, call_format: str, messages: Sequence[types_pb.Message]
+) -> types_pb.Message:
+    if not call_format:
         return types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=generation.text)
-    message = parse_tool_calls(generation.text)
+    before = sum(len(message.tool_calls) for message in messages)
+    message = parse_tool_calls(generation.text, call_format, before)
     if message.tool_calls:
         generation.finish_reason = types_pb.FINISH_REASON_TOOL_CALLS
     return message

@@ -46,6 +46,10 @@ class Settings(ServerSettings):
     """Adapters in one batch, in adapter mode."""
     max_lora_rank: int = Field(default=64, ge=1, le=512)
     """Greatest rank of an adapter, in adapter mode."""
+    tool_format: Literal[
+        "auto", "text", "hermes", "llama3_json", "mistral", "kimi_k2", "deepseek_v3"
+    ] = "auto"
+    """How the model writes tool calls. `auto`: as its chat template shows; `text`: not at all."""
     tool_parser: str = "hermes"
     """vLLM's tool-call parser for the OpenAI API."""
     capture_max_calls: int = Field(default=100_000, ge=1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.sides import by_side
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.ruler import RulerScorer
@@ -151,7 +152,8 @@ async def score_group(
     `metrics` RULER's once more under the names that ART's users know. An
     attempt that failed, or that lacks what a scorer needs, has no reward and its
     explanation says why; the others are scored. Equal rewards are left to the
-    trainer. Adds the cost to `usage`.
+    trainer. The sides of an episode are groups of their own: the whole is skipped
+    when all of them are. Adds the cost to `usage`.
 
     Raises:
         InvalidArgumentError: no attempts, or a scorer that does not exist or is
@@ -159,6 +161,10 @@ async def score_group(
         UnavailableError, FailedPreconditionError: see `JudgeModel.ask`.
     """
     _check(group)
+    sides = by_side(group)
+    if len(sides) > 1:
+        scored_sides = [await score_group(side, reward, ruler, usage) for side in sides]
+        return _joined(group, scored_sides)
     parts = _parts(reward, ruler)
     scored = _cleared(group)
     running = []
@@ -189,6 +195,20 @@ async def score_group(
     if not any(rewarded):
         scored.skip_reason = SkipReason.NO_REWARD
     return scored
+
+
+def _joined(
+    group: trajectory_pb2.Group, sides: Sequence[trajectory_pb2.Group]
+) -> trajectory_pb2.Group:
+    joined = _cleared(group)
+    found = {trajectory.id: trajectory for side in sides for trajectory in side.trajectories}
+    for trajectory in joined.trajectories:
+        trajectory.CopyFrom(found[trajectory.id])
+    for side in sides:
+        joined.judgements.extend(side.judgements)
+    if all(side.skip_reason for side in sides):
+        joined.skip_reason = sides[0].skip_reason
+    return joined
 
 
 async def _part_verdicts(

@@ -21,7 +21,7 @@ def main() -> None:
 
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
-        environments = Environments()
+        environments = Environments(settings.environment_resume_seconds)
         policy = InferencePolicy(
             settings.inference_address,
             generate_timeout_s=settings.generate_timeout_seconds,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import grpc
-from podium.core.errors import InternalError, UnavailableError
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.environments.catalog import load
@@ -19,19 +19,12 @@ from podium.environments.session import LocalSession
 from podium.rpc import connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
+from podium_rollout.credits import Credits
+from podium_rollout.remote import RemoteSession
+
 logger = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 10.0
-
-
-class EnvironmentRaisedError(Exception):
-    """A remote environment's own code raised."""
-
-    def __init__(self, kind: str, text: str, error_id: str) -> None:
-        """`kind` is the exception's class there, `error_id` is in that server's log."""
-        super().__init__(text)
-        self.kind = kind
-        self.error_id = error_id
 
 
 class Session(Protocol):
@@ -45,12 +38,19 @@ class Session(Protocol):
         """Acts."""
         ...
 
+    async def score(self) -> pb.ScoreResponse:
+        """Settles the reward."""
+        ...
+
 
 class Environments:
     """Opens sessions of any environment that a job names; keeps one channel an address."""
 
-    def __init__(self) -> None:
+    def __init__(self, resume_seconds: float = 30.0) -> None:
+        """`resume_seconds` is how long a session is sought after its connection broke."""
+        self._resume_seconds = resume_seconds
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._credits: defaultdict[str, Credits] = defaultdict(Credits)
 
     async def close(self) -> None:
         """Closes the channels."""
@@ -76,20 +76,35 @@ class Environments:
         return list(response.scenarios), response.next_page_token
 
     @asynccontextmanager
-    async def session(self, spec: spec_pb2.EnvironmentSpec) -> AsyncIterator[Session]:
-        """An episode; closed when the block ends."""
+    async def session(
+        self, spec: spec_pb2.EnvironmentSpec, episode: spec_pb2.EpisodeSpec, label: str
+    ) -> AsyncIterator[Session]:
+        """An episode, after waiting for a slot; closed when the block ends.
+
+        Raises:
+            NotFoundError: an unknown environment.
+            InvalidArgumentError: options that the environment refuses.
+            ResourceExhaustedError: no slot came free in time.
+            UnavailableError: the environment's server is away.
+        """
+        session: LocalSession | RemoteSession
         if not spec.address:
-            local = LocalSession(load(spec.name)(unstruct(spec.config)))
-            try:
-                yield local
-            finally:
-                await _close(local)
-            return
-        call = self._stub(spec.address).Session()
+            session = LocalSession(load(spec.name)(unstruct(spec.config)))
+        else:
+            session = RemoteSession(
+                self._stub(spec.address),
+                spec,
+                episode,
+                label=label,
+                credits_=self._credits[spec.address],
+                resume_seconds=self._resume_seconds,
+            )
         try:
-            yield RemoteSession(call, spec)
+            if isinstance(session, RemoteSession):
+                await session.open()
+            yield session
         finally:
-            call.cancel()
+            await _close(session)
 
     def _stub(self, address: str) -> pb_grpc.EnvironmentServiceAsyncStub:
         if address not in self._channels:
@@ -97,56 +112,10 @@ class Environments:
         return pb_grpc.EnvironmentServiceStub(self._channels[address])
 
 
-async def _close(session: LocalSession) -> None:
+async def _close(session: LocalSession | RemoteSession) -> None:
     """Closes it for good or ill: by now the episode has its outcome."""
     try:
         async with asyncio.timeout(_CLOSE_SECONDS):
             await session.close()
     except Exception:
         logger.warning("an environment could not be closed", exc_info=True)
-
-
-class RemoteSession:
-    """An episode over `podium.environment.v1`."""
-
-    def __init__(
-        self,
-        call: grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse],
-        spec: spec_pb2.EnvironmentSpec,
-    ) -> None:
-        """`call` is a fresh Session stream."""
-        self._call = call
-        self._spec = spec
-
-    async def reset(self, scenario: trajectory_pb2.Scenario, seed: int) -> pb.Observation:
-        """Begins the episode.
-
-        Raises:
-            EnvironmentRaisedError: the environment's own code raised.
-            PodiumError: what else the call failed with.
-        """
-        request = pb.ResetRequest(scenario=scenario, seed=seed, config=self._spec.config)
-        return (await self._ask(pb.SessionRequest(reset=request))).reset.observation
-
-    async def step(self, action: trajectory_pb2.Message) -> pb.StepResponse:
-        """Acts; raises as `reset` does."""
-        request = pb.SessionRequest(step=pb.StepRequest(action=action))
-        return (await self._ask(request)).step
-
-    async def _ask(self, request: pb.SessionRequest) -> pb.SessionResponse:
-        peer = f"environment {self._spec.name!r}"
-        try:
-            with rpc_errors(peer):
-                # A write to a call that has ended says nothing; the read says how it ended.
-                with suppress(asyncio.InvalidStateError):
-                    await self._call.write(request)
-                response = await self._call.read()
-        except InternalError as error:
-            if error.reason == "ENVIRONMENT_RAISED":
-                kind, _, text = error.message.partition(": ")
-                error_id = error.metadata.get("error_id", "")
-                raise EnvironmentRaisedError(kind, text, error_id) from error
-            raise
-        if not isinstance(response, pb.SessionResponse):
-            raise UnavailableError(f"{peer} ended the session early", reason="SESSION_ENDED")
-        return response

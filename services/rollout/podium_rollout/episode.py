@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 import time
-import traceback
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from opentelemetry import trace
-from podium.core.errors import (
-    FailedPreconditionError,
-    InternalError,
-    InvalidArgumentError,
-    PodiumError,
-    UnavailableError,
-)
-from podium.core.tool_calls import parse_tool_calls
+from podium.core.errors import InternalError, PodiumError, UnavailableError
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.telemetry import current_trace_id, tracer
-from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout import metrics
-from podium_rollout.environments import EnvironmentRaisedError, Environments, Session
+from podium_rollout.conversation import Conversations
+from podium_rollout.environments import Environments, Session
 from podium_rollout.policy import Policy
-from podium_rollout.record import Record
 from podium_rollout.seeds import derive
+from podium_rollout.speakers import AgentSpeaker, Cast, ContextFullError, Turn
+from podium_rollout.trajectories import Progress, build, failure_of
 
-logger = logging.getLogger(__name__)
 _tracer = tracer(__name__)
 
 T = TypeVar("T")
-
-_TRACEBACK_BYTES = 16 * 1024
 
 
 class _EnvironmentFailedError(Exception):
@@ -46,24 +34,6 @@ class _EnvironmentFailedError(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.cause = cause
-
-
-@dataclass
-class _History:
-    messages: list[pb.Message] = field(default_factory=list)
-    record: Record = field(default_factory=Record)
-    covered: int = 0
-    """How many of the messages the record holds."""
-
-
-@dataclass
-class _Progress:
-    histories: list[_History] = field(default_factory=lambda: [_History()])
-    tools: list[pb.Tool] = field(default_factory=list)
-    turns: int = 0
-    reward: float = 0.0
-    last: environment_pb.StepResponse = field(default_factory=environment_pb.StepResponse)
-    metrics: dict[str, float] = field(default_factory=dict)
 
 
 class Episode:
@@ -85,20 +55,20 @@ class Episode:
         self._request = request
         self._attempt = attempt
         self._environments = environments
-        self._policy = policy
         self._id = f"{request.group_id}/t{attempt}"
-        self._progress = _Progress()
+        self._cast = Cast(request, self._id, policy)
+        self._progress = Progress(Conversations(request.episode.tool_format))
 
-    async def run(self) -> pb.Trajectory:
-        """The trajectory.
+    async def run(self) -> list[pb.Trajectory]:
+        """Its trajectories: one, or one a side that the policy plays.
 
         Raises:
             PodiumError: the policy could not act, or the environment refused to begin; the
                 group cannot be completed.
         """
         name = self._request.environment.name
-        began = time.time()
-        trajectory = pb.Trajectory(
+        self._progress.began = time.time()
+        head = pb.Trajectory(
             id=self._id,
             group_id=self._request.group_id,
             scenario_id=self._request.scenario.id,
@@ -110,102 +80,129 @@ class Episode:
             ) as span,
             metrics.EPISODES_IN_FLIGHT.track_inprogress(),
         ):
-            trajectory.trace_id = current_trace_id()
+            head.trace_id = current_trace_id()
+            try:
+                head.stop_reason = await self._run()
+            except _EnvironmentFailedError as error:
+                head.stop_reason = pb.STOP_REASON_FAILED
+                head.failure.CopyFrom(failure_of(error.cause))
+                span.set_status(trace.StatusCode.ERROR, type(error.cause).__name__)
+        progress = self._progress
+        if self._cast.policy.capped:
+            progress.metrics["capped_turns"] = float(self._cast.policy.capped)
+        outcome = pb.StopReason.Name(head.stop_reason).removeprefix("STOP_REASON_").lower()
+        metrics.EPISODES.labels(name, outcome).inc()
+        metrics.TURNS.labels(name).observe(sum(progress.turns.values()))
+        metrics.EPISODE_SECONDS.labels(name).observe(time.time() - progress.began)
+        metrics.ENVIRONMENT_REWARD.labels(name).observe(progress.reward)
+        return build(head, progress, self._cast.trained)
+
+    async def _run(self) -> pb.StopReason.ValueType:
+        async with AsyncExitStack() as stack:
+            opening = self._environments.session(
+                self._request.environment, self._request.episode, self._id
+            )
+            with metrics.EPISODES_WAITING.track_inprogress():
+                session = await self._beginning(stack.enter_async_context(opening), None)
+            self._progress.began = time.time()
             try:
                 async with asyncio.timeout(self._request.episode.timeout_seconds):
-                    trajectory.stop_reason = await self._play()
+                    reason = await self._play(session)
             except TimeoutError:
-                trajectory.stop_reason = pb.STOP_REASON_DEADLINE
-            except _EnvironmentFailedError as error:
-                trajectory.stop_reason = pb.STOP_REASON_FAILED
-                trajectory.failure.CopyFrom(_failure(error.cause))
-                span.set_status(trace.StatusCode.ERROR, type(error.cause).__name__)
-        self._fill(trajectory, began)
-        outcome = pb.StopReason.Name(trajectory.stop_reason).removeprefix("STOP_REASON_").lower()
-        metrics.EPISODES.labels(name, outcome).inc()
-        metrics.TURNS.labels(name).observe(self._progress.turns)
-        metrics.EPISODE_SECONDS.labels(name).observe(time.time() - began)
-        metrics.ENVIRONMENT_REWARD.labels(name).observe(self._progress.reward)
-        return trajectory
+                reason = pb.STOP_REASON_DEADLINE
+            if self._progress.reset:
+                await self._score(session)
+        return reason
 
-    async def _play(self) -> pb.StopReason.ValueType:
+    async def _play(self, session: Session) -> pb.StopReason.ValueType:
         episode = self._request.episode
-        async with self._environments.session(self._request.environment) as session:
-            seed = derive(self._request.seed, self._request.group_id)
-            try:
-                observation = await self._environment(session.reset(self._request.scenario, seed))
-            except _EnvironmentFailedError as error:
-                # Refused, full or not an environment at all: nothing that one attempt did.
-                cause = error.cause
-                if isinstance(cause, PodiumError) and not isinstance(cause, InternalError):
-                    raise cause from None
-                raise
-            self._observe(observation)
-            for turn in range(episode.max_turns):
-                with _tracer.start_as_current_span("turn", attributes={"podium.turn": turn}):
-                    reason = await self._turn(session, turn)
-                if reason is not None:
-                    return reason
+        seed = derive(self._request.seed, self._request.group_id)
+        observation = await self._beginning(
+            session.reset(self._request.scenario, seed), episode.step_timeout_seconds
+        )
+        self._observe(observation)
+        self._progress.reset = True
+        for turn in range(episode.max_turns):
+            with _tracer.start_as_current_span("turn", attributes={"podium.turn": turn}):
+                reason, observation = await self._turn(session, turn, observation)
+            if reason is not None:
+                return reason
         return pb.STOP_REASON_MAX_TURNS
 
-    async def _turn(self, session: Session, turn: int) -> pb.StopReason.ValueType | None:
+    async def _score(self, session: Session) -> None:
         progress = self._progress
-        sampling = policy_pb2.SamplingParams()
-        sampling.CopyFrom(self._request.sampling)
-        if sampling.temperature > 0:
-            sampling.seed = derive(self._request.seed, self._id, turn)
-        try:
-            history, prompt = await self._prompt()
-            generation = await self._policy.generate(prompt, self._request.policy, sampling)
-        except InvalidArgumentError as error:
-            if error.reason == "CONTEXT_LENGTH_EXCEEDED":
-                return pb.STOP_REASON_CONTEXT_LENGTH
-            raise
-        # Not before: a prompt that the engine refused is no part of the record.
-        history.record.prompt(prompt)
-        history.record.sampled(generation, sampling.temperature)
-        progress.turns += 1
-        message = (
-            parse_tool_calls(generation.text)
-            if progress.tools
-            else pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
-        )
-        history.messages.append(message)
-        history.covered = len(history.messages)
-        with _tracer.start_as_current_span("environment_step"):
-            result = await self._environment(session.step(message))
-        progress.last = result
-        progress.reward += result.reward
-        progress.metrics.update(result.metrics)
-        if result.terminated:
-            return pb.STOP_REASON_TERMINATED
-        if result.truncated:
-            return pb.STOP_REASON_TRUNCATED
-        self._observe(result.observation)
-        return None
-
-    async def _prompt(self) -> tuple[_History, list[int]]:
-        """The next assistant turn's history, and its prompt."""
-        history = self._progress.histories[-1]
-        try:
-            prompt = await self._policy.render(
-                history.messages, self._progress.tools, history.record.token_ids, history.covered
+        with _tracer.start_as_current_span("environment_score"):
+            score = await self._environment(
+                session.score(), self._request.episode.step_timeout_seconds
             )
-        except FailedPreconditionError as error:
-            if error.reason != "HISTORY_NOT_CONTINUABLE" or not history.covered:
-                raise
-            metrics.HISTORY_SPLITS.inc()
-            history = _History(messages=list(history.messages))
-            self._progress.histories.append(history)
-            prompt = await self._policy.render(history.messages, self._progress.tools)
-        return history, prompt
+        progress.earn(score)
+        progress.info.MergeFrom(score.info)
 
-    def _observe(self, observation: environment_pb.Observation) -> None:
-        self._progress.histories[-1].messages.extend(observation.messages)
-        self._progress.tools = list(observation.tools)
+    async def _turn(
+        self, session: Session, number: int, observation: environment_pb.Observation
+    ) -> tuple[pb.StopReason.ValueType | None, environment_pb.Observation]:
+        progress = self._progress
+        name = progress.conversations.speaking
+        turn = Turn(self._id, number, observation)
+        try:
+            message = await self._speak(name, turn)
+        except ContextFullError:
+            return pb.STOP_REASON_CONTEXT_LENGTH, observation
+        progress.turns[name] = progress.turns.get(name, 0) + 1
+        notice = self._notice(name, message)
+        action = pb.Message()
+        action.CopyFrom(message)
+        action.conversation = name
+        with _tracer.start_as_current_span("environment_step"):
+            result = await self._environment(
+                session.step(action), self._request.episode.step_timeout_seconds
+            )
+        progress.info = result.info
+        progress.earn(result)
+        if result.terminated:
+            return pb.STOP_REASON_TERMINATED, result.observation
+        if result.truncated:
+            return pb.STOP_REASON_TRUNCATED, result.observation
+        self._observe(result.observation, notice)
+        return None, result.observation
 
-    async def _environment(self, call: Awaitable[T]) -> T:
-        seconds = self._request.episode.step_timeout_seconds
+    async def _speak(self, name: str, turn: Turn) -> pb.Message:
+        speaker = self._cast.speaker(name)
+        spoken = speaker.speak(self._progress.conversations, turn)
+        # An agent is code as an environment is, and fails as one.
+        if not isinstance(speaker, AgentSpeaker):
+            return await spoken
+        return await self._environment(spoken, self._request.episode.step_timeout_seconds)
+
+    def _notice(self, name: str, message: pb.Message) -> str:
+        """What the model is told of calls that could not be read; counts them."""
+        progress = self._progress
+        if not progress.conversations.history.request.tools:
+            return ""
+        count = len(message.malformed_calls)
+        progress.malformed[name] = progress.malformed.get(name, 0) + count
+        metrics.MALFORMED_CALLS.labels(self._request.environment.name).inc(count)
+        return "\n".join(
+            f"Error: a call could not be read: {why}." for why in message.malformed_calls
+        )
+
+    def _observe(self, observation: environment_pb.Observation, notice: str = "") -> None:
+        try:
+            self._progress.conversations.observe(observation.messages, observation.tools, notice)
+        except ValueError as error:
+            raise _EnvironmentFailedError(error) from error
+
+    async def _beginning(self, call: Awaitable[T], seconds: float | None) -> T:
+        try:
+            return await self._environment(call, seconds)
+        except _EnvironmentFailedError as error:
+            # Refused, full or not an environment at all: nothing that one attempt did.
+            cause = error.cause
+            if isinstance(cause, PodiumError) and not isinstance(cause, InternalError):
+                raise cause from None
+            raise
+
+    async def _environment(self, call: Awaitable[T], seconds: float | None) -> T:
         try:
             # The episode's own deadline passes through as CancelledError.
             async with asyncio.timeout(seconds) as limit:
@@ -217,36 +214,3 @@ class Episode:
             if limit.expired():
                 cause = TimeoutError(f"the environment did not answer within {seconds:g} s")
             raise _EnvironmentFailedError(cause) from error
-
-    def _fill(self, trajectory: pb.Trajectory, began: float) -> None:
-        progress = self._progress
-        for history in progress.histories:
-            record = history.record.build()
-            sampled = sum(span.length for span in record.spans)
-            metrics.TOKENS.labels("sampled").inc(sampled)
-            metrics.TOKENS.labels("context").inc(len(record.token_ids) - sampled)
-            if history.messages:
-                trajectory.histories.add(
-                    messages=history.messages, tools=progress.tools, tokens=record
-                )
-        if math.isfinite(progress.reward) and trajectory.stop_reason != pb.STOP_REASON_FAILED:
-            trajectory.environment_reward = progress.reward
-        trajectory.metrics.update({"turns": float(progress.turns)} | progress.metrics)
-        trajectory.info.CopyFrom(progress.last.info)
-        trajectory.start_time.FromNanoseconds(int(began * 1e9))
-        trajectory.end_time.GetCurrentTime()
-
-
-def _failure(error: BaseException) -> pb.Failure:
-    if isinstance(error, EnvironmentRaisedError):
-        return pb.Failure(
-            type=error.kind,
-            message=str(error),
-            traceback=f"the environment's log has it under error id {error.error_id}\n",
-        )
-    lines = "".join(traceback.format_exception(error))
-    return pb.Failure(
-        type=type(error).__name__,
-        message=str(error),
-        traceback=lines.encode()[-_TRACEBACK_BYTES:].decode(errors="ignore"),
-    )

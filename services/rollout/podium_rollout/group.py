@@ -28,10 +28,11 @@ class Collector:
     async def collect(
         self, request: rollout_pb.CollectGroupRequest
     ) -> AsyncGenerator[pb.Trajectory]:
-        """Each trajectory as it ends. Closing the iterator cancels the rest.
+        """Each trajectory as its episode ends. Closing the iterator cancels the rest.
 
         Raises:
             ResourceExhaustedError: too many groups at once.
+            InvalidArgumentError: sampling that cannot train, or a player that there is not.
             PodiumError: an attempt's policy could not act; the others are
                 cancelled.
         """
@@ -40,21 +41,23 @@ class Collector:
             raise ResourceExhaustedError(
                 f"{self._max_groups} groups are being collected already", reason="TOO_MANY_GROUPS"
             )
+        episodes = [
+            Episode(request, attempt, self._environments, self._policy)
+            for attempt in range(request.attempts)
+        ]
         self._running += 1
         metrics.GROUPS_IN_FLIGHT.set(self._running)
         tasks = {
-            asyncio.create_task(
-                Episode(request, attempt, self._environments, self._policy).run(),
-                name=f"{request.group_id}/t{attempt}",
-            )
-            for attempt in range(request.attempts)
+            asyncio.create_task(episode.run(), name=f"{request.group_id}/t{attempt}")
+            for attempt, episode in enumerate(episodes)
         }
         pending = set(tasks)
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    yield task.result()
+                    for trajectory in task.result():
+                        yield trajectory
         finally:
             for task in tasks:
                 task.cancel()

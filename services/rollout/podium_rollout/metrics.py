@@ -22,7 +22,13 @@ EPISODE_SECONDS = Histogram(
 )
 HISTORY_SPLITS = Counter(
     "podium_rollout_history_splits_total",
-    "Times a template could not be continued token for token.",
+    "Times a template could not be continued token for token, or its tools changed.",
+)
+CONTEXT_CAPPED = Counter(
+    "podium_rollout_context_capped_total", "Turns that had less room than max_tokens."
+)
+MALFORMED_CALLS = Counter(
+    "podium_rollout_malformed_calls_total", "Tool calls that could not be read.", ["environment"]
 )
 ENVIRONMENT_REWARD = Histogram(
     "podium_rollout_environment_reward",
@@ -32,3 +38,10 @@ ENVIRONMENT_REWARD = Histogram(
 )
 GROUPS_IN_FLIGHT = Gauge("podium_rollout_groups_in_flight", "Groups being collected.")
 EPISODES_IN_FLIGHT = Gauge("podium_rollout_episodes_in_flight", "Episodes running.")
+EPISODES_WAITING = Gauge(
+    "podium_rollout_episodes_waiting", "Episodes waiting for a session of their environment."
+)
+SESSIONS_RESUMED = Counter(
+    "podium_rollout_sessions_resumed_total",
+    "Sessions of remote environments that were taken up again after a connection broke.",
+)

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import grpc
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.rpc import connect, rpc_errors
-from podium.types.v1 import policy_pb2, trajectory_pb2
 
 _PEER = "inference"
 
 
 class Policy(Protocol):
-    """Renders prompts and samples continuations.
+    """Renders what is new and samples what follows, in one call."""
 
-    Both raise the exceptions of `podium.core.errors`; see the contract.
-    """
+    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
+        """What the policy samples after the prompt, and how its end was rendered.
 
-    async def render(
-        self,
-        messages: Sequence[trajectory_pb2.Message],
-        tools: Sequence[trajectory_pb2.Tool],
-        prefix_ids: Sequence[int] = (),
-        prefix_messages: int = 0,
-    ) -> list[int]:
-        """Token ids of the next prompt."""
-        ...
-
-    async def generate(
-        self,
-        prompt: Sequence[int],
-        policy: policy_pb2.PolicyRef,
-        sampling: policy_pb2.SamplingParams,
-    ) -> pb.Generation:
-        """What the policy samples after the prompt."""
+        Raises the exceptions of `podium.core.errors`; see the contract.
+        """
         ...
 
 
@@ -53,27 +36,7 @@ class InferencePolicy:
         """Closes the channel."""
         await self._channel.close()
 
-    async def render(
-        self,
-        messages: Sequence[trajectory_pb2.Message],
-        tools: Sequence[trajectory_pb2.Tool],
-        prefix_ids: Sequence[int] = (),
-        prefix_messages: int = 0,
-    ) -> list[int]:
+    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
         """See `Policy`."""
-        request = pb.RenderRequest(
-            messages=messages, tools=tools, prefix_ids=prefix_ids, prefix_messages=prefix_messages
-        )
         with rpc_errors(_PEER):
-            return list((await self._stub.Render(request)).token_ids)
-
-    async def generate(
-        self,
-        prompt: Sequence[int],
-        policy: policy_pb2.PolicyRef,
-        sampling: policy_pb2.SamplingParams,
-    ) -> pb.Generation:
-        """See `Policy`."""
-        request = pb.GenerateRequest(policy=policy, prompt_token_ids=prompt, sampling=sampling)
-        with rpc_errors(_PEER):
-            return (await self._stub.Generate(request, timeout=self._timeout)).generation
+            return await self._stub.Generate(request, timeout=self._timeout)

@@ -11,33 +11,33 @@ from podium.types.v1 import trajectory_pb2 as pb
 class Record:
     """Grows by context and by sampled tokens, and by nothing else.
 
-    Every prompt must begin with the whole record so far, so a token that was
-    sampled is never rendered again.
+    Every prompt is the whole record so far and what is new, so a token that was
+    sampled is never rendered again, and no turn touches what the ones before left.
     """
 
     def __init__(self) -> None:
-        self._ids: list[int] = []
-        self._logprobs: list[float] = []
-        self._spans: list[pb.SampledSpan] = []
+        # As the contract has it: one repeated field is copied to another a hundred times
+        # faster than a list, and a long episode sends its record each turn.
+        self._record = pb.TokenRecord()
 
     @property
-    def token_ids(self) -> list[int]:
+    def token_ids(self) -> Sequence[int]:
         """The sequence so far."""
-        return self._ids
+        return self._record.token_ids
 
-    def prompt(self, token_ids: Sequence[int]) -> None:
-        """Takes the next prompt: the record and a suffix of context.
+    def __len__(self) -> int:
+        """How many tokens it holds."""
+        return len(self._record.token_ids)
+
+    def context(self, token_ids: Sequence[int]) -> None:
+        """Takes what stands between the record and the next sampled token.
 
         Raises:
-            ValueError: the prompt does not begin with the record, or adds
-                nothing to it.
+            ValueError: it is nothing.
         """
-        ids = list(token_ids)
-        if len(ids) <= len(self._ids) or ids[: len(self._ids)] != self._ids:
-            raise ValueError(
-                f"the prompt of {len(ids)} tokens does not continue the record of {len(self._ids)}"
-            )
-        self._ids = ids
+        if not token_ids:
+            raise ValueError(f"nothing follows the record of {len(self)} tokens")
+        self._record.token_ids.MergeFrom(token_ids)
 
     def sampled(self, generation: inference_pb.Generation, temperature: float) -> None:
         """Takes what was sampled after the prompt.
@@ -50,20 +50,20 @@ class Record:
             raise ValueError(f"{len(generation.logprobs)} log-probs for {count} sampled tokens")
         if count == 0:
             return
-        self._spans.append(
-            pb.SampledSpan(
-                start=len(self._ids),
-                length=count,
-                policy=generation.policy,
-                weights_version=generation.weights_version,
-                temperature=temperature,
-                finish_reason=generation.finish_reason,
-                request_id=generation.request_id,
-            )
+        self._record.spans.add(
+            start=len(self),
+            length=count,
+            policy=generation.policy,
+            weights_version=generation.weights_version,
+            temperature=temperature,
+            finish_reason=generation.finish_reason,
+            request_id=generation.request_id,
         )
-        self._ids += generation.token_ids
-        self._logprobs += generation.logprobs
+        self._record.token_ids.MergeFrom(generation.token_ids)
+        self._record.logprobs.MergeFrom(generation.logprobs)
 
     def build(self) -> pb.TokenRecord:
-        """The record as the contract has it."""
-        return pb.TokenRecord(token_ids=self._ids, logprobs=self._logprobs, spans=self._spans)
+        """The record as the contract has it; a copy."""
+        built = pb.TokenRecord()
+        built.CopyFrom(self._record)
+        return built

@@ -22,3 +22,5 @@ class Settings(ServerSettings):
     """Groups at once; more are refused with RESOURCE_EXHAUSTED."""
     generate_timeout_seconds: float = Field(default=300.0, gt=0)
     """Of one generation, within the episode's own deadline."""
+    environment_resume_seconds: float = Field(default=30.0, gt=0)
+    """How long a remote environment's session is sought after its connection broke."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.sides import by_side
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.advantages import Rewards, advantages, zero_variance
@@ -120,7 +121,7 @@ class _Attempt:
 def build_batch(
     groups: Iterable[trajectory_pb2.Group], training: spec_pb2.TrainingSpec, vocabulary: int
 ) -> Batch:
-    """Reads, normalises and weighs the groups of one step.
+    """Reads, normalises and weighs the groups of one step; each side of a group is one.
 
     Weights are of the whole batch, so that they depend neither on rows nor on
     micro-batches: `token` gives every trained token 1 / (all trained tokens),
@@ -134,10 +135,13 @@ def build_batch(
     batch = Batch()
     scored: list[_Scored] = []
     seen: set[str] = set()
-    for index, group in enumerate(groups):
+    whole = list(groups)
+    for group in whole:
         _refuse_repeated("group.id", group.id, seen)
         for trajectory in group.trajectories:
             _refuse_repeated("group.trajectories.id", trajectory.id, seen)
+    sides = [side for group in whole for side in by_side(group)]
+    for index, group in enumerate(sides):
         read = _score(group, index, training.loss)
         if isinstance(read, Refused):
             batch.skipped_groups[group.id] = read.reason
@@ -149,8 +153,22 @@ def build_batch(
         if read_attempts and zero_variance(found.rewards):
             batch.zero_variance_groups += not _supervised(training.loss)
         attempts += read_attempts
+    for group in whole:
+        _join_sides(group, batch)
     _weigh(attempts, training.loss, batch)
     return batch
+
+
+def _join_sides(group: trajectory_pb2.Group, batch: Batch) -> None:
+    """A group of several sides is skipped when all of them are; else their trajectories are."""
+    sides = by_side(group)
+    reasons = [batch.skipped_groups.pop(side.id, "") for side in sides]
+    if all(reasons):
+        batch.skipped_groups[group.id] = reasons[0]
+        return
+    for side, reason in zip(sides, reasons, strict=True):
+        if reason:
+            batch.skipped_trajectories.update({each.id: reason for each in side.trajectories})
 
 
 def _weigh(attempts: Sequence[_Attempt], loss: spec_pb2.LossSpec, batch: Batch) -> None:

@@ -162,3 +162,51 @@ async def test_chat_tells_the_prompt_that_it_rendered(merged: TinyPool) -> None:
     )
     assert list(chat.prompt_token_ids) == list(rendered.token_ids)
     assert chat.message.content == chat.generation.text
+
+
+async def window_of(pool: TinyPool) -> int:
+    return (await pool.stub.GetEngine(pb.GetEngineRequest(), timeout=60)).max_model_len
+
+
+def message(role: trajectory_pb2.Role.ValueType, content: str) -> trajectory_pb2.Message:
+    return trajectory_pb2.Message(role=role, content=content)
+
+
+async def test_a_turn_in_one_call_is_what_render_and_generate_give(merged: TinyPool) -> None:
+    render = pb.RenderRequest(messages=[message(trajectory_pb2.ROLE_USER, "Guess a digit.")])
+    first = (await merged.stub.Render(render, timeout=60)).token_ids
+    expected = await merged.generate(first, seed=5)
+    asked = request([], seed=5)
+    asked.render.CopyFrom(render)
+    turn = await merged.stub.Generate(asked, timeout=60)
+    assert turn.rendered.token_ids == first
+    assert turn.rendered.max_model_len == await window_of(merged)
+    assert turn.generation.token_ids == expected.token_ids
+    assert turn.generation.logprobs == expected.logprobs
+
+    record = [*first, *expected.token_ids]
+    render.messages.append(message(trajectory_pb2.ROLE_ASSISTANT, expected.text))
+    render.messages.append(message(trajectory_pb2.ROLE_USER, "Higher."))
+    render.prefix_messages = 2
+    render.prefix_ids[:] = record[-1:]
+    second = (await merged.stub.Render(render, timeout=60)).token_ids
+    again = request(record, seed=6)
+    again.render.CopyFrom(render)
+    turn = await merged.stub.Generate(again, timeout=60)
+    assert turn.rendered.token_ids == second
+    expected = await merged.generate([*record, *second[1:]], seed=6)
+    assert turn.generation.token_ids == expected.token_ids
+
+
+async def test_room_for_the_whole_answer_may_be_demanded(merged: TinyPool) -> None:
+    window = await window_of(merged)
+    prompt = [1000] * (window - 10)
+    asked = request(prompt, seed=1, max_tokens=10)
+    asked.require_room = True
+    assert (await merged.stub.Generate(asked, timeout=60)).generation.token_ids
+    asked.sampling.max_tokens = 11
+    with pytest.raises(InvalidArgumentError) as caught, rpc_errors("inference"):
+        await merged.stub.Generate(asked, timeout=60)
+    assert caught.value.reason == "CONTEXT_LENGTH_EXCEEDED"
+    asked.require_room = False
+    assert len((await merged.stub.Generate(asked, timeout=60)).generation.token_ids) <= 10

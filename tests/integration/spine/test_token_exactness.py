@@ -52,7 +52,7 @@ async def environment_server() -> AsyncIterator[str]:
     server = Server("environment", ServerSettings())
     server.add(
         environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
-        EnvironmentServicer(LongTalk, 0),
+        EnvironmentServicer(LongTalk),
         "podium.environment.v1.EnvironmentService",
     )
     await server.start()

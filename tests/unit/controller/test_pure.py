@@ -112,6 +112,16 @@ def test_without_rewards_or_success_there_are_no_means() -> None:
     assert "success_mean" not in metrics
 
 
+def test_a_policy_is_measured_by_its_main_side() -> None:
+    """The two sides of a game together always come out even."""
+    group = trajectory_pb2.Group()
+    for side, reward in (("", 1.0), ("opponent", 0.0)):
+        group.trajectories.add(side=side, reward=reward, metrics={"success": reward})
+    metrics = step_metrics([group], staleness=0)
+    assert (metrics["reward_mean"], metrics["success_mean"]) == (1.0, 1.0)
+    assert (metrics["trajectories"], metrics["trajectories_unscored"]) == (2, 0)
+
+
 def test_evaluations_take_the_environments_reward_where_there_is_no_other() -> None:
     metrics = evaluation_metrics(
         [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from podium.contract import validate
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
+from podium_controller.evaluator import evaluation_episode
 from podium_controller.specification import complete, violations
 
 
@@ -106,3 +107,27 @@ def test_weights_may_sum_to_one_up_to_rounding() -> None:
     )
     scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_WEIGHTED, weighted=criteria)
     assert fields(spec(reward=spec_pb2.RewardSpec(scorers=[scorer]))) == []
+
+
+def test_the_agent_that_trains_is_the_policy() -> None:
+    def rollout(**players: str) -> spec_pb2.RolloutSpec:
+        return spec_pb2.RolloutSpec(episode=spec_pb2.EpisodeSpec(players=players))
+
+    assert fields(spec(rollout=rollout(opponent="baseline:random"))) == []
+    wrong = spec(rollout=rollout(agent="baseline:random"))
+    assert fields(wrong) == ["job.spec.rollout.episode.players[agent]"]
+
+
+def test_an_evaluation_may_have_other_players() -> None:
+    job = complete(
+        spec(
+            rollout=spec_pb2.RolloutSpec(
+                episode=spec_pb2.EpisodeSpec(players={"opponent": "base", "helper": "base"})
+            ),
+            evaluation=spec_pb2.EvaluationSpec(players={"opponent": "baseline:perfect"}),
+        )
+    )
+    found = evaluation_episode(job)
+    assert dict(found.players) == {"opponent": "baseline:perfect", "helper": "base"}
+    assert found.max_turns == job.rollout.episode.max_turns
+    assert dict(job.rollout.episode.players) == {"opponent": "base", "helper": "base"}

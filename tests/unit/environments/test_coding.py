@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from podium.core.errors import FailedPreconditionError
-from podium.environments import Message, Observation, Scenario, StepResult, play
+from podium.environments import Message, Observation, Scenario, Scripted, StepResult, play
 from podium.environments.coding import Coding, environment, grader
 from podium.environments.convert import struct
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -81,6 +81,24 @@ async def test_the_last_submission_is_graded_whatever_it_is() -> None:
     assert [r.terminated for r in results] == [False, False, True]
     assert sum(r.reward for r in results) == pytest.approx(environment.FORMAT_REWARD)
     assert results[-1].observation.messages == []
+
+
+@pytest.mark.parametrize(
+    ("replies", "reward", "success"), [([WRONG, RIGHT], 1.0, 1.0), ([WRONG, "Sorry."], 0.05, 0.0)]
+)
+async def test_of_an_episode_that_was_cut_the_last_submission_is_graded_once(
+    replies: list[str], reward: float, success: float
+) -> None:
+    played = await play(Coding(), NEXT, Scripted(replies), max_turns=2)
+    assert played.reward == pytest.approx(reward)
+    assert (played.metrics["success"], played.metrics["turns"]) == (success, 2.0)
+
+
+async def test_a_submission_that_fails_an_example_may_still_earn_its_part_when_cut() -> None:
+    late = "```python\ndef f(n):\n    return n + 1 if n > 10 else 0\n```"
+    played = await play(Coding(), NEXT, Scripted([late]), max_turns=1)
+    assert (played.terminated, played.metrics["tests_passed"]) == (False, 4.0)
+    assert played.info["result"] == "def f(n):\n    return n + 1 if n > 10 else 0\n"
 
 
 async def test_part_of_the_hidden_tests_earn_a_part_below_half() -> None:

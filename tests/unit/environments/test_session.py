@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from podium.cli.environment import environment_class
+from podium.cli.main import cli
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from podium.environments import Message, Tool, ToolCall, load, system, tool_result
-from podium.environments.__main__ import cli
 from podium.environments.catalog import load_class
 from podium.environments.convert import (
     message_from_pb,
@@ -140,13 +141,24 @@ def test_an_unknown_split_or_name_says_what_there_is() -> None:
 def test_a_path_that_names_no_environment_is_refused(path: str) -> None:
     with pytest.raises(InvalidArgumentError):
         load_class(path)
-    result = CliRunner().invoke(cli, ["serve", path])
+    result = CliRunner().invoke(cli, ["env", "serve", path])
     assert result.exit_code == 2
     assert repr(path) in result.output
 
 
+def test_a_module_of_the_folder_that_the_command_runs_in_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["from support.guess_environment import Guess", "class Here(Guess): name = 'here'"]
+    (tmp_path / "environment_of_this_folder.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    assert environment_class("environment_of_this_folder:Here").name == "here"
+    assert environment_class("coding").name == "coding"
+
+
 async def test_the_readmes_environment_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    (snippet,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    snippet, *_ = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     code = snippet[snippet.index("class ") :].strip().splitlines()
     assert len([line for line in code if line.strip()]) <= 20
     module = types.ModuleType("readme_environment")

@@ -253,3 +253,29 @@ async def test_a_group_without_attempts_is_refused(bench: Bench) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         await bench.score(group())
     assert caught.value.violations[0].field == "group.trajectories"
+
+
+async def test_each_side_of_an_episode_is_judged_with_its_own(bench: Bench) -> None:
+    attempts = group(1.0, 0.0, 0.5, 0.5)
+    for number in (1, 3):
+        attempts.trajectories[number].side = "opponent"
+    scored = await bench.score(attempts, RULER, ENVIRONMENT)
+    assert [t.id for t in scored.trajectories] == [t.id for t in attempts.trajectories]
+    assert [t.reward for t in scored.trajectories] == [1.5, 0.25, 0.75, 0.75]
+    prompts = [str(asked) for asked in bench.judge.requests]
+    shown = [[f"answer {n}" in prompt for n in range(4)] for prompt in prompts]
+    assert shown == [[True, False, True, False], [False, True, False, True]]
+    assert [judgement.part for judgement in scored.judgements] == ["ruler", "ruler"]
+    assert not scored.skip_reason
+
+
+async def test_a_side_that_cannot_be_scored_leaves_the_other_its_rewards(bench: Bench) -> None:
+    attempts = group(1.0, None, 0.5, None)
+    for number in (1, 3):
+        attempts.trajectories[number].side = "opponent"
+    scored = await bench.score(attempts, ENVIRONMENT)
+    assert [t.HasField("reward") for t in scored.trajectories] == [True, False, True, False]
+    assert not scored.skip_reason
+    for trajectory in attempts.trajectories:
+        trajectory.ClearField("environment_reward")
+    assert (await bench.score(attempts, ENVIRONMENT)).skip_reason == "no_reward"

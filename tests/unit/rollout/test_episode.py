@@ -3,9 +3,10 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from podium.core.errors import FailedPreconditionError, NotFoundError
+from podium.core.errors import FailedPreconditionError, InternalError, NotFoundError
 from podium.environments.email_search import tutorial
 from podium.environments.types import user
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.environments import Environments
@@ -25,7 +26,8 @@ from support.rollout import (
 async def play(
     request: rollout_pb.CollectGroupRequest, policy: PolicyDouble, attempt: int = 0
 ) -> pb.Trajectory:
-    return await Episode(request, attempt, Environments(), policy).run()
+    (trajectory,) = await Episode(request, attempt, Environments(), policy).run()
+    return trajectory
 
 
 def said(content: str, role: pb.Role.ValueType = pb.ROLE_USER) -> pb.Message:
@@ -104,16 +106,16 @@ async def test_the_last_allowed_turn_ends_it() -> None:
 
 async def test_a_prompt_that_no_longer_fits_ends_it_and_is_not_recorded() -> None:
     room = len(encode([FIRST])) + len(sampled_ids("1")) + 1
-    policy = PolicyDouble(otherwise="1", context=room)
+    policy = PolicyDouble(otherwise="1", window=room)
     trajectory = await play(group_request(), policy)
     assert trajectory.stop_reason == pb.STOP_REASON_CONTEXT_LENGTH
-    assert len(policy.calls) == 2
+    assert len(policy.calls) == 1
     assert list(trajectory.histories[0].tokens.token_ids) == encode([FIRST]) + sampled_ids("1")
     assert trajectory.metrics["turns"] == 1
 
 
 async def test_a_first_prompt_that_does_not_fit_leaves_no_tokens() -> None:
-    trajectory = await play(group_request(), PolicyDouble(context=3))
+    trajectory = await play(group_request(), PolicyDouble(window=3))
     assert trajectory.stop_reason == pb.STOP_REASON_CONTEXT_LENGTH
     assert trajectory.histories[0].tokens == pb.TokenRecord()
     assert trajectory.histories[0].messages[0].content == "Guess a digit."
@@ -143,13 +145,23 @@ async def test_a_history_that_the_template_rewrites_is_begun_anew() -> None:
 
 
 class NeverContinues(PolicyDouble):
-    async def render(self, *args: object, **options: object) -> list[int]:
+    async def render(self, request: inference_pb.RenderRequest) -> inference_pb.RenderResponse:
         raise FailedPreconditionError("rewritten", reason="HISTORY_NOT_CONTINUABLE")
 
 
 async def test_a_first_prompt_has_nothing_to_begin_anew() -> None:
     with pytest.raises(FailedPreconditionError, match="rewritten"):
         await play(group_request(), NeverContinues())
+
+
+class Rerenders(PolicyDouble):
+    async def render(self, request: inference_pb.RenderRequest) -> inference_pb.RenderResponse:
+        return inference_pb.RenderResponse(token_ids=encode(request.messages))
+
+
+async def test_a_sampled_turn_that_is_rendered_again_never_gets_into_a_record() -> None:
+    with pytest.raises(InternalError, match="rendered a sampled turn again"):
+        await play(group_request(), Rerenders(otherwise="1"))
 
 
 async def test_each_generation_has_a_seed_from_ids_alone() -> None:

@@ -31,7 +31,7 @@ def test_spans_cut_the_sampled_tokens_out_of_the_record_exactly(
 ) -> None:
     record, expected = Record(), []
     for context, sampled, version in turns:
-        record.prompt([*record.token_ids, *context])
+        record.context(context)
         ids, logprobs = [i for i, _ in sampled], [n / 64 for _, n in sampled]
         record.sampled(
             inference_pb.Generation(token_ids=ids, logprobs=logprobs, weights_version=version), 0.5
@@ -52,7 +52,7 @@ def test_spans_cut_the_sampled_tokens_out_of_the_record_exactly(
 
 def test_a_span_says_who_sampled_it() -> None:
     record = Record()
-    record.prompt([1, 2])
+    record.context([1, 2])
     record.sampled(generation(7, 8), 0.75)
     assert list(record.build().spans) == [
         pb.SampledSpan(
@@ -67,21 +67,20 @@ def test_a_span_says_who_sampled_it() -> None:
     ]
 
 
-@pytest.mark.parametrize("prompt", [[], [1, 2], [1, 2, 7], [1, 2, 8, 9], [9, 1, 2, 7, 5]])
-def test_a_prompt_that_does_not_continue_the_record_is_refused(prompt: list[int]) -> None:
+def test_a_turn_that_adds_no_context_is_refused() -> None:
     record = Record()
-    record.prompt([1, 2])
+    record.context([1, 2])
     record.sampled(generation(7), 1.0)
     before = record.build()
-    with pytest.raises(ValueError, match="does not continue the record of 3"):
-        record.prompt(prompt)
+    with pytest.raises(ValueError, match="nothing follows the record of 3"):
+        record.context([])
     assert record.build() == before
 
 
 @pytest.mark.parametrize("logprobs", [[], [-0.5], [-0.5] * 3])
 def test_each_sampled_token_needs_one_logprob(logprobs: list[float]) -> None:
     record = Record()
-    record.prompt([1])
+    record.context([1])
     with pytest.raises(ValueError, match="log-probs for 2 sampled tokens"):
         record.sampled(inference_pb.Generation(token_ids=[7, 8], logprobs=logprobs), 1.0)
     assert not record.build().spans
@@ -89,6 +88,6 @@ def test_each_sampled_token_needs_one_logprob(logprobs: list[float]) -> None:
 
 def test_an_empty_generation_leaves_no_span() -> None:
     record = Record()
-    record.prompt([1])
+    record.context([1])
     record.sampled(generation(), 1.0)
     assert record.build() == pb.TokenRecord(token_ids=[1])

@@ -110,6 +110,19 @@ def test_addresses_stay_out_of_the_text() -> None:
     assert from_rpc(bare, "registry").message == "registry cannot be reached (connection refused)"
 
 
+def test_a_stream_that_ended_under_a_write_is_a_lost_peer() -> None:
+    bare = grpc.aio.AioRpcError(
+        grpc.StatusCode.INTERNAL,
+        grpc.aio.Metadata(),
+        grpc.aio.Metadata(),
+        details="Internal error from Core",
+        debug_error_string='Failed "execute_batch"',
+    )
+    found = from_rpc(bare, "registry")
+    assert isinstance(found, errors.UnavailableError)
+    assert found.metadata == {"peer": "registry"}
+
+
 @given(
     message=st.text(),
     reason=st.text(max_size=63),

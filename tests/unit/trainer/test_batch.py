@@ -171,3 +171,40 @@ def test_t6_missing_logprobs_train_as_not_a_number() -> None:
 def test_an_id_that_comes_twice_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="came twice"):
         batch_of(group("g", *PAIR), group("g", *PAIR))
+
+
+def side(made: trajectory_pb2.Trajectory, name: str) -> trajectory_pb2.Trajectory:
+    made.side = name
+    return made
+
+
+def test_sides_have_a_mean_of_their_own() -> None:
+    """Else the side that has the easier game would be praised for it."""
+    whole = group(
+        "g",
+        attempt("g/t0", 1.0, 2),
+        side(attempt("g/t0/o", 0.0, 3), "o"),
+        attempt("g/t1", 0.5, 4),
+        side(attempt("g/t1/o", 0.5, 5), "o"),
+    )
+    batch = batch_of(whole, advantage="ADVANTAGE_KIND_NONE")
+    found = {len(item.sample.targets): item.advantage for item in batch.samples}
+    assert found == pytest.approx({2: 0.25, 3: -0.25, 4: -0.25, 5: 0.25})
+    # What is packed together shares a prompt, and sides do not.
+    assert len({item.group for item in batch.samples}) == 2
+
+
+def test_a_side_that_says_nothing_leaves_the_other_to_train() -> None:
+    whole = group(
+        "g",
+        attempt("g/t0", 1.0, 2),
+        side(attempt("g/t0/o", 0.5, 3), "o"),
+        attempt("g/t1", 0.5, 4),
+        side(attempt("g/t1/o", 0.5, 5), "o"),
+    )
+    batch = batch_of(whole)
+    assert batch.trajectories == 2
+    assert batch.skipped_groups == {}
+    assert batch.skipped_trajectories == {"g/t0/o": "zero_variance", "g/t1/o": "zero_variance"}
+    alike = group("g", *(side(attempt(f"g/t{n}", 0.5, 2), "o" * (n % 2)) for n in range(4)))
+    assert batch_of(alike).skipped_groups == {"g": "zero_variance"}

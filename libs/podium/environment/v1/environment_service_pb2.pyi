@@ -176,20 +176,30 @@ class Observation(_message.Message):
 Global___Observation: _TypeAlias = Observation  # noqa: Y015
 
 @_typing.final
-class ResetRequest(_message.Message):
-    """Begins the episode."""
+class OpenRequest(_message.Message):
+    """Takes a session, or takes it over."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    SCENARIO_FIELD_NUMBER: _builtins.int
-    SEED_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
-    seed: _builtins.int
-    """Seed of the environment's own randomness."""
-    @_builtins.property
-    def scenario(self) -> _trajectory_pb2.Scenario:
-        """What to attempt."""
-
+    RESUME_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    IDLE_SECONDS_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """Chosen by the client, unique among all clients of this server."""
+    resume: _builtins.bool
+    """Only take up a session that exists. Otherwise one is made when there is
+    none, so that an open whose answer was lost can be sent again.
+    """
+    wait_seconds: _builtins.float
+    """Seconds to wait for a slot when all are taken, first come, first served.
+    The server may wait less long.
+    """
+    idle_seconds: _builtins.float
+    """Seconds that the server holds the session while nothing runs and no
+    request comes; 0 for its own limit. The server may hold it less long.
+    """
     @_builtins.property
     def config(self) -> _struct_pb2.Struct:
         """Options of the environment, as in the job file."""
@@ -197,13 +207,43 @@ class ResetRequest(_message.Message):
     def __init__(
         self,
         *,
+        session_id: _builtins.str = ...,
+        config: _struct_pb2.Struct | None = ...,
+        resume: _builtins.bool = ...,
+        wait_seconds: _builtins.float = ...,
+        idle_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "idle_seconds", b"idle_seconds", "resume", b"resume", "session_id", b"session_id", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenRequest: _TypeAlias = OpenRequest  # noqa: Y015
+
+@_typing.final
+class ResetRequest(_message.Message):
+    """Begins the episode; once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCENARIO_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    seed: _builtins.int
+    """Seed of the environment's own randomness."""
+    @_builtins.property
+    def scenario(self) -> _trajectory_pb2.Scenario:
+        """What to attempt."""
+
+    def __init__(
+        self,
+        *,
         scenario: _trajectory_pb2.Scenario | None = ...,
         seed: _builtins.int = ...,
-        config: _struct_pb2.Struct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "scenario", b"scenario"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scenario", b"scenario"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "scenario", b"scenario", "seed", b"seed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scenario", b"scenario", "seed", b"seed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -234,8 +274,28 @@ class StepRequest(_message.Message):
 Global___StepRequest: _TypeAlias = StepRequest  # noqa: Y015
 
 @_typing.final
+class ScoreRequest(_message.Message):
+    """Asks for what the episode earns as a whole; once, after which no step is
+    taken. It comes at the end of every episode, also of one that was cut. A
+    step that still runs is ended and not answered.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreRequest: _TypeAlias = ScoreRequest  # noqa: Y015
+
+@_typing.final
 class CloseRequest(_message.Message):
-    """Ends the episode."""
+    """Gives the session back, whatever runs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -256,16 +316,31 @@ class SessionRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """Number of the request in its session: 1 for the first after open, then
+    one more for each; the same when it is sent again. 0 for open.
+    """
+    @_builtins.property
+    def open(self) -> Global___OpenRequest:
+        """Take the session; must come first on a stream, and once."""
+
     @_builtins.property
     def reset(self) -> Global___ResetRequest:
-        """Begin; must come first, and once."""
+        """Begin."""
 
     @_builtins.property
     def step(self) -> Global___StepRequest:
         """Act."""
+
+    @_builtins.property
+    def score(self) -> Global___ScoreRequest:
+        """Settle the reward."""
 
     @_builtins.property
     def close(self) -> Global___CloseRequest:
@@ -274,19 +349,56 @@ class SessionRequest(_message.Message):
     def __init__(
         self,
         *,
+        sequence: _builtins.int = ...,
+        open: Global___OpenRequest | None = ...,
         reset: Global___ResetRequest | None = ...,
         step: Global___StepRequest | None = ...,
+        score: Global___ScoreRequest | None = ...,
         close: Global___CloseRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "request", b"request", "reset", b"reset", "step", b"step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "open", b"open", "request", b"request", "reset", b"reset", "score", b"score", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "request", b"request", "reset", b"reset", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "open", b"open", "request", b"request", "reset", b"reset", "score", b"score", "sequence", b"sequence", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["reset", "step", "close"]  # noqa: Y015
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["open", "reset", "step", "score", "close"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
 
 Global___SessionRequest: _TypeAlias = SessionRequest  # noqa: Y015
+
+@_typing.final
+class OpenResponse(_message.Message):
+    """Answer to an open."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUMED_FIELD_NUMBER: _builtins.int
+    LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    IDLE_SECONDS_FIELD_NUMBER: _builtins.int
+    RESUME_SECONDS_FIELD_NUMBER: _builtins.int
+    resumed: _builtins.bool
+    """Whether the session was there before."""
+    last_sequence: _builtins.int
+    """Number of the last request that it got; 0 for none."""
+    idle_seconds: _builtins.float
+    """Seconds that the server holds the session while no request comes."""
+    resume_seconds: _builtins.float
+    """Seconds that it holds the session after its stream broke."""
+    def __init__(
+        self,
+        *,
+        resumed: _builtins.bool = ...,
+        last_sequence: _builtins.int = ...,
+        idle_seconds: _builtins.float = ...,
+        resume_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idle_seconds", b"idle_seconds", "last_sequence", b"last_sequence", "resume_seconds", b"resume_seconds", "resumed", b"resumed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenResponse: _TypeAlias = OpenResponse  # noqa: Y015
 
 @_typing.final
 class ResetResponse(_message.Message):
@@ -338,12 +450,33 @@ class StepResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class SideRewardsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     OBSERVATION_FIELD_NUMBER: _builtins.int
     REWARD_FIELD_NUMBER: _builtins.int
     TERMINATED_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
+    SIDE_REWARDS_FIELD_NUMBER: _builtins.int
     reward: _builtins.float
     """The step's reward; must be finite."""
     terminated: _builtins.bool
@@ -364,6 +497,12 @@ class StepResponse(_message.Message):
     def info(self) -> _struct_pb2.Struct:
         """Whatever else; JSON values only."""
 
+    @_builtins.property
+    def side_rewards(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """The step's reward of every side but the main one, by its conversation;
+        must be finite. A side is a trajectory of its own.
+        """
+
     def __init__(
         self,
         *,
@@ -373,14 +512,97 @@ class StepResponse(_message.Message):
         truncated: _builtins.bool = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         info: _struct_pb2.Struct | None = ...,
+        side_rewards: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "observation", b"observation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "metrics", b"metrics", "observation", b"observation", "reward", b"reward", "terminated", b"terminated", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "metrics", b"metrics", "observation", b"observation", "reward", b"reward", "side_rewards", b"side_rewards", "terminated", b"terminated", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StepResponse: _TypeAlias = StepResponse  # noqa: Y015
+
+@_typing.final
+class ScoreResponse(_message.Message):
+    """Answer to a score."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MetricsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class SideRewardsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REWARD_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    INFO_FIELD_NUMBER: _builtins.int
+    SIDE_REWARDS_FIELD_NUMBER: _builtins.int
+    reward: _builtins.float
+    """Added to the rewards of the steps; must be finite."""
+    @_builtins.property
+    def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Numbers to report, beside those of the steps; the last value of a name
+        wins.
+        """
+
+    @_builtins.property
+    def info(self) -> _struct_pb2.Struct:
+        """Put over the last step's info, key by key; JSON values only."""
+
+    @_builtins.property
+    def side_rewards(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Added to the side_rewards of the steps; must be finite."""
+
+    def __init__(
+        self,
+        *,
+        reward: _builtins.float = ...,
+        metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        info: _struct_pb2.Struct | None = ...,
+        side_rewards: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "metrics", b"metrics", "reward", b"reward", "side_rewards", b"side_rewards"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreResponse: _TypeAlias = ScoreResponse  # noqa: Y015
 
 @_typing.final
 class CloseResponse(_message.Message):
@@ -405,9 +627,24 @@ class SessionResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    CREDITS_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """Number of the request that it answers."""
+    credits: _builtins.int
+    """How many more sessions the server would take now; absent for no limit.
+    A client with several opens to send, sends this many and one more, which
+    waits; so credits that others have used up cost it nothing but waiting.
+    """
+    @_builtins.property
+    def open(self) -> Global___OpenResponse:
+        """To open."""
+
     @_builtins.property
     def reset(self) -> Global___ResetResponse:
         """To reset."""
@@ -417,22 +654,35 @@ class SessionResponse(_message.Message):
         """To step."""
 
     @_builtins.property
+    def score(self) -> Global___ScoreResponse:
+        """To score."""
+
+    @_builtins.property
     def close(self) -> Global___CloseResponse:
         """To close."""
 
     def __init__(
         self,
         *,
+        sequence: _builtins.int = ...,
+        credits: _builtins.int | None = ...,
+        open: Global___OpenResponse | None = ...,
         reset: Global___ResetResponse | None = ...,
         step: Global___StepResponse | None = ...,
+        score: Global___ScoreResponse | None = ...,
         close: Global___CloseResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "reset", b"reset", "response", b"response", "step", b"step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_credits", b"_credits", "close", b"close", "credits", b"credits", "open", b"open", "reset", b"reset", "response", b"response", "score", b"score", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "reset", b"reset", "response", b"response", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credits", b"_credits", "close", b"close", "credits", b"credits", "open", b"open", "reset", b"reset", "response", b"response", "score", b"score", "sequence", b"sequence", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["reset", "step", "close"]  # noqa: Y015
+    _WhichOneofReturnType__credits: _TypeAlias = _typing.Literal["credits"]  # noqa: Y015
+    _WhichOneofArgType__credits: _TypeAlias = _typing.Literal["_credits", b"_credits"]  # noqa: Y015
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["open", "reset", "step", "score", "close"]  # noqa: Y015
     _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__credits) -> _WhichOneofReturnType__credits | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_response) -> _WhichOneofReturnType_response | None: ...
 
 Global___SessionResponse: _TypeAlias = SessionResponse  # noqa: Y015

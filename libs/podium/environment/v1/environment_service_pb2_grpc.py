@@ -28,8 +28,7 @@ if _version_not_supported:
 class EnvironmentServiceStub:
     """A task, served by whoever wrote it, in any language.
 
-    Every method can also fail with UNAVAILABLE, DEADLINE_EXCEEDED, and
-    RESOURCE_EXHAUSTED when the server has no room for another session.
+    Every method can also fail with UNAVAILABLE and DEADLINE_EXCEEDED.
     """
 
     def __init__(self, channel):
@@ -58,8 +57,7 @@ class EnvironmentServiceStub:
 class EnvironmentServiceServicer:
     """A task, served by whoever wrote it, in any language.
 
-    Every method can also fail with UNAVAILABLE, DEADLINE_EXCEEDED, and
-    RESOURCE_EXHAUSTED when the server has no room for another session.
+    Every method can also fail with UNAVAILABLE and DEADLINE_EXCEEDED.
     """
 
     def Describe(self, request, context):
@@ -80,12 +78,33 @@ class EnvironmentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Session(self, request_iterator, context):
-        """One episode: the client sends reset, then steps, then close; the server
-        answers each request in order. Ending the stream closes the episode.
-        Fails with FAILED_PRECONDITION when a step comes before reset or after
-        the end of the episode, INVALID_ARGUMENT for an unknown scenario or an
-        action that the environment cannot read at all, and INTERNAL when the
-        environment's own code raised.
+        """One episode. The client sends open, reset, any number of steps, score and
+        close, each when the one before was answered; only score and close may
+        come earlier, and then end the step that runs. Every request but open has
+        the next sequence number; score and close may skip that of a step which
+        was given up and perhaps never came.
+
+        A stream that ends or breaks before close does not end the session: what
+        runs goes on, and for resume_seconds a new stream may open the same
+        session_id, which takes it over. A request that is sent again under its
+        number is answered from memory, or when what runs is done, and never acted
+        on twice. A session that gets no request for idle_seconds is closed.
+
+        The stream ends with RESOURCE_EXHAUSTED when no slot came free within
+        open's wait_seconds; NOT_FOUND when a session that is to be resumed is
+        not there; ALREADY_EXISTS when a session_id is opened again with another
+        environment config; ABORTED when another stream took the session over;
+        FAILED_PRECONDITION when open does not come first or comes twice, a step
+        before reset, after the end of the episode or after score, or a request
+        while another one runs; OUT_OF_RANGE for a sequence number that is
+        neither the next nor the last; INVALID_ARGUMENT for another request under
+        the last number, options or a scenario that the environment refuses, or
+        an action that it cannot read at all; DEADLINE_EXCEEDED after
+        idle_seconds; UNAVAILABLE with reason ENVIRONMENT_UNAVAILABLE when the
+        environment itself lacks something for now; and INTERNAL with reason
+        ENVIRONMENT_RAISED when its own code raised. A request that failed has
+        ended its episode: it fails alike when it is sent again, and nothing but
+        close is taken.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,8 +139,7 @@ def add_EnvironmentServiceServicer_to_server(servicer, server):
 class EnvironmentService:
     """A task, served by whoever wrote it, in any language.
 
-    Every method can also fail with UNAVAILABLE, DEADLINE_EXCEEDED, and
-    RESOURCE_EXHAUSTED when the server has no room for another session.
+    Every method can also fail with UNAVAILABLE and DEADLINE_EXCEEDED.
     """
 
     @staticmethod

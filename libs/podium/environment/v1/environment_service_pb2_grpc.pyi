@@ -29,8 +29,7 @@ GRPC_VERSION: str
 class EnvironmentServiceStub:
     """A task, served by whoever wrote it, in any language.
 
-    Every method can also fail with UNAVAILABLE, DEADLINE_EXCEEDED, and
-    RESOURCE_EXHAUSTED when the server has no room for another session.
+    Every method can also fail with UNAVAILABLE and DEADLINE_EXCEEDED.
     """
 
     @_typing.overload
@@ -47,20 +46,40 @@ class EnvironmentServiceStub:
     page_token that this server did not make.
     """
     Session: _grpc.StreamStreamMultiCallable[_environment_service_pb2.SessionRequest, _environment_service_pb2.SessionResponse]
-    """One episode: the client sends reset, then steps, then close; the server
-    answers each request in order. Ending the stream closes the episode.
-    Fails with FAILED_PRECONDITION when a step comes before reset or after
-    the end of the episode, INVALID_ARGUMENT for an unknown scenario or an
-    action that the environment cannot read at all, and INTERNAL when the
-    environment's own code raised.
+    """One episode. The client sends open, reset, any number of steps, score and
+    close, each when the one before was answered; only score and close may
+    come earlier, and then end the step that runs. Every request but open has
+    the next sequence number; score and close may skip that of a step which
+    was given up and perhaps never came.
+
+    A stream that ends or breaks before close does not end the session: what
+    runs goes on, and for resume_seconds a new stream may open the same
+    session_id, which takes it over. A request that is sent again under its
+    number is answered from memory, or when what runs is done, and never acted
+    on twice. A session that gets no request for idle_seconds is closed.
+
+    The stream ends with RESOURCE_EXHAUSTED when no slot came free within
+    open's wait_seconds; NOT_FOUND when a session that is to be resumed is
+    not there; ALREADY_EXISTS when a session_id is opened again with another
+    environment config; ABORTED when another stream took the session over;
+    FAILED_PRECONDITION when open does not come first or comes twice, a step
+    before reset, after the end of the episode or after score, or a request
+    while another one runs; OUT_OF_RANGE for a sequence number that is
+    neither the next nor the last; INVALID_ARGUMENT for another request under
+    the last number, options or a scenario that the environment refuses, or
+    an action that it cannot read at all; DEADLINE_EXCEEDED after
+    idle_seconds; UNAVAILABLE with reason ENVIRONMENT_UNAVAILABLE when the
+    environment itself lacks something for now; and INTERNAL with reason
+    ENVIRONMENT_RAISED when its own code raised. A request that failed has
+    ended its episode: it fails alike when it is sent again, and nothing but
+    close is taken.
     """
 
 @_typing.type_check_only
 class EnvironmentServiceAsyncStub(EnvironmentServiceStub):
     """A task, served by whoever wrote it, in any language.
 
-    Every method can also fail with UNAVAILABLE, DEADLINE_EXCEEDED, and
-    RESOURCE_EXHAUSTED when the server has no room for another session.
+    Every method can also fail with UNAVAILABLE and DEADLINE_EXCEEDED.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -74,19 +93,39 @@ class EnvironmentServiceAsyncStub(EnvironmentServiceStub):
     page_token that this server did not make.
     """
     Session: _aio.StreamStreamMultiCallable[_environment_service_pb2.SessionRequest, _environment_service_pb2.SessionResponse]  # type: ignore[assignment]
-    """One episode: the client sends reset, then steps, then close; the server
-    answers each request in order. Ending the stream closes the episode.
-    Fails with FAILED_PRECONDITION when a step comes before reset or after
-    the end of the episode, INVALID_ARGUMENT for an unknown scenario or an
-    action that the environment cannot read at all, and INTERNAL when the
-    environment's own code raised.
+    """One episode. The client sends open, reset, any number of steps, score and
+    close, each when the one before was answered; only score and close may
+    come earlier, and then end the step that runs. Every request but open has
+    the next sequence number; score and close may skip that of a step which
+    was given up and perhaps never came.
+
+    A stream that ends or breaks before close does not end the session: what
+    runs goes on, and for resume_seconds a new stream may open the same
+    session_id, which takes it over. A request that is sent again under its
+    number is answered from memory, or when what runs is done, and never acted
+    on twice. A session that gets no request for idle_seconds is closed.
+
+    The stream ends with RESOURCE_EXHAUSTED when no slot came free within
+    open's wait_seconds; NOT_FOUND when a session that is to be resumed is
+    not there; ALREADY_EXISTS when a session_id is opened again with another
+    environment config; ABORTED when another stream took the session over;
+    FAILED_PRECONDITION when open does not come first or comes twice, a step
+    before reset, after the end of the episode or after score, or a request
+    while another one runs; OUT_OF_RANGE for a sequence number that is
+    neither the next nor the last; INVALID_ARGUMENT for another request under
+    the last number, options or a scenario that the environment refuses, or
+    an action that it cannot read at all; DEADLINE_EXCEEDED after
+    idle_seconds; UNAVAILABLE with reason ENVIRONMENT_UNAVAILABLE when the
+    environment itself lacks something for now; and INTERNAL with reason
+    ENVIRONMENT_RAISED when its own code raised. A request that failed has
+    ended its episode: it fails alike when it is sent again, and nothing but
+    close is taken.
     """
 
 class EnvironmentServiceServicer(metaclass=_abc_1.ABCMeta):
     """A task, served by whoever wrote it, in any language.
 
-    Every method can also fail with UNAVAILABLE, DEADLINE_EXCEEDED, and
-    RESOURCE_EXHAUSTED when the server has no room for another session.
+    Every method can also fail with UNAVAILABLE and DEADLINE_EXCEEDED.
     """
 
     @_abc_1.abstractmethod
@@ -116,12 +155,33 @@ class EnvironmentServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_environment_service_pb2.SessionRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_environment_service_pb2.SessionResponse], _abc.AsyncIterator[_environment_service_pb2.SessionResponse]]:
-        """One episode: the client sends reset, then steps, then close; the server
-        answers each request in order. Ending the stream closes the episode.
-        Fails with FAILED_PRECONDITION when a step comes before reset or after
-        the end of the episode, INVALID_ARGUMENT for an unknown scenario or an
-        action that the environment cannot read at all, and INTERNAL when the
-        environment's own code raised.
+        """One episode. The client sends open, reset, any number of steps, score and
+        close, each when the one before was answered; only score and close may
+        come earlier, and then end the step that runs. Every request but open has
+        the next sequence number; score and close may skip that of a step which
+        was given up and perhaps never came.
+
+        A stream that ends or breaks before close does not end the session: what
+        runs goes on, and for resume_seconds a new stream may open the same
+        session_id, which takes it over. A request that is sent again under its
+        number is answered from memory, or when what runs is done, and never acted
+        on twice. A session that gets no request for idle_seconds is closed.
+
+        The stream ends with RESOURCE_EXHAUSTED when no slot came free within
+        open's wait_seconds; NOT_FOUND when a session that is to be resumed is
+        not there; ALREADY_EXISTS when a session_id is opened again with another
+        environment config; ABORTED when another stream took the session over;
+        FAILED_PRECONDITION when open does not come first or comes twice, a step
+        before reset, after the end of the episode or after score, or a request
+        while another one runs; OUT_OF_RANGE for a sequence number that is
+        neither the next nor the last; INVALID_ARGUMENT for another request under
+        the last number, options or a scenario that the environment refuses, or
+        an action that it cannot read at all; DEADLINE_EXCEEDED after
+        idle_seconds; UNAVAILABLE with reason ENVIRONMENT_UNAVAILABLE when the
+        environment itself lacks something for now; and INTERNAL with reason
+        ENVIRONMENT_RAISED when its own code raised. A request that failed has
+        ended its episode: it fails alike when it is sent again, and nothing but
+        close is taken.
         """
 
 def add_EnvironmentServiceServicer_to_server(servicer: EnvironmentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

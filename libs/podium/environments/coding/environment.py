@@ -17,6 +17,7 @@ from podium.environments.types import (
     Message,
     Observation,
     Scenario,
+    Score,
     StepResult,
     assistant,
     system,
@@ -44,7 +45,7 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     attempts: int = Field(default=3, ge=1, le=20)
-    """Submissions; the last is graded whatever it is. The job's `max_turns` must not be less."""
+    """Turns; the last submission is graded whatever it is."""
     case_seconds: float = Field(default=2.0, gt=0, le=10)
     """What the function may take for one test."""
 
@@ -54,7 +55,8 @@ class Coding(Environment):
 
     A submission that fails a public example is told so and may be mended; one
     that passes them, or the last, is graded by the hidden tests, which ends
-    the episode. The rewards of the steps sum to 1 for a submission that passes
+    the episode. Of an episode that was cut, the last submission is graded
+    afterwards. The rewards of the steps sum to 1 for a submission that passes
     all: 0.1 when one first defines the function, 0.4 times the share of hidden
     tests passed, 0.5 for all of them; each turn without a submission costs
     0.05. Only passing all brings the sum above 0.5.
@@ -81,6 +83,7 @@ class Coding(Environment):
         await shared_sandbox().check()
         self._turns = self._valid = self._passed = 0
         self._code = ""
+        self._graded = False
         shown = [f"{self._call(case)} == {case.output!r}" for case in self._problem.examples]
         question = user("\n".join((self._problem.text, *shown)))
         return Observation([system(INSTRUCTION), *EXAMPLE, question], state=self._state())
@@ -99,11 +102,21 @@ class Coding(Environment):
             failed = [] if last else await self._failed_examples(submission)
             if failed:
                 return self._result("\n".join((*failed, "Try again.")), reward, ended=False)
-            answers = await submission.answers([case.input for case in self._problem.hidden])
-        passed = [right(a, c.output) for a, c in zip(answers, self._problem.hidden, strict=True)]
-        self._passed = sum(passed)
-        reward += SHARE_REWARD * self._passed / len(passed) + ALL_REWARD * all(passed)
+            reward += await self._grade(submission)
         return self._result("", reward, ended=True)
+
+    async def score(self) -> Score:
+        if not self._code or self._graded:
+            return Score()
+        function, seconds = self._problem.function, self.config.case_seconds
+        async with Submission(self._code, function, seconds) as submission:
+            return Score(await self._grade(submission), self._metrics())
+
+    async def _grade(self, submission: Submission) -> float:
+        answers = await submission.answers([case.input for case in self._problem.hidden])
+        passed = [right(a, c.output) for a, c in zip(answers, self._problem.hidden, strict=True)]
+        self._graded, self._passed = True, sum(passed)
+        return SHARE_REWARD * self._passed / len(passed) + ALL_REWARD * all(passed)
 
     async def _failed_examples(self, submission: Submission) -> list[str]:
         examples = self._problem.examples
@@ -128,16 +141,19 @@ class Coding(Environment):
             Observation([] if ended else [user(text)], state=self._state()),
             reward=reward,
             terminated=ended,
-            metrics={
-                "success": float(self._passed == len(self._problem.hidden)),
-                "tests_passed": float(self._passed),
-                "tests_total": float(len(self._problem.hidden)),
-                "valid_format": self._valid / self._turns,
-                "turns": float(self._turns),
-            },
+            metrics=self._metrics(),
             # What the judge's `code_generation` criterion reads, with the metrics.
             info={"result": self._code, "expected": self._problem.solution},
         )
+
+    def _metrics(self) -> dict[str, float]:
+        return {
+            "success": float(self._passed == len(self._problem.hidden)),
+            "tests_passed": float(self._passed),
+            "tests_total": float(len(self._problem.hidden)),
+            "valid_format": self._valid / self._turns,
+            "turns": float(self._turns),
+        }
 
 
 def _submitted(text: str, function: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,12 +22,15 @@ from podium.environments.types import (
     StepResult,
     assistant,
     system,
+    to,
     user,
 )
 
 INSTRUCTION = "You play tic-tac-toe. Answer with the number of a free cell and nothing else."
 WIN, DRAW, LOSS = 1.0, 0.5, 0.0
 INVALID = -0.1
+MAIN, OPPONENT = "", "opponent"
+"""The conversations of the two sides."""
 
 _ACTION = re.compile(r"\s*([1-9])(?!\d)")
 _BOARD = re.compile(r"[XO.]{9}")
@@ -41,6 +45,37 @@ class Config(BaseModel):
     """Share of the opponent's moves that are random: 0 is a perfect player, 1 a random one."""
     hints: bool = False
     """Tell the agent which cells complete a row, of its own and of the opponent."""
+    self_play: bool = False
+    """Ask for the opponent's moves too, in the conversation `opponent`, with rewards of its own."""
+
+
+@dataclass
+class Seat:
+    """One side, and how it has answered so far."""
+
+    mark: Mark
+    told: bool = False
+    turns: int = 0
+    valid: int = 0
+    legal: int = 0
+
+    def metrics(self, board: str) -> dict[str, float]:
+        """Of its side alone."""
+        winner = rules.winner(board)
+        return {
+            "success": float(rules.is_over(board) and winner in (None, self.mark)),
+            "win": float(winner == self.mark),
+            "legal": self.legal / max(1, self.turns),
+            "valid_format": self.valid / max(1, self.turns),
+            "turns": float(self.turns),
+        }
+
+    def outcome(self, board: str) -> float:
+        """What the game pays it; nothing while it runs."""
+        if not rules.is_over(board):
+            return 0.0
+        winner = rules.winner(board)
+        return DRAW if winner is None else WIN if winner == self.mark else LOSS
 
 
 class TicTacToe(Environment):
@@ -52,7 +87,8 @@ class TicTacToe(Environment):
 
     Metrics: `success`, the game was won or drawn; `win`; `legal`, the share of
     answers that named a free cell; `valid_format`, the share that named a
-    cell; `turns`.
+    cell; `turns`. In self-play the opponent's are `success/opponent`, …, and
+    its rewards are of the side `opponent`.
     """
 
     name: ClassVar[str] = "tic_tac_toe"
@@ -71,33 +107,52 @@ class TicTacToe(Environment):
         ]
 
     async def reset(self, scenario: Scenario, seed: int) -> Observation:
-        self._board, self._mark = _read(scenario.data)
+        self._board, mark = _read(scenario.data)
         self._opponent = Player(seed, self.config.mistakes)
-        self._turns = self._valid = self._legal = 0
-        if rules.turn(self._board) != self._mark:
+        self._seats = {MAIN: Seat(mark), OPPONENT: Seat(rules.other(mark))}
+        if rules.turn(self._board) != mark and not self.config.self_play:
             self._answer()
-        messages = [
+        return Observation(self._asked(""), state=self._state())
+
+    async def step(self, action: Message) -> StepResult:
+        seat = self._seats[self._mover()]
+        seat.turns += 1
+        match = _ACTION.match(action.content)
+        if match is None:
+            return self._refused(seat, "Unknown action. Answer with the number of a free cell.")
+        seat.valid += 1
+        cell = int(match[1]) - 1
+        if self._board[cell] != rules.FREE:
+            return self._refused(seat, f"Cell {match[1]} is taken.")
+        seat.legal += 1
+        self._board = rules.play(self._board, cell)
+        if not rules.is_over(self._board) and not self.config.self_play:
+            self._answer()
+        mine, theirs = (self._seats[side].outcome(self._board) for side in (MAIN, OPPONENT))
+        return self._result("", mine, theirs)
+
+    def _refused(self, seat: Seat, complaint: str) -> StepResult:
+        mine = seat is self._seats[MAIN]
+        return self._result(complaint, INVALID if mine else 0.0, 0.0 if mine else INVALID)
+
+    def _mover(self) -> str:
+        return MAIN if rules.turn(self._board) == self._seats[MAIN].mark else OPPONENT
+
+    def _asked(self, complaint: str) -> list[Message]:
+        """What the one whose turn it is reads; `complaint` says why the board has not changed."""
+        name = self._mover()
+        seat = self._seats[name]
+        shown = user("\n".join(filter(None, [complaint, self._shown(self._board, seat.mark)])))
+        if seat.told:
+            return to(name, shown)
+        seat.told = True
+        return to(
+            name,
             system(INSTRUCTION),
             user(self._shown(positions.EXAMPLE, rules.turn(positions.EXAMPLE))),
             assistant(str(positions.EXAMPLE_CELL)),
-            user(self._shown(self._board, self._mark)),
-        ]
-        return Observation(messages, state=self._state())
-
-    async def step(self, action: Message) -> StepResult:
-        self._turns += 1
-        match = _ACTION.match(action.content)
-        if match is None:
-            return self._result("Unknown action. Answer with the number of a free cell.")
-        self._valid += 1
-        cell = int(match[1]) - 1
-        if self._board[cell] != rules.FREE:
-            return self._result(f"Cell {match[1]} is taken.")
-        self._legal += 1
-        self._board = rules.play(self._board, cell)
-        if not rules.is_over(self._board):
-            self._answer()
-        return self._result("")
+            shown,
+        )
 
     def _answer(self) -> None:
         self._board = rules.play(self._board, self._opponent.choose(self._board))
@@ -117,31 +172,23 @@ class TicTacToe(Environment):
     def _state(self) -> dict[str, Any]:
         return {
             "board": self._board,
-            "agent": self._mark,
+            "agent": self._seats[MAIN].mark,
             "free_cells": [cell + 1 for cell in rules.free_cells(self._board)],
         }
 
-    def _result(self, complaint: str) -> StepResult:
-        """`complaint` says why the board has not changed; empty when it has."""
+    def _result(self, complaint: str, reward: float, theirs: float) -> StepResult:
         ended = rules.is_over(self._board)
-        winner = rules.winner(self._board)
-        reward = INVALID if complaint else 0.0
-        if ended:
-            reward = DRAW if winner is None else WIN if winner == self._mark else LOSS
-        shown = self._shown(self._board, self._mark)
-        text = f"{complaint}\n{shown}" if complaint else shown
+        metrics = self._seats[MAIN].metrics(self._board)
+        if self.config.self_play:
+            other = self._seats[OPPONENT].metrics(self._board)
+            metrics |= {f"{name}/{OPPONENT}": value for name, value in other.items()}
         return StepResult(
-            Observation([] if ended else [user(text)], state=self._state()),
+            Observation([] if ended else self._asked(complaint), state=self._state()),
             reward=reward,
             terminated=ended,
-            metrics={
-                "success": float(ended and winner in (None, self._mark)),
-                "win": float(winner == self._mark),
-                "legal": self._legal / self._turns,
-                "valid_format": self._valid / self._turns,
-                "turns": float(self._turns),
-            },
-            info={"winner": winner},
+            metrics=metrics,
+            info={"winner": rules.winner(self._board)},
+            side_rewards={OPPONENT: theirs} if self.config.self_play else {},
         )
 
 

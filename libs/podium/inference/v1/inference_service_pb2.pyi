@@ -10,6 +10,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from podium.types.v1 import policy_pb2 as _policy_pb2
+from podium.types.v1 import spec_pb2 as _spec_pb2
 from podium.types.v1 import trajectory_pb2 as _trajectory_pb2
 import builtins as _builtins
 import sys
@@ -109,17 +110,31 @@ class GenerateRequest(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    RENDER_FIELD_NUMBER: _builtins.int
+    REQUIRE_ROOM_FIELD_NUMBER: _builtins.int
+    require_room: _builtins.bool
+    """Whether to refuse (CONTEXT_LENGTH_EXCEEDED) when the context window has
+    less room than max_tokens. Else what room there is bounds the answer.
+    """
     @_builtins.property
     def policy(self) -> _policy_pb2.PolicyRef:
         """Which policy."""
 
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The exact prompt."""
+        """The exact prompt; with `render` the exact record so far, which is empty
+        for a first turn.
+        """
 
     @_builtins.property
     def sampling(self) -> _policy_pb2.SamplingParams:
         """How to sample."""
+
+    @_builtins.property
+    def render(self) -> Global___RenderRequest:
+        """What the prompt goes on with, to be rendered as Render does: what follows
+        the request's `prefix_ids`. Saves an agent loop a call each turn.
+        """
 
     def __init__(
         self,
@@ -127,10 +142,12 @@ class GenerateRequest(_message.Message):
         policy: _policy_pb2.PolicyRef | None = ...,
         prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         sampling: _policy_pb2.SamplingParams | None = ...,
+        render: Global___RenderRequest | None = ...,
+        require_room: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "render", b"render", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "prompt_token_ids", b"prompt_token_ids", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "prompt_token_ids", b"prompt_token_ids", "render", b"render", "require_room", b"require_room", "sampling", b"sampling"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -143,18 +160,24 @@ class GenerateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GENERATION_FIELD_NUMBER: _builtins.int
+    RENDERED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def generation(self) -> Global___Generation:
         """The result."""
+
+    @_builtins.property
+    def rendered(self) -> Global___RenderResponse:
+        """With `render`: what Render would have answered."""
 
     def __init__(
         self,
         *,
         generation: Global___Generation | None = ...,
+        rendered: Global___RenderResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "rendered", b"rendered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "rendered", b"rendered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -382,8 +405,11 @@ class RenderRequest(_message.Message):
     TOOLS_FIELD_NUMBER: _builtins.int
     PREFIX_IDS_FIELD_NUMBER: _builtins.int
     PREFIX_MESSAGES_FIELD_NUMBER: _builtins.int
+    TOOL_FORMAT_FIELD_NUMBER: _builtins.int
     prefix_messages: _builtins.int
     """How many of `messages` the prefix already covers."""
+    tool_format: _spec_pb2.ToolFormat.ValueType
+    """How the model is told of the tools; unspecified for TOOL_FORMAT_AUTO."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Message]:
         """The whole conversation."""
@@ -394,8 +420,8 @@ class RenderRequest(_message.Message):
 
     @_builtins.property
     def prefix_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The exact record so far, ending with a sampled turn; empty for a first
-        turn.
+        """The exact record so far, or the end of it, ending with a sampled turn;
+        empty for a first turn. The last token is enough.
         """
 
     def __init__(
@@ -405,10 +431,11 @@ class RenderRequest(_message.Message):
         tools: _abc.Iterable[_trajectory_pb2.Tool] | None = ...,
         prefix_ids: _abc.Iterable[_builtins.int] | None = ...,
         prefix_messages: _builtins.int = ...,
+        tool_format: _spec_pb2.ToolFormat.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "prefix_ids", b"prefix_ids", "prefix_messages", b"prefix_messages", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "prefix_ids", b"prefix_ids", "prefix_messages", b"prefix_messages", "tool_format", b"tool_format", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -421,6 +448,15 @@ class RenderResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    CALL_FORMAT_FIELD_NUMBER: _builtins.int
+    MAX_MODEL_LEN_FIELD_NUMBER: _builtins.int
+    call_format: _builtins.str
+    """How the reply will write calls: `text`, or the name of a family's format
+    (`hermes`, `llama3_json`, `mistral`, `kimi_k2`, `deepseek_v3`); empty
+    without tools.
+    """
+    max_model_len: _builtins.int
+    """Tokens that prompt and answer may have together."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The prompt, ending where the assistant's next turn begins."""
@@ -429,10 +465,12 @@ class RenderResponse(_message.Message):
         self,
         *,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        call_format: _builtins.str = ...,
+        max_model_len: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_format", b"call_format", "max_model_len", b"max_model_len", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

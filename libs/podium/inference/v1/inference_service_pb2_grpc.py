@@ -102,8 +102,8 @@ class InferenceServiceServicer:
     """
 
     def Generate(self, request, context):
-        """Continues a sequence of token ids: token in, token out, nothing rendered.
-        Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
+        """Continues a sequence of token ids: token in, token out. With `render`, the
+        newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
         not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
         id outside the vocabulary, or leaves no room in the context window
         (CONTEXT_LENGTH_EXCEEDED).
@@ -142,7 +142,8 @@ class InferenceServiceServicer:
         returns those ids followed by only the newly rendered suffix.
         Fails with FAILED_PRECONDITION (HISTORY_NOT_CONTINUABLE) when the
         template rewrites what came before, so that the caller must begin a new
-        history, and INVALID_ARGUMENT as Chat does.
+        history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
+        without one, and INVALID_ARGUMENT as Chat does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

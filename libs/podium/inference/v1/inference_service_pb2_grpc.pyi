@@ -40,8 +40,8 @@ class InferenceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> InferenceServiceAsyncStub: ...
     Generate: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.GenerateRequest, _inference_service_pb2.GenerateResponse]
-    """Continues a sequence of token ids: token in, token out, nothing rendered.
-    Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
+    """Continues a sequence of token ids: token in, token out. With `render`, the
+    newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
     not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
     id outside the vocabulary, or leaves no room in the context window
     (CONTEXT_LENGTH_EXCEEDED).
@@ -63,7 +63,8 @@ class InferenceServiceStub:
     returns those ids followed by only the newly rendered suffix.
     Fails with FAILED_PRECONDITION (HISTORY_NOT_CONTINUABLE) when the
     template rewrites what came before, so that the caller must begin a new
-    history, and INVALID_ARGUMENT as Chat does.
+    history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
+    without one, and INVALID_ARGUMENT as Chat does.
     """
     GetEngine: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.GetEngineRequest, _inference_service_pb2.GetEngineResponse]
     """Describes the engine: base model, context window, weight mode, tokenizer.
@@ -112,8 +113,8 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.GenerateRequest, _inference_service_pb2.GenerateResponse]  # type: ignore[assignment]
-    """Continues a sequence of token ids: token in, token out, nothing rendered.
-    Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
+    """Continues a sequence of token ids: token in, token out. With `render`, the
+    newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
     not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
     id outside the vocabulary, or leaves no room in the context window
     (CONTEXT_LENGTH_EXCEEDED).
@@ -135,7 +136,8 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     returns those ids followed by only the newly rendered suffix.
     Fails with FAILED_PRECONDITION (HISTORY_NOT_CONTINUABLE) when the
     template rewrites what came before, so that the caller must begin a new
-    history, and INVALID_ARGUMENT as Chat does.
+    history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
+    without one, and INVALID_ARGUMENT as Chat does.
     """
     GetEngine: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.GetEngineRequest, _inference_service_pb2.GetEngineResponse]  # type: ignore[assignment]
     """Describes the engine: base model, context window, weight mode, tokenizer.
@@ -187,8 +189,8 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_service_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_service_pb2.GenerateResponse, _abc.Awaitable[_inference_service_pb2.GenerateResponse]]:
-        """Continues a sequence of token ids: token in, token out, nothing rendered.
-        Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
+        """Continues a sequence of token ids: token in, token out. With `render`, the
+        newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
         not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
         id outside the vocabulary, or leaves no room in the context window
         (CONTEXT_LENGTH_EXCEEDED).
@@ -234,7 +236,8 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         returns those ids followed by only the newly rendered suffix.
         Fails with FAILED_PRECONDITION (HISTORY_NOT_CONTINUABLE) when the
         template rewrites what came before, so that the caller must begin a new
-        history, and INVALID_ARGUMENT as Chat does.
+        history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
+        without one, and INVALID_ARGUMENT as Chat does.
         """
 
     @_abc_1.abstractmethod

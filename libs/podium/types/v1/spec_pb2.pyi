@@ -21,6 +21,74 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ToolFormat:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToolFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolFormat.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOOL_FORMAT_UNSPECIFIED: _ToolFormat.ValueType  # 0
+    """Not set; the default is taken."""
+    TOOL_FORMAT_AUTO: _ToolFormat.ValueType  # 1
+    """As the model's chat template writes tools and calls, if it does and the
+    calls can be read; else as text.
+    """
+    TOOL_FORMAT_NATIVE: _ToolFormat.ValueType  # 2
+    """As the model's chat template does. A job whose model has no such template
+    fails (NO_TOOL_TEMPLATE).
+    """
+    TOOL_FORMAT_TEXT: _ToolFormat.ValueType  # 3
+    """As text: the system message says what there is and that a call is
+    `call: NAME {"argument": "value"}`; results come as a user's messages.
+    """
+
+class ToolFormat(_ToolFormat, metaclass=_ToolFormatEnumTypeWrapper):
+    """How a model is told of tools and calls them."""
+
+TOOL_FORMAT_UNSPECIFIED: ToolFormat.ValueType  # 0
+"""Not set; the default is taken."""
+TOOL_FORMAT_AUTO: ToolFormat.ValueType  # 1
+"""As the model's chat template writes tools and calls, if it does and the
+calls can be read; else as text.
+"""
+TOOL_FORMAT_NATIVE: ToolFormat.ValueType  # 2
+"""As the model's chat template does. A job whose model has no such template
+fails (NO_TOOL_TEMPLATE).
+"""
+TOOL_FORMAT_TEXT: ToolFormat.ValueType  # 3
+"""As text: the system message says what there is and that a call is
+`call: NAME {"argument": "value"}`; results come as a user's messages.
+"""
+Global___ToolFormat: _TypeAlias = ToolFormat  # noqa: Y015
+
+class _ContextPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ContextPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONTEXT_POLICY_UNSPECIFIED: _ContextPolicy.ValueType  # 0
+    """Not set; the default is taken."""
+    CONTEXT_POLICY_CAP: _ContextPolicy.ValueType  # 1
+    """The turn is sampled with what room there is, and counted in the
+    trajectory's metric `capped_turns`. Without any room the episode ends.
+    """
+    CONTEXT_POLICY_STOP: _ContextPolicy.ValueType  # 2
+    """The episode ends before that turn (STOP_REASON_CONTEXT_LENGTH)."""
+
+class ContextPolicy(_ContextPolicy, metaclass=_ContextPolicyEnumTypeWrapper):
+    """What happens when the context window has less room than max_tokens."""
+
+CONTEXT_POLICY_UNSPECIFIED: ContextPolicy.ValueType  # 0
+"""Not set; the default is taken."""
+CONTEXT_POLICY_CAP: ContextPolicy.ValueType  # 1
+"""The turn is sampled with what room there is, and counted in the
+trajectory's metric `capped_turns`. Without any room the episode ends.
+"""
+CONTEXT_POLICY_STOP: ContextPolicy.ValueType  # 2
+"""The episode ends before that turn (STOP_REASON_CONTEXT_LENGTH)."""
+Global___ContextPolicy: _TypeAlias = ContextPolicy  # noqa: Y015
+
 class _ScorerKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -633,42 +701,103 @@ Global___EnvironmentSpec: _TypeAlias = EnvironmentSpec  # noqa: Y015
 
 @_typing.final
 class EpisodeSpec(_message.Message):
-    """Bounds of one episode."""
+    """Bounds of one episode, and how it is played."""
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PlayersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     STEP_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    SESSION_WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    TOOL_FORMAT_FIELD_NUMBER: _builtins.int
+    CONTEXT_POLICY_FIELD_NUMBER: _builtins.int
+    PLAYERS_FIELD_NUMBER: _builtins.int
     max_turns: _builtins.int
     """Most assistant turns. Default 8."""
     timeout_seconds: _builtins.float
-    """Seconds an episode may take, environment and model together. Default 300."""
+    """Seconds an episode may take, environment and model together, before it is
+    cut and scored as it stands. Default 300.
+    """
     step_timeout_seconds: _builtins.float
-    """Seconds one reset or step of the environment may take. Default 60."""
+    """Seconds one reset, step or score of the environment may take. Default 60."""
+    session_wait_seconds: _builtins.float
+    """Seconds an episode may wait for a free session of a remote environment,
+    before its own time begins. Default 600.
+    """
+    tool_format: Global___ToolFormat.ValueType
+    """How the model is told of tools and calls them. Default TOOL_FORMAT_AUTO."""
+    context_policy: Global___ContextPolicy.ValueType
+    """What happens when the context window has less room than max_tokens.
+    Default CONTEXT_POLICY_CAP.
+    """
+    @_builtins.property
+    def players(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Who speaks in a conversation of the environment's instead of the policy:
+        by the conversation's name (`agent` for the main one, `opponent`, …)
+        `baseline:NAME` for an agent of the environment's own, which must be built
+        in, or `base`, `JOB@VERSION` or `JOB` for another policy that the pool
+        serves. What they say is not trained on.
+        """
+
     def __init__(
         self,
         *,
         max_turns: _builtins.int | None = ...,
         timeout_seconds: _builtins.float | None = ...,
         step_timeout_seconds: _builtins.float | None = ...,
+        session_wait_seconds: _builtins.float | None = ...,
+        tool_format: Global___ToolFormat.ValueType | None = ...,
+        context_policy: Global___ContextPolicy.ValueType | None = ...,
+        players: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_turns", b"_max_turns", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "max_turns", b"max_turns", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "context_policy", b"context_policy", "max_turns", b"max_turns", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_turns", b"_max_turns", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "max_turns", b"max_turns", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "context_policy", b"context_policy", "max_turns", b"max_turns", "players", b"players", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__context_policy: _TypeAlias = _typing.Literal["context_policy"]  # noqa: Y015
+    _WhichOneofArgType__context_policy: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy"]  # noqa: Y015
     _WhichOneofReturnType__max_turns: _TypeAlias = _typing.Literal["max_turns"]  # noqa: Y015
     _WhichOneofArgType__max_turns: _TypeAlias = _typing.Literal["_max_turns", b"_max_turns"]  # noqa: Y015
+    _WhichOneofReturnType__session_wait_seconds: _TypeAlias = _typing.Literal["session_wait_seconds"]  # noqa: Y015
+    _WhichOneofArgType__session_wait_seconds: _TypeAlias = _typing.Literal["_session_wait_seconds", b"_session_wait_seconds"]  # noqa: Y015
     _WhichOneofReturnType__step_timeout_seconds: _TypeAlias = _typing.Literal["step_timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__step_timeout_seconds: _TypeAlias = _typing.Literal["_step_timeout_seconds", b"_step_timeout_seconds"]  # noqa: Y015
     _WhichOneofReturnType__timeout_seconds: _TypeAlias = _typing.Literal["timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__timeout_seconds: _TypeAlias = _typing.Literal["_timeout_seconds", b"_timeout_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__tool_format: _TypeAlias = _typing.Literal["tool_format"]  # noqa: Y015
+    _WhichOneofArgType__tool_format: _TypeAlias = _typing.Literal["_tool_format", b"_tool_format"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__context_policy) -> _WhichOneofReturnType__context_policy | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_turns) -> _WhichOneofReturnType__max_turns | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__session_wait_seconds) -> _WhichOneofReturnType__session_wait_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__step_timeout_seconds) -> _WhichOneofReturnType__step_timeout_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_seconds) -> _WhichOneofReturnType__timeout_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_format) -> _WhichOneofReturnType__tool_format | None: ...
 
 Global___EpisodeSpec: _TypeAlias = EpisodeSpec  # noqa: Y015
 
@@ -1393,12 +1522,33 @@ class EvaluationSpec(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class PlayersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SPLIT_FIELD_NUMBER: _builtins.int
     EVERY_STEPS_FIELD_NUMBER: _builtins.int
     SCENARIOS_FIELD_NUMBER: _builtins.int
     SAMPLES_FIELD_NUMBER: _builtins.int
     GREEDY_FIELD_NUMBER: _builtins.int
     BEST_METRIC_FIELD_NUMBER: _builtins.int
+    PLAYERS_FIELD_NUMBER: _builtins.int
     split: _builtins.str
     """Split to evaluate on. Default `heldout`."""
     every_steps: _builtins.int
@@ -1415,6 +1565,12 @@ class EvaluationSpec(_message.Message):
     """Which metric of a trajectory makes a checkpoint the best. Default
     `success`.
     """
+    @_builtins.property
+    def players(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """As EpisodeSpec.players, and added to rollout.episode.players, whose
+        entries of the same conversation it replaces.
+        """
+
     def __init__(
         self,
         *,
@@ -1424,10 +1580,11 @@ class EvaluationSpec(_message.Message):
         samples: _builtins.int | None = ...,
         greedy: _builtins.bool | None = ...,
         best_metric: _builtins.str | None = ...,
+        players: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "every_steps", b"every_steps", "greedy", b"greedy", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "every_steps", b"every_steps", "greedy", b"greedy", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "every_steps", b"every_steps", "greedy", b"greedy", "players", b"players", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_metric: _TypeAlias = _typing.Literal["best_metric"]  # noqa: Y015
     _WhichOneofArgType__best_metric: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric"]  # noqa: Y015

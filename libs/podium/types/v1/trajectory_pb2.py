@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from podium.options.v1 import rules_pb2 as podium_dot_options_dot_v1_dot_rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n podium/types/v1/trajectory.proto\x12\x0fpodium.types.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dpodium/options/v1/rules.proto\"P\n\x08ToolCall\x12\x13\n\x02id\x18\x01 \x01(\tB\x07\xba\xbe\x18\x03\x30\x80\x02\x12\x17\n\x04name\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x02\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\x9a\x01\n\x07Message\x12+\n\x04role\x18\x01 \x01(\x0e\x32\x15.podium.types.v1.RoleB\x06\xba\xbe\x18\x02\x08\x01\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12-\n\ntool_calls\x18\x03 \x03(\x0b\x32\x19.podium.types.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\x12\x0c\n\x04name\x18\x05 \x01(\t\"a\n\x04Tool\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x02\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12+\n\nparameters\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"\xb4\x01\n\x0bSampledSpan\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12\x17\n\x0fweights_version\x18\x04 \x01(\x03\x12\x13\n\x0btemperature\x18\x05 \x01(\x02\x12\x34\n\rfinish_reason\x18\x06 \x01(\x0e\x32\x1d.podium.types.v1.FinishReason\x12\x12\n\nrequest_id\x18\x07 \x01(\t\"_\n\x0bTokenRecord\x12\x11\n\ttoken_ids\x18\x01 \x03(\x05\x12\x10\n\x08logprobs\x18\x02 \x03(\x02\x12+\n\x05spans\x18\x03 \x03(\x0b\x32\x1c.podium.types.v1.SampledSpan\"\x89\x01\n\x07History\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.podium.types.v1.Message\x12$\n\x05tools\x18\x02 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12,\n\x06tokens\x18\x03 \x01(\x0b\x32\x1c.podium.types.v1.TokenRecord\";\n\x07\x46\x61ilure\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\ttraceback\x18\x03 \x01(\t\"\xe2\x05\n\nTrajectory\x12\x15\n\x02id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x1b\n\x08group_id\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x1e\n\x0bscenario_id\x18\x03 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x05\x12+\n\thistories\x18\x05 \x03(\x0b\x32\x18.podium.types.v1.History\x12\x13\n\x06reward\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x12\x65nvironment_reward\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x42\n\x0creward_parts\x18\x08 \x03(\x0b\x32,.podium.types.v1.Trajectory.RewardPartsEntry\x12\x39\n\x07metrics\x18\t \x03(\x0b\x32(.podium.types.v1.Trajectory.MetricsEntry\x12\x30\n\x0bstop_reason\x18\n \x01(\x0e\x32\x1b.podium.types.v1.StopReason\x12)\n\x07\x66\x61ilure\x18\x0b \x01(\x0b\x32\x18.podium.types.v1.Failure\x12.\n\nstart_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08trace_id\x18\x0e \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x0f \x01(\t\x12%\n\x04info\x18\x10 \x01(\x0b\x32\x17.google.protobuf.Struct\x1a\x32\n\x10RewardPartsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\t\n\x07_rewardB\x15\n\x13_environment_reward\"W\n\x08Scenario\x12\x15\n\x02id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x02\x12\r\n\x05split\x18\x02 \x01(\t\x12%\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"D\n\rJudgedAttempt\x12\x15\n\rtrajectory_id\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\x12\r\n\x05place\x18\x03 \x01(\x05\"\xa1\x02\n\x0cJudgeOpinion\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x02 \x01(\t\x12\x30\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1e.podium.types.v1.JudgedAttempt\x12!\n\x14position_correlation\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x05 \x01(\x08\x12\x16\n\x0e\x62ytes_left_out\x18\x06 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x07 \x01(\x05\x12\x15\n\rprompt_tokens\x18\x08 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\t \x01(\x03\x12\x11\n\x04\x63ost\x18\n \x01(\x01H\x01\x88\x01\x01\x42\x17\n\x15_position_correlationB\x07\n\x05_cost\"p\n\tJudgement\x12\x0c\n\x04part\x18\x01 \x01(\t\x12/\n\x08opinions\x18\x02 \x03(\x0b\x32\x1d.podium.types.v1.JudgeOpinion\x12\x16\n\tagreement\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_agreement\"\xe1\x01\n\x05Group\x12\x15\n\x02id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\x03\x12+\n\x08scenario\x18\x04 \x01(\x0b\x32\x19.podium.types.v1.Scenario\x12\x31\n\x0ctrajectories\x18\x05 \x03(\x0b\x32\x1b.podium.types.v1.Trajectory\x12\x13\n\x0bskip_reason\x18\x06 \x01(\t\x12.\n\njudgements\x18\x07 \x03(\x0b\x32\x1a.podium.types.v1.Judgement*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04*\x98\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x12\x1c\n\x18\x46INISH_REASON_TOOL_CALLS\x10\x03\x12\x19\n\x15\x46INISH_REASON_ABORTED\x10\x04*\xcd\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16STOP_REASON_TERMINATED\x10\x01\x12\x19\n\x15STOP_REASON_TRUNCATED\x10\x02\x12\x19\n\x15STOP_REASON_MAX_TURNS\x10\x03\x12\x1e\n\x1aSTOP_REASON_CONTEXT_LENGTH\x10\x04\x12\x18\n\x14STOP_REASON_DEADLINE\x10\x05\x12\x16\n\x12STOP_REASON_FAILED\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n podium/types/v1/trajectory.proto\x12\x0fpodium.types.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dpodium/options/v1/rules.proto\"P\n\x08ToolCall\x12\x13\n\x02id\x18\x01 \x01(\tB\x07\xba\xbe\x18\x03\x30\x80\x02\x12\x17\n\x04name\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x02\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\xe9\x01\n\x07Message\x12+\n\x04role\x18\x01 \x01(\x0e\x32\x15.podium.types.v1.RoleB\x06\xba\xbe\x18\x02\x08\x01\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12-\n\ntool_calls\x18\x03 \x03(\x0b\x32\x19.podium.types.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\x17\n\x0fmalformed_calls\x18\x06 \x03(\t\x12\x1c\n\x0c\x63onversation\x18\x07 \x01(\tB\x06\xba\xbe\x18\x02\x30@\x12\x16\n\x0e\x62\x65gins_history\x18\x08 \x01(\x08\"a\n\x04Tool\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x02\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12+\n\nparameters\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"\xb4\x01\n\x0bSampledSpan\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\x12\x0e\n\x06policy\x18\x03 \x01(\t\x12\x17\n\x0fweights_version\x18\x04 \x01(\x03\x12\x13\n\x0btemperature\x18\x05 \x01(\x02\x12\x34\n\rfinish_reason\x18\x06 \x01(\x0e\x32\x1d.podium.types.v1.FinishReason\x12\x12\n\nrequest_id\x18\x07 \x01(\t\"_\n\x0bTokenRecord\x12\x11\n\ttoken_ids\x18\x01 \x03(\x05\x12\x10\n\x08logprobs\x18\x02 \x03(\x02\x12+\n\x05spans\x18\x03 \x03(\x0b\x32\x1c.podium.types.v1.SampledSpan\"\x9f\x01\n\x07History\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.podium.types.v1.Message\x12$\n\x05tools\x18\x02 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12,\n\x06tokens\x18\x03 \x01(\x0b\x32\x1c.podium.types.v1.TokenRecord\x12\x14\n\x0c\x63onversation\x18\x04 \x01(\t\";\n\x07\x46\x61ilure\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\ttraceback\x18\x03 \x01(\t\"\xf0\x05\n\nTrajectory\x12\x15\n\x02id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x1b\n\x08group_id\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x1e\n\x0bscenario_id\x18\x03 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x05\x12+\n\thistories\x18\x05 \x03(\x0b\x32\x18.podium.types.v1.History\x12\x13\n\x06reward\x18\x06 \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x12\x65nvironment_reward\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x42\n\x0creward_parts\x18\x08 \x03(\x0b\x32,.podium.types.v1.Trajectory.RewardPartsEntry\x12\x39\n\x07metrics\x18\t \x03(\x0b\x32(.podium.types.v1.Trajectory.MetricsEntry\x12\x30\n\x0bstop_reason\x18\n \x01(\x0e\x32\x1b.podium.types.v1.StopReason\x12)\n\x07\x66\x61ilure\x18\x0b \x01(\x0b\x32\x18.podium.types.v1.Failure\x12.\n\nstart_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08trace_id\x18\x0e \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x0f \x01(\t\x12%\n\x04info\x18\x10 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x0c\n\x04side\x18\x11 \x01(\t\x1a\x32\n\x10RewardPartsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\t\n\x07_rewardB\x15\n\x13_environment_reward\"W\n\x08Scenario\x12\x15\n\x02id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x02\x12\r\n\x05split\x18\x02 \x01(\t\x12%\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"D\n\rJudgedAttempt\x12\x15\n\rtrajectory_id\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x01\x12\r\n\x05place\x18\x03 \x01(\x05\"\xa1\x02\n\x0cJudgeOpinion\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x02 \x01(\t\x12\x30\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1e.podium.types.v1.JudgedAttempt\x12!\n\x14position_correlation\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x05 \x01(\x08\x12\x16\n\x0e\x62ytes_left_out\x18\x06 \x01(\x03\x12\r\n\x05\x63\x61lls\x18\x07 \x01(\x05\x12\x15\n\rprompt_tokens\x18\x08 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\t \x01(\x03\x12\x11\n\x04\x63ost\x18\n \x01(\x01H\x01\x88\x01\x01\x42\x17\n\x15_position_correlationB\x07\n\x05_cost\"p\n\tJudgement\x12\x0c\n\x04part\x18\x01 \x01(\t\x12/\n\x08opinions\x18\x02 \x03(\x0b\x32\x1d.podium.types.v1.JudgeOpinion\x12\x16\n\tagreement\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_agreement\"\xe1\x01\n\x05Group\x12\x15\n\x02id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\x03\x12+\n\x08scenario\x18\x04 \x01(\x0b\x32\x19.podium.types.v1.Scenario\x12\x31\n\x0ctrajectories\x18\x05 \x03(\x0b\x32\x1b.podium.types.v1.Trajectory\x12\x13\n\x0bskip_reason\x18\x06 \x01(\t\x12.\n\njudgements\x18\x07 \x03(\x0b\x32\x1a.podium.types.v1.Judgement*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04*\x98\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x12\x1c\n\x18\x46INISH_REASON_TOOL_CALLS\x10\x03\x12\x19\n\x15\x46INISH_REASON_ABORTED\x10\x04*\xcd\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16STOP_REASON_TERMINATED\x10\x01\x12\x19\n\x15STOP_REASON_TRUNCATED\x10\x02\x12\x19\n\x15STOP_REASON_MAX_TURNS\x10\x03\x12\x1e\n\x1aSTOP_REASON_CONTEXT_LENGTH\x10\x04\x12\x18\n\x14STOP_REASON_DEADLINE\x10\x05\x12\x16\n\x12STOP_REASON_FAILED\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,6 +40,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLCALL'].fields_by_name['name']._serialized_options = b'\272\276\030\005\010\0010\200\002'
   _globals['_MESSAGE'].fields_by_name['role']._loaded_options = None
   _globals['_MESSAGE'].fields_by_name['role']._serialized_options = b'\272\276\030\002\010\001'
+  _globals['_MESSAGE'].fields_by_name['conversation']._loaded_options = None
+  _globals['_MESSAGE'].fields_by_name['conversation']._serialized_options = b'\272\276\030\0020@'
   _globals['_TOOL'].fields_by_name['name']._loaded_options = None
   _globals['_TOOL'].fields_by_name['name']._serialized_options = b'\272\276\030\005\010\0010\200\002'
   _globals['_TRAJECTORY_REWARDPARTSENTRY']._loaded_options = None
@@ -56,40 +58,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCENARIO'].fields_by_name['id']._serialized_options = b'\272\276\030\005\010\0010\200\002'
   _globals['_GROUP'].fields_by_name['id']._loaded_options = None
   _globals['_GROUP'].fields_by_name['id']._serialized_options = b'\272\276\030\005\010\0010\200\004'
-  _globals['_ROLE']._serialized_start=2500
-  _globals['_ROLE']._serialized_end=2595
-  _globals['_FINISHREASON']._serialized_start=2598
-  _globals['_FINISHREASON']._serialized_end=2750
-  _globals['_STOPREASON']._serialized_start=2753
-  _globals['_STOPREASON']._serialized_end=2958
+  _globals['_ROLE']._serialized_start=2615
+  _globals['_ROLE']._serialized_end=2710
+  _globals['_FINISHREASON']._serialized_start=2713
+  _globals['_FINISHREASON']._serialized_end=2865
+  _globals['_STOPREASON']._serialized_start=2868
+  _globals['_STOPREASON']._serialized_end=3073
   _globals['_TOOLCALL']._serialized_start=147
   _globals['_TOOLCALL']._serialized_end=227
   _globals['_MESSAGE']._serialized_start=230
-  _globals['_MESSAGE']._serialized_end=384
-  _globals['_TOOL']._serialized_start=386
-  _globals['_TOOL']._serialized_end=483
-  _globals['_SAMPLEDSPAN']._serialized_start=486
-  _globals['_SAMPLEDSPAN']._serialized_end=666
-  _globals['_TOKENRECORD']._serialized_start=668
-  _globals['_TOKENRECORD']._serialized_end=763
-  _globals['_HISTORY']._serialized_start=766
-  _globals['_HISTORY']._serialized_end=903
-  _globals['_FAILURE']._serialized_start=905
-  _globals['_FAILURE']._serialized_end=964
-  _globals['_TRAJECTORY']._serialized_start=967
-  _globals['_TRAJECTORY']._serialized_end=1705
-  _globals['_TRAJECTORY_REWARDPARTSENTRY']._serialized_start=1573
-  _globals['_TRAJECTORY_REWARDPARTSENTRY']._serialized_end=1623
-  _globals['_TRAJECTORY_METRICSENTRY']._serialized_start=1625
-  _globals['_TRAJECTORY_METRICSENTRY']._serialized_end=1671
-  _globals['_SCENARIO']._serialized_start=1707
-  _globals['_SCENARIO']._serialized_end=1794
-  _globals['_JUDGEDATTEMPT']._serialized_start=1796
-  _globals['_JUDGEDATTEMPT']._serialized_end=1864
-  _globals['_JUDGEOPINION']._serialized_start=1867
-  _globals['_JUDGEOPINION']._serialized_end=2156
-  _globals['_JUDGEMENT']._serialized_start=2158
-  _globals['_JUDGEMENT']._serialized_end=2270
-  _globals['_GROUP']._serialized_start=2273
-  _globals['_GROUP']._serialized_end=2498
+  _globals['_MESSAGE']._serialized_end=463
+  _globals['_TOOL']._serialized_start=465
+  _globals['_TOOL']._serialized_end=562
+  _globals['_SAMPLEDSPAN']._serialized_start=565
+  _globals['_SAMPLEDSPAN']._serialized_end=745
+  _globals['_TOKENRECORD']._serialized_start=747
+  _globals['_TOKENRECORD']._serialized_end=842
+  _globals['_HISTORY']._serialized_start=845
+  _globals['_HISTORY']._serialized_end=1004
+  _globals['_FAILURE']._serialized_start=1006
+  _globals['_FAILURE']._serialized_end=1065
+  _globals['_TRAJECTORY']._serialized_start=1068
+  _globals['_TRAJECTORY']._serialized_end=1820
+  _globals['_TRAJECTORY_REWARDPARTSENTRY']._serialized_start=1688
+  _globals['_TRAJECTORY_REWARDPARTSENTRY']._serialized_end=1738
+  _globals['_TRAJECTORY_METRICSENTRY']._serialized_start=1740
+  _globals['_TRAJECTORY_METRICSENTRY']._serialized_end=1786
+  _globals['_SCENARIO']._serialized_start=1822
+  _globals['_SCENARIO']._serialized_end=1909
+  _globals['_JUDGEDATTEMPT']._serialized_start=1911
+  _globals['_JUDGEDATTEMPT']._serialized_end=1979
+  _globals['_JUDGEOPINION']._serialized_start=1982
+  _globals['_JUDGEOPINION']._serialized_end=2271
+  _globals['_JUDGEMENT']._serialized_start=2273
+  _globals['_JUDGEMENT']._serialized_end=2385
+  _globals['_GROUP']._serialized_start=2388
+  _globals['_GROUP']._serialized_end=2613
 # @@protoc_insertion_point(module_scope)

@@ -168,6 +168,9 @@ class Message(_message.Message):
     TOOL_CALLS_FIELD_NUMBER: _builtins.int
     TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    MALFORMED_CALLS_FIELD_NUMBER: _builtins.int
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    BEGINS_HISTORY_FIELD_NUMBER: _builtins.int
     role: Global___Role.ValueType
     """Who wrote it."""
     content: _builtins.str
@@ -176,9 +179,23 @@ class Message(_message.Message):
     """For ROLE_TOOL: the call that this answers."""
     name: _builtins.str
     """For ROLE_TOOL: the function's name."""
+    conversation: _builtins.str
+    """The conversation that it belongs to, in observations and actions; empty
+    for the main one. In a trajectory, History.conversation says it instead.
+    """
+    begins_history: _builtins.bool
+    """Of a message in an observation: its conversation begins anew with it, in a
+    new history, and forgets what was said.
+    """
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
         """Tool calls of an assistant message, in order."""
+
+    @_builtins.property
+    def malformed_calls(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of an assistant's message: why each call that it tried to write could not
+        be read, for the model. The words themselves are in the content.
+        """
 
     def __init__(
         self,
@@ -188,10 +205,13 @@ class Message(_message.Message):
         tool_calls: _abc.Iterable[Global___ToolCall] | None = ...,
         tool_call_id: _builtins.str = ...,
         name: _builtins.str = ...,
+        malformed_calls: _abc.Iterable[_builtins.str] | None = ...,
+        conversation: _builtins.str = ...,
+        begins_history: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "name", b"name", "role", b"role", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins_history", b"begins_history", "content", b"content", "conversation", b"conversation", "malformed_calls", b"malformed_calls", "name", b"name", "role", b"role", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -317,7 +337,8 @@ Global___TokenRecord: _TypeAlias = TokenRecord  # noqa: Y015
 @_typing.final
 class History(_message.Message):
     """One linear conversation. A trajectory has more than one when a template
-    could not be continued token for token, or for sub-agents.
+    could not be continued token for token, when an environment compacts one, or
+    for sub-agents; in the order in which they began.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -325,6 +346,11 @@ class History(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.str
+    """The environment's name of the conversation, such as a sub-agent's; empty
+    for the main one.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Message]:
         """The conversation, for people and judges."""
@@ -335,7 +361,9 @@ class History(_message.Message):
 
     @_builtins.property
     def tokens(self) -> Global___TokenRecord:
-        """The conversation, for the trainer."""
+        """The conversation, for the trainer. Empty when somebody else than the
+        trained policy spoke (EpisodeSpec.players).
+        """
 
     def __init__(
         self,
@@ -343,10 +371,11 @@ class History(_message.Message):
         messages: _abc.Iterable[Global___Message] | None = ...,
         tools: _abc.Iterable[Global___Tool] | None = ...,
         tokens: Global___TokenRecord | None = ...,
+        conversation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "tokens", b"tokens", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "messages", b"messages", "tokens", b"tokens", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -444,8 +473,11 @@ class Trajectory(_message.Message):
     TRACE_ID_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
+    SIDE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """`{group}/t{attempt}`: the same after any retry."""
+    """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
+    same after any retry.
+    """
     group_id: _builtins.str
     """The group it belongs to."""
     scenario_id: _builtins.str
@@ -466,6 +498,11 @@ class Trajectory(_message.Message):
     """W3C trace id of the episode, 32 hex digits; empty without tracing."""
     explanation: _builtins.str
     """The judge's words about this attempt."""
+    side: _builtins.str
+    """The conversation whose own reward this is, in an episode that the policy
+    plays from several sides; empty for the main one. Trajectories of one side
+    are compared with each other alone.
+    """
     @_builtins.property
     def histories(self) -> _containers.RepeatedCompositeFieldContainer[Global___History]:
         """Its conversations, at least one unless the episode failed before its
@@ -518,10 +555,11 @@ class Trajectory(_message.Message):
         trace_id: _builtins.str = ...,
         explanation: _builtins.str = ...,
         info: _struct_pb2.Struct | None = ...,
+        side: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "scenario_id", b"scenario_id", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "scenario_id", b"scenario_id", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015

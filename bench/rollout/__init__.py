@@ -1,0 +1,1 @@
+"""The rollout service against a stub engine of fixed latency."""

@@ -1,0 +1,138 @@
+"""Many episodes at once in one rollout process, over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from podium.environments import load
+from podium.environments.convert import scenario_to_pb
+from podium.rollout.v1 import rollout_service_pb2 as pb
+from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
+from podium.rpc import connect, rpc_errors
+from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
+
+GROUP_SIZE = 8
+ENVIRONMENT = "tic_tac_toe"
+"""Asks again until the last turn when the answer names no cell, as the stub's never does."""
+
+
+async def measure(episodes: int, turns: int, latency_s: float) -> dict[str, Any]:
+    """Collects all groups at once and compares with the time that the engine alone needs."""
+    async with _service(latency_s) as (stub, rollout):
+        await _collect(stub, [_request(0, 1)])  # Connects, and imports what is imported late.
+        before = _cpu_seconds(rollout.pid)
+        began = time.perf_counter()
+        requests = [_request(n, turns) for n in range(episodes // GROUP_SIZE)]
+        found = await _collect(stub, requests)
+        seconds = time.perf_counter() - began
+        cpu = _cpu_seconds(rollout.pid) - before
+    ideal = turns * latency_s
+    return {
+        "episodes": len(found),
+        "turns": sum(int(each.metrics["turns"]) for each in found),
+        "latency_s": latency_s,
+        "seconds": seconds,
+        "ideal_s": ideal,
+        "share_of_ideal": ideal / seconds,
+        "rollout_cpu_s": cpu,
+        "rollout_cpu_ms_per_turn": 1000 * cpu / (len(found) * turns),
+        "trajectories": digest(found),
+    }
+
+
+def digest(trajectories: list[trajectory_pb2.Trajectory]) -> str:
+    """Of everything in them but what a clock wrote."""
+    sha = hashlib.sha256()
+    for each in sorted(trajectories, key=lambda trajectory: trajectory.id):
+        for name in ("start_time", "end_time", "trace_id"):
+            each.ClearField(name)
+        sha.update(each.SerializeToString(deterministic=True))
+    return sha.hexdigest()
+
+
+def _request(number: int, turns: int) -> pb.CollectGroupRequest:
+    scenarios = load(ENVIRONMENT)().scenarios("train")
+    return pb.CollectGroupRequest(
+        group_id=f"bench/s1/g{number}",
+        job_id="bench",
+        step=1,
+        environment=spec_pb2.EnvironmentSpec(name=ENVIRONMENT),
+        scenario=scenario_to_pb(scenarios[number % len(scenarios)], "train"),
+        attempts=GROUP_SIZE,
+        policy=policy_pb2.PolicyRef(job="bench", version=1),
+        episode=spec_pb2.EpisodeSpec(max_turns=turns, timeout_seconds=3600),
+    )
+
+
+async def _collect(
+    stub: pb_grpc.RolloutServiceAsyncStub, requests: list[pb.CollectGroupRequest]
+) -> list[trajectory_pb2.Trajectory]:
+    async def one(request: pb.CollectGroupRequest) -> list[trajectory_pb2.Trajectory]:
+        with rpc_errors("rollout"):
+            call = stub.CollectGroup(request, timeout=3600)
+            return [response.trajectory async for response in call]
+
+    return [each for group in await asyncio.gather(*map(one, requests)) for each in group]
+
+
+@asynccontextmanager
+async def _service(
+    latency_s: float,
+) -> AsyncIterator[tuple[pb_grpc.RolloutServiceAsyncStub, subprocess.Popen[bytes]]]:
+    """The rollout service as it is deployed, one process, and the stub engine, another."""
+    engine_port, rollout_port = _free_port(), _free_port()
+    engine = _start(["bench.rollout.stub_engine", str(engine_port), str(latency_s)], {})
+    settings = {
+        "PORT": rollout_port,
+        "HEALTH_PORT": 0,
+        "METRICS_PORT": 0,
+        "INFERENCE_ADDRESS": f"127.0.0.1:{engine_port}",
+        "LOG_LEVEL": "WARNING",
+    }
+    environment = {f"PODIUM_ROLLOUT_{name}": str(value) for name, value in settings.items()}
+    rollout = _start(["podium_rollout"], environment)
+    try:
+        await asyncio.gather(*map(_listens, (engine_port, rollout_port)))
+        async with connect(f"127.0.0.1:{rollout_port}") as channel:
+            yield pb_grpc.RolloutServiceStub(channel), rollout
+    finally:
+        for process in (rollout, engine):
+            process.kill()
+            process.wait()
+
+
+def _start(arguments: list[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", *arguments], env={**os.environ, **settings})
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _listens(port: int) -> None:
+    for _ in range(600):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.1)
+            continue
+        writer.close()
+        return
+    raise TimeoutError(f"nothing listens on port {port}")
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,225 @@
+"""Episodes of remote environments: connections that break, slots that are taken, the score."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from podium.core.errors import UnavailableError
+from podium.environment.v1 import environment_service_pb2_grpc
+from podium.environments import catalog
+from podium.environments.convert import struct, unstruct
+from podium.environments.serve import EnvironmentServicer
+from podium.environments.sessions import Limits
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.rpc import Server, ServerSettings
+from podium.types.v1 import trajectory_pb2 as pb
+from podium_rollout.environments import Environments
+from podium_rollout.group import Collector
+from support.counting_environment import Counting
+from support.cutting_proxy import CuttingProxy
+from support.rollout import PolicyDouble, group_request, script
+from support.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+async def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    Counting.forget()
+    path = "support.counting_environment:Counting"
+    monkeypatch.setitem(catalog._BUILTIN, "counting", path)
+
+
+@asynccontextmanager
+async def served(limits: Limits = Limits()) -> AsyncIterator[CuttingProxy]:  # noqa: B008
+    server = Server("environment", ServerSettings())
+    servicer = EnvironmentServicer(Counting, limits)
+    server.add(
+        environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
+        servicer,
+        "podium.environment.v1.EnvironmentService",
+    )
+    await server.start()
+    proxy = CuttingProxy(server.port)
+    try:
+        async with proxy.running():
+            yield proxy
+    finally:
+        await server.stop(0)
+        await servicer.close()
+
+
+def counted(
+    address: str = "", attempts: int = 1, **episode: float
+) -> rollout_pb.CollectGroupRequest:
+    request = group_request(attempts, address=address, **episode)
+    request.environment.name = "counting"
+    return request
+
+
+async def collect(
+    request: rollout_pb.CollectGroupRequest,
+    said: Sequence[str] | PolicyDouble,
+    resume_seconds: float = 10.0,
+) -> list[pb.Trajectory]:
+    environments = Environments(resume_seconds)
+    if isinstance(said, PolicyDouble):
+        policy = said
+    else:
+        policy = PolicyDouble(script(request, dict.fromkeys(range(request.attempts), said)))
+    try:
+        collector = Collector(environments, policy, max_groups=1)
+        return sorted([t async for t in collector.collect(request)], key=lambda t: t.attempt)
+    finally:
+        await environments.close()
+
+
+async def test_a_connection_that_breaks_in_mid_step_changes_nothing() -> None:
+    (expected,) = await collect(counted(), ["a", "b", "end"])
+    Counting.forget()
+    async with served() as proxy:
+        collecting = asyncio.create_task(collect(counted(proxy.address), ["a", "wait", "end"]))
+        await eventually(lambda: Counting.log == ["reset", "a", "wait"])
+        proxy.cut()
+        await asyncio.sleep(0.2)
+        Counting.release.set()
+        (found,) = await collecting
+    assert Counting.log == ["reset", "a", "wait", "end", "score", "close"]
+    assert found.stop_reason == expected.stop_reason == pb.STOP_REASON_TERMINATED
+    assert found.environment_reward == expected.environment_reward == 33
+    assert dict(found.metrics) == dict(expected.metrics)
+
+
+async def test_a_connection_that_breaks_between_steps_changes_nothing() -> None:
+    async with served() as proxy:
+        policy = PolicyDouble(otherwise="hold")
+        collecting = asyncio.create_task(collect(counted(proxy.address), policy))
+        await eventually(lambda: policy.held == 1)
+        proxy.refuses = True
+        proxy.cut()
+        policy.otherwise = "end"
+        policy.release.set()
+        await asyncio.sleep(1.0)
+        proxy.refuses = False
+        (found,) = await collecting
+        await eventually(lambda: Counting.open == 0)
+    assert Counting.log == ["reset", "end", "score", "close"]
+    assert found.environment_reward == 11
+
+
+@pytest.mark.parametrize("why", ["away", "lost"])
+async def test_a_session_that_is_gone_ends_the_group(why: str) -> None:
+    async with served(Limits(resume_seconds=0.1)) as proxy:
+        policy = PolicyDouble(otherwise="hold")
+        collecting = asyncio.create_task(collect(counted(proxy.address), policy, 2.0))
+        await eventually(lambda: policy.held == 1)
+        proxy.refuses = True
+        proxy.cut()
+        await eventually(lambda: Counting.open == 0)
+        proxy.refuses = why == "away"
+        policy.release.set()
+        with pytest.raises(UnavailableError) as caught:
+            await collecting
+    assert (caught.value.reason == "SESSION_LOST") == (why == "lost")
+    assert Counting.log == ["reset", "close"]
+
+
+async def test_an_episode_that_is_cut_while_the_connection_is_broken_is_scored() -> None:
+    async with served() as proxy:
+        policy = PolicyDouble(otherwise="hold")
+        request = counted(proxy.address, timeout_seconds=1.5)
+        collecting = asyncio.create_task(collect(request, policy))
+        await eventually(lambda: policy.held == 1)
+        proxy.refuses = True
+        proxy.cut()
+        policy.release.set()
+        await asyncio.sleep(2.0)
+        proxy.refuses = False
+        (found,) = await collecting
+    assert found.stop_reason == pb.STOP_REASON_DEADLINE
+    assert Counting.log == ["reset", "score", "close"]
+
+
+async def test_an_environment_that_says_that_it_is_away_is_not_asked_again() -> None:
+    async with served() as proxy:
+        with pytest.raises(UnavailableError, match="the game server restarts"):
+            await collect(counted(proxy.address), ["away"])
+    assert Counting.log == ["reset", "away", "close"]
+
+
+async def test_time_in_the_queue_is_no_time_of_the_episode() -> None:
+    async with served(Limits(max_sessions=1)) as proxy:
+        request = counted(proxy.address, attempts=4, timeout_seconds=1.0)
+        policy = PolicyDouble(otherwise="wait")
+        found = await collect(request, policy)
+    assert [t.stop_reason for t in found] == [pb.STOP_REASON_DEADLINE] * 4
+    assert Counting.log == ["reset", "wait", "score", "close"] * 4
+
+
+async def test_a_group_that_is_cancelled_leaves_no_session_behind() -> None:
+    async with served(Limits(max_sessions=2)) as proxy:
+        policy = PolicyDouble(otherwise="wait")
+        collecting = asyncio.create_task(collect(counted(proxy.address, attempts=3), policy))
+        await eventually(lambda: Counting.log.count("wait") == 2)
+        collecting.cancel()
+        await asyncio.wait([collecting])
+        assert Counting.open == 0
+        assert [
+            t.environment_reward for t in await collect(counted(proxy.address, 3), ["end"])
+        ] == [11] * 3
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize(
+    ("cut", "said", "reason", "reward"),
+    [
+        ({}, ["a", "end"], pb.STOP_REASON_TERMINATED, 22),
+        ({"max_turns": 2}, ["a", "b"], pb.STOP_REASON_MAX_TURNS, 22),
+        ({"timeout_seconds": 1.0}, ["a", "wait"], pb.STOP_REASON_DEADLINE, 11),
+        ({}, ["a", "b" * 400], pb.STOP_REASON_CONTEXT_LENGTH, 22),
+    ],
+)
+async def test_an_episode_is_scored_once_however_it_ended(
+    cut: dict[str, float],
+    said: list[str],
+    reason: pb.StopReason.ValueType,
+    reward: float,
+    remote: bool,
+) -> None:
+    async with served() as proxy:
+        request = counted(proxy.address if remote else "", **cut)
+        policy = PolicyDouble(script(request, {0: said}), window=200)
+        (found,) = await collect(request, policy)
+    assert (found.stop_reason, found.environment_reward) == (reason, reward)
+    assert Counting.log.count("score") == 1
+    assert Counting.log[-2:] == ["score", "close"]
+    assert (found.metrics["scored"], found.metrics["steps"]) == (1, reward // 11)
+    assert unstruct(found.info) == {"said": "scored", "kept": True}
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize(
+    ("score", "kind", "words"),
+    [
+        ("raise", "RuntimeError", "no jury"),
+        ("nan", "ValueError", "reward is nan; allowed are finite numbers"),
+        ("wrong type", "TypeError", "score returned float, not Score"),
+    ],
+)
+async def test_a_score_that_breaks_fails_its_attempt(
+    score: str, kind: str, words: str, remote: bool
+) -> None:
+    async with served() as proxy:
+        request = counted(proxy.address if remote else "")
+        request.environment.config.CopyFrom(struct({"score": score}))
+        (found,) = await collect(request, ["end"])
+    assert found.stop_reason == pb.STOP_REASON_FAILED
+    assert (found.failure.type, found.failure.message) == (kind, words)
+    assert not found.HasField("environment_reward")
+
+
+async def test_an_episode_that_failed_is_not_scored() -> None:
+    (found,) = await collect(counted(), ["a", "raise"])
+    assert found.stop_reason == pb.STOP_REASON_FAILED
+    assert Counting.log == ["reset", "a", "raise", "close"]
