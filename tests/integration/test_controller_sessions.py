@@ -13,7 +13,9 @@ from podium.core.errors import (
     NotFoundError,
 )
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.rpc import retry_unavailable
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
+from podium.rpc import connect, retry_unavailable
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.controlled import Client, assert_every_step_once, running_controller, small_job
 from support.fleet import Fleet, fleet_of_doubles
@@ -227,6 +229,27 @@ async def test_a_job_needs_an_environment_or_a_client(client: Client) -> None:
     spec.evaluation.SetInParent()
     with pytest.raises(InvalidArgumentError, match="evaluation"):
         await client.create(spec)
+
+
+async def test_the_best_version_that_the_client_logged_stays(fleet: Fleet, client: Client) -> None:
+    job = await client.create(
+        client_job(4, retention=spec_pb2.RetentionSpec(keep_last=1, keep_best=1))
+    )
+    await waits(client, job.id)
+    channel = connect(fleet.registry.address)
+    registry: registry_grpc.RegistryServiceAsyncStub = registry_grpc.RegistryServiceStub(channel)
+    for version, reward in ((0, 1.0), (1, 3.0), (2, 2.0), (3, 0.5)):
+        await client.until(job.id, lambda job, v=version: job.completed_steps >= v)
+        await registry.RecordEvaluation(
+            registry_pb.RecordEvaluationRequest(
+                model=job.id, version=version, metrics={"val/reward": reward}
+            )
+        )
+        await submit(client, job.id, batch(job.id, version))
+    await client.succeeded(job.id)
+    await channel.close()
+    kept = [v.manifest.version for v in await fleet.client.list_versions(job.id)]
+    assert sorted(kept) == [1, 4]
 
 
 @pytest.mark.parametrize(

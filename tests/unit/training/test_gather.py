@@ -179,3 +179,10 @@ async def test_what_was_never_begun_leaves_no_warning(recwarn: pytest.WarningsRe
             [TrajectoryGroup([fail()]), TrajectoryGroup([succeed()] * 1)], max_exceptions=0
         )
     assert not [w for w in recwarn if "never awaited" in str(w.message)]
+
+
+async def test_a_copy_of_a_trajectory_keeps_its_calls(model: TrainableModel) -> None:
+    """What `after_each` gives back is often a copy."""
+    async with model.openai_client() as client:
+        (made,) = await gather_trajectories([talk(model, client, "a", 2)])
+    assert made.model_copy(update={"reward": 0.5}).calls == made.calls != []

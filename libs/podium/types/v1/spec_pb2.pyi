@@ -1624,7 +1624,9 @@ class RetentionSpec(_message.Message):
     keep_last: _builtins.int
     """Newest versions to keep. Default 3."""
     keep_best: _builtins.int
-    """Best versions to keep besides, by the evaluation's best_metric. Default 1."""
+    """Best versions to keep besides, by the evaluation's best_metric; of a job
+    with `client` that is not evaluated, by `val/reward`. Default 1.
+    """
     def __init__(
         self,
         *,
