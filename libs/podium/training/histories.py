@@ -44,6 +44,8 @@ def join(calls: Iterable[inference_pb.CapturedCall], policy: str) -> Joined:
             continue
         if call.untrainable:
             result.untrainable.append(call.untrainable)
+        if call.repeated_request:
+            _forget_unanswered(open_, call.prompt_token_ids)
         before = _continued(open_, call.prompt_token_ids)
         if before is None:
             before = _Open()
@@ -67,6 +69,12 @@ class _Open:
         self.calls.append(call)
         self.token_ids = [*call.prompt_token_ids, *call.generation.token_ids]
 
+    def drop_last(self) -> None:
+        """Forgets the last call."""
+        self.calls.pop()
+        before = self.calls[-1] if self.calls else inference_pb.CapturedCall()
+        self.token_ids = [*before.prompt_token_ids, *before.generation.token_ids]
+
     def message(self) -> pb.History:
         """The history as the contract has it."""
         last = self.calls[-1]
@@ -89,6 +97,16 @@ class _Open:
         return made
 
 
+def _forget_unanswered(histories: Sequence[_Open], prompt: Sequence[int]) -> None:
+    """Takes out the call that is repeated now: its agent never got the answer."""
+    whole = list(prompt)
+    for history in reversed(histories):
+        last = history.calls[-1] if history.calls else None
+        if last is not None and list(last.prompt_token_ids) == whole:
+            history.drop_last()
+            return
+
+
 def _drop_unused_choices(histories: Sequence[_Open]) -> None:
     """Of a call's choices, keeps those that were gone on with, or else the first."""
     choices: defaultdict[str, list[tuple[_Open, bool]]] = defaultdict(list)
@@ -101,7 +119,7 @@ def _drop_unused_choices(histories: Sequence[_Open]) -> None:
             keep_first = not any(went_on for _, went_on in siblings)
             for history, went_on in siblings[keep_first:]:
                 if not went_on:
-                    history.calls.pop()
+                    history.drop_last()
 
 
 def _continued(histories: Sequence[_Open], prompt: Sequence[int]) -> _Open | None:
@@ -110,7 +128,7 @@ def _continued(histories: Sequence[_Open], prompt: Sequence[int]) -> _Open | Non
     fitting = [
         history
         for history in histories
-        if len(history.token_ids) < len(whole)
+        if 0 < len(history.token_ids) < len(whole)
         and whole[: len(history.token_ids)] == history.token_ids
     ]
     return max(fitting, key=lambda history: len(history.token_ids), default=None)

@@ -34,6 +34,8 @@ class Asked:
     """A request under a rollout's key; the body grows while the server reads it."""
 
     key: str
+    repeated: bool = False
+    """Whether its client says that it did not get the answer before."""
     body: bytearray = field(default_factory=bytearray)
 
     def fields(self) -> Mapping[str, Any]:
@@ -62,11 +64,12 @@ class RolloutKeys:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection."""
-        key = _key(scope) if scope["type"] == "http" else ""
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        key = _key(headers)
         if not key:
             await self._app(scope, receive, send)
             return
-        request = Asked(key)
+        request = Asked(key, headers.get(b"x-stainless-retry-count", b"0") != b"0")
 
         async def receive_and_keep() -> MutableMapping[str, Any]:
             message = await receive()
@@ -80,13 +83,9 @@ class RolloutKeys:
             _asked.reset(token)
 
 
-def _key(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            kind, _, key = value.decode("latin-1").partition(" ")
-            if kind.lower() == "bearer" and key.startswith(KEY_PREFIX):
-                return str(key)
-    return ""
+def _key(headers: Mapping[bytes, bytes]) -> str:
+    kind, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return key if kind.lower() == "bearer" and key.startswith(KEY_PREFIX) else ""
 
 
 def wanted(params: Any) -> Any:
@@ -164,6 +163,7 @@ async def capture(
         for choice in choices.values():
             call = _call(fields, prompt, choice, how)
             call.generation.request_id = request_id
+            call.repeated_request = request.repeated
             call.start_time.CopyFrom(began)
             call.end_time.GetCurrentTime()
             captures.add(request.key, call)

@@ -63,12 +63,14 @@ async def test_whole_and_streamed_answers_have_exact_tokens(
     }
     whole = await client.chat.completions.create(**options)
     assert whole.choices[0].logprobs is None
+    options["extra_headers"] = {"x-stainless-retry-count": "1"}
     stream = await client.chat.completions.create(**options, stream=True)
     text = "".join([c.choices[0].delta.content or "" async for c in stream if c.choices])
     first, second = await take(merged, key)
     assert list(first.generation.token_ids) == list(second.generation.token_ids)
     assert list(first.prompt_token_ids) == list(second.prompt_token_ids)
     assert first.reply.content == whole.choices[0].message.content == text
+    assert [first.repeated_request, second.repeated_request] == [False, True]
     for call in (first, second):
         assert call.generation.finish_reason == trajectory_pb2.FINISH_REASON_LENGTH
         assert (call.generation.policy, call.untrainable) == ("", "")

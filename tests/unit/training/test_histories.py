@@ -19,6 +19,7 @@ def call(
     policy: str = "job",
     untrainable: str = "",
     finish: pb.FinishReason.ValueType = pb.FINISH_REASON_STOP,
+    repeated: bool = False,
 ) -> inference_pb.CapturedCall:
     text = " ".join(map(str, sampled))
     return inference_pb.CapturedCall(
@@ -34,6 +35,7 @@ def call(
         ),
         temperature=0.5,
         untrainable=untrainable,
+        repeated_request=repeated,
         reply=pb.Message(role=pb.ROLE_ASSISTANT, content=text),
     )
 
@@ -95,6 +97,22 @@ def test_of_several_choices_those_that_went_on_and_else_the_first_are_kept() -> 
         ([1, 2], [(1, 1)]),
         ([1, 2, 3, 5, 6, 7], [(3, 1), (5, 1)]),
     ]
+
+
+def test_an_answer_that_was_lost_on_its_way_is_not_trained() -> None:
+    calls = [
+        call([1], [2]),
+        call([1, 2, 3], [4]),
+        call([1, 2, 3], [5], repeated=True),
+        call([9], [8], repeated=True),
+        call([1, 2, 3, 5, 6], [7]),
+    ]
+    assert [shape(history) for history in join(calls, "job").histories] == [
+        ([1, 2, 3, 5, 6, 7], [(1, 1), (3, 1), (5, 1)]),
+        ([9, 8], [(1, 1)]),
+    ]
+    first = [call([1], [2]), call([1], [3], repeated=True)]
+    assert [shape(history)[0] for history in join(first, "job").histories] == [[1, 3]]
 
 
 def test_what_must_not_train_is_context_alone() -> None:

@@ -763,11 +763,16 @@ class CapturedCall(_message.Message):
     START_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
+    REPEATED_REQUEST_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     """The temperature that it was sampled at."""
     untrainable: _builtins.str
     """Why the log-probs are not those of the full softmax, so that it must not
     train (`top_p is 0.9`, …); empty when they are.
+    """
+    repeated_request: _builtins.bool
+    """Whether its client repeats a request whose answer it did not get, as
+    OpenAI's clients say (`x-stainless-retry-count`).
     """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Message]:
@@ -811,10 +816,11 @@ class CapturedCall(_message.Message):
         start_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         reply: _trajectory_pb2.Message | None = ...,
+        repeated_request: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "generation", b"generation", "reply", b"reply", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "generation", b"generation", "messages", b"messages", "prompt_token_ids", b"prompt_token_ids", "reply", b"reply", "start_time", b"start_time", "temperature", b"temperature", "tools", b"tools", "untrainable", b"untrainable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "generation", b"generation", "messages", b"messages", "prompt_token_ids", b"prompt_token_ids", "repeated_request", b"repeated_request", "reply", b"reply", "start_time", b"start_time", "temperature", b"temperature", "tools", b"tools", "untrainable", b"untrainable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
