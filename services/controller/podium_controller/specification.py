@@ -33,6 +33,8 @@ def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
             getattr(scorer, _PART_FIELDS[scorer.kind]).SetInParent()
     if not full.reward.scorers:
         full.ClearField("reward")
+    if not full.fork.model:
+        full.ClearField("fork")
     apply_defaults(full)
     complete_training(full.training)
     return full

@@ -614,7 +614,7 @@ class ForkSpec(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """A model of the registry: another job's id. It must have the base model and
-    what trains (adapter shape) in common with this one.
+    what trains (adapter shape) in common with this one. Empty for no fork.
     """
     version: _builtins.int
     """The version; absent for the newest one."""
