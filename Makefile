@@ -87,6 +87,23 @@ test-unit: test-programs setup model ## Run the fast tests
 test-integration: test-programs setup model ## Run the tests over real processes and real gRPC
 	$(PYTEST) tests/integration
 
+.PHONY: adapters
+adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed examples/environment_node/node_modules ## Install what the tests of adapters need (about 1.2 GB); without it they are skipped
+
+# Their packages pin others too tightly to share an environment with each other or with vLLM.
+$(VENV)-%/.installed: requirements/%.txt | setup
+	@echo "installing requirements/$*.txt"
+	@"$(PYTHON)" -m venv $(VENV)-$*
+	@$(VENV)-$*/bin/python -m pip --disable-pip-version-check install -qq --progress-bar off --no-deps --only-binary=:all: -r $<
+	@touch $@
+
+examples/environment_node/node_modules: examples/environment_node/package.json
+	@cd $(@D) && npm install --silent --no-package-lock --no-audit --no-fund
+	@touch $@
+
+export PODIUM_TEST_OPENENV_PYTHON ?= $(wildcard $(CURDIR)/$(VENV)-openenv/bin/python)
+export PODIUM_TEST_VERIFIERS_PYTHON ?= $(wildcard $(CURDIR)/$(VENV)-verifiers/bin/python)
+
 ##
 
 .PHONY: bench-trainer
@@ -138,5 +155,5 @@ proto-breaking: setup ## Fail when proto/ breaks clients of the last git tag
 
 .PHONY: clean
 clean: ## Remove .venv, build products and caches (the model cache stays)
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(VENV)-* build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info
 	find libs services tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -117,7 +117,7 @@ def pins(name: str) -> dict[str, Requirement]:
     return {canonicalize_name(requirement.name): requirement for requirement in required}
 
 
-@pytest.mark.parametrize("name", ["laptop.txt", "dev.txt"])
+@pytest.mark.parametrize("name", ["laptop.txt", "dev.txt", "openenv.txt", "verifiers.txt"])
 def test_a_lock_holds_exact_versions_and_nothing_else(name: str) -> None:
     for requirement in pins(name).values():
         assert [part.operator for part in requirement.specifier] == ["=="], requirement
