@@ -1,7 +1,57 @@
 """Podium: reinforcement learning for LLM agents on Kubernetes.
 
 The generated contracts are `podium.<noun>.v1`; everything else in this
-package is the shared library. Importing it loads neither torch nor vLLM.
+package is the shared library. Importing it loads neither torch nor vLLM, and
+what it exports not before it is used.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podium.sdk.client import AsyncClient
+    from podium.sdk.sync import Client
+    from podium.training.gather import gather_trajectories, gather_trajectory_groups
+    from podium.training.in_process import InProcessBackend
+    from podium.training.model import Model, TrainableModel, TrainConfig
+    from podium.training.ruler import ruler_score_group
+    from podium.training.trajectories import Trajectory, TrajectoryGroup
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "InProcessBackend",
+    "Model",
+    "TrainConfig",
+    "TrainableModel",
+    "Trajectory",
+    "TrajectoryGroup",
+    "gather_trajectories",
+    "gather_trajectory_groups",
+    "ruler_score_group",
+]
+
+_HOMES = {
+    "AsyncClient": "sdk.client",
+    "Client": "sdk.sync",
+    "InProcessBackend": "training.in_process",
+    "Model": "training.model",
+    "TrainConfig": "training.model",
+    "TrainableModel": "training.model",
+    "Trajectory": "training.trajectories",
+    "TrajectoryGroup": "training.trajectories",
+    "gather_trajectories": "training.gather",
+    "gather_trajectory_groups": "training.gather",
+    "ruler_score_group": "training.ruler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports on first use: the command line must not wait for what it does not need."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

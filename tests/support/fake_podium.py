@@ -288,7 +288,7 @@ class FakePodium:
     @property
     def addresses(self) -> Addresses:
         """For the SDK: one server plays every part."""
-        return Addresses(self.address, self.address, self.address, self.address, source="a test")
+        return Addresses(*[self.address] * 5, source="a test")
 
     @property
     def environment(self) -> dict[str, str]:

@@ -13,8 +13,11 @@ from podium.contract.scalars import from_text
 
 M = TypeVar("M", bound=Message)
 
-PRESENCE_IS_MEANING = frozenset({"evaluation", "lora", "weighted", "ruler"})
-"""Fields whose absence says something: no evaluation, no adapter, another kind of scorer."""
+PRESENCE_IS_MEANING = frozenset(
+    {"evaluation", "lora", "weighted", "ruler", "client", "environment"}
+)
+"""Fields whose absence says something: no evaluation, no adapter, another kind of scorer, no
+client that brings the groups, no environment of the job's own."""
 
 
 def apply_defaults(message: M, skip: frozenset[str] = PRESENCE_IS_MEANING) -> M:

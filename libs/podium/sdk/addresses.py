@@ -13,6 +13,7 @@ ENVIRONMENT = {
     "registry": "PODIUM_REGISTRY_ADDRESS",
     "inference": "PODIUM_INFERENCE_ADDRESS",
     "rollout": "PODIUM_ROLLOUT_ADDRESS",
+    "judge": "PODIUM_JUDGE_ADDRESS",
 }
 
 
@@ -24,6 +25,7 @@ class Addresses:
     registry: str = "127.0.0.1:50052"
     inference: str = "127.0.0.1:50053"
     rollout: str = "127.0.0.1:50054"
+    judge: str = "127.0.0.1:50055"
     source: str = "the default ports of this machine"
     """Where the controller's address came from, for error messages."""
     token: str = field(default="", repr=False)

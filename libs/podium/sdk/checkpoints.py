@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ _PAGE = 500
 
 
 class Checkpoints:
-    """The reading half of RegistryService. Raises `podium.core.errors`, as the contract says."""
+    """RegistryService, as clients need it. Raises `podium.core.errors`, as the contract says."""
 
     def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
         self._channel = channel
@@ -53,6 +53,20 @@ class Checkpoints:
         )
         with rpc_errors("registry"):
             return (await self._stub.GetVersion(request)).version
+
+    async def record(self, model: str, version: int, metrics: Mapping[str, float]) -> None:
+        """Adds an evaluation's numbers to a version."""
+        request = pb.RecordEvaluationRequest(model=model, version=version, metrics=metrics)
+        with rpc_errors("registry"):
+            await self._stub.RecordEvaluation(request)
+
+    async def retain(self, model: str, keep_last: int, keep_best: int, metric: str) -> None:
+        """Deletes the versions that are neither among the newest nor the best by a metric."""
+        request = pb.ApplyRetentionRequest(
+            model=model, keep_last=keep_last, keep_best=keep_best, metric=metric
+        )
+        with rpc_errors("registry"):
+            await self._stub.ApplyRetention(request)
 
     async def download(self, version: pb.Version, folder: Path, prefix: str = "") -> None:
         """Writes a version's files to `folder`, which must not exist or be empty.

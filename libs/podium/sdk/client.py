@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from podium.rpc import connect
 from podium.sdk.addresses import Addresses, locate
+from podium.sdk.backend import RemoteBackend
 from podium.sdk.checkpoints import Checkpoints
 from podium.sdk.environments import Environments
 from podium.sdk.jobs import Jobs
+from podium.sdk.judge import Judge
+from podium.sdk.models import Models
 from podium.sdk.policies import Policies
+from podium.sdk.sessions import Sessions
 
 if TYPE_CHECKING:
     import grpc
@@ -32,6 +36,11 @@ class AsyncClient:
         self.policies = Policies(lambda: self._channel(self.addresses.inference))
         self.checkpoints = Checkpoints(lambda: self._channel(self.addresses.registry))
         self.environments = Environments(lambda: self._channel(self.addresses.rollout))
+        self.sessions = Sessions(lambda: self._channel(self.addresses.controller))
+        self.judge = Judge(lambda: self._channel(self.addresses.judge))
+        self.backend = RemoteBackend(self)
+        """Where models of `podium.training` train."""
+        self.models = Models(self.backend)
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -14,6 +14,8 @@ from podium.sdk.paging import pages
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
 if TYPE_CHECKING:
+    import builtins
+
     import grpc
 
 _NAME = re.compile(r"(?P<job>[a-z0-9]([-a-z0-9]*[a-z0-9])?)(@(?P<version>[0-9]+))?")
@@ -67,6 +69,12 @@ class Policies:
         request = pb.LoadPolicyRequest(job=job, version=version)
         with rpc_errors("inference"):
             return await self._stub.LoadPolicy(request, timeout=_LOAD_SECONDS)
+
+    async def take_capture(self, key: str) -> builtins.list[pb.CapturedCall]:
+        """The calls of the OpenAI API under a rollout's key, oldest first."""
+        with rpc_errors("inference"):
+            stream = self._stub.TakeCapture(pb.TakeCaptureRequest(key=key), timeout=_STREAM_SECONDS)
+            return [response.call async for response in stream]
 
     async def stream_chat(
         self,

@@ -16,6 +16,7 @@ from podium.registry.v1 import registry_service_pb2
 from podium.rollout.v1 import rollout_service_pb2
 from podium.sdk.addresses import Addresses
 from podium.sdk.client import AsyncClient
+from podium.sdk.sync_models import SyncModels
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 ItemT = TypeVar("ItemT")
@@ -34,6 +35,7 @@ class Client:
         self.policies = SyncPolicies(self._portal, self._client)
         self.checkpoints = SyncCheckpoints(self._portal, self._client)
         self.environments = SyncEnvironments(self._portal, self._client)
+        self.models = SyncModels(self._portal, self._client.models)
 
     def __enter__(self) -> Client:
         return self

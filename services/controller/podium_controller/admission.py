@@ -47,8 +47,34 @@ class Admission:
             ]
         return []
 
+    async def check_fork(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """Whether there is what the job starts from; an open version becomes the newest one's."""
+        if not spec.HasField("fork"):
+            return []
+        fork = spec.fork
+        if fork.HasField("version"):
+            found = await self._peers.registry.version(fork.model, fork.version)
+        else:
+            found = await self._peers.registry.alias(fork.model, "latest")
+        if found is None:
+            version = fork.version if fork.HasField("version") else "latest"
+            text = f"got {fork.model}@{version}, which the registry does not have"
+            return [Violation("job.spec.fork", text)]
+        manifest = found.manifest
+        fork.version = manifest.version
+        violations = []
+        if manifest.base_model != spec.base_model:
+            text = f"{fork.model} was trained from {manifest.base_model!r}, not {spec.base_model!r}"
+            violations.append(Violation("job.spec.fork.model", text))
+        if fork.version >= spec.training.steps:
+            text = f"got {spec.training.steps}; the fork has taken {fork.version} steps already"
+            violations.append(Violation("job.spec.training.steps", text))
+        return violations
+
     async def check_environment(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether the environment exists and has scenarios to train and evaluate on."""
+        if not spec.HasField("environment"):
+            return []
         found = await self._check_split(spec, spec.environment.split, "environment.split")
         if not found and spec.HasField("evaluation"):
             found = await self._check_split(spec, spec.evaluation.split, "evaluation.split")

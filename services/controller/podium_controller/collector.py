@@ -8,33 +8,30 @@ from dataclasses import dataclass, field
 
 from opentelemetry import trace
 from podium.core.errors import InternalError
-from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
-from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller import metrics
 from podium_controller.control import run_all
 from podium_controller.errors import JobFailedError
 from podium_controller.identifiers import training_group
 from podium_controller.judging import (
+    ALL_FAILED,
     JUDGE_BUDGET,
     JUDGE_FAILED,
     Judging,
     failure_text,
     unusable,
 )
+from podium_controller.origin import Origin
 from podium_controller.ports import (
     COLLECTED,
     CONSUMED,
     JUDGED,
     GroupKey,
     Ledger,
-    Rollout,
     StoredGroup,
 )
-from podium_controller.recovery import Recovery
 from podium_controller.reporter import COLLECT, JUDGE, Reporter
-from podium_controller.scenarios import ScenarioOrder
-from podium_controller.serving import Serving
 from podium_controller.staleness import staleness
 from podium_controller.statistics import first_start_ns
 from podium_controller.times import now_ns
@@ -57,55 +54,6 @@ class Batch:
     staleness: int = 0
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where a job's episodes come from."""
-
-    rollout: Rollout
-    serving: Serving
-    recovery: Recovery
-    environment: spec_pb2.EnvironmentSpec
-    seed: int
-    episode: spec_pb2.EpisodeSpec
-
-    async def collect(
-        self,
-        key: GroupKey,
-        group_id: str,
-        scenario: trajectory_pb2.Scenario,
-        attempts: int,
-        policy: policy_pb2.PolicyRef,
-        sampling: policy_pb2.SamplingParams,
-    ) -> trajectory_pb2.Group:
-        """One group, however often its services are lost on the way."""
-        request = rollout_pb.CollectGroupRequest(
-            group_id=group_id,
-            job_id=key.job_id,
-            step=key.step,
-            environment=self.environment,
-            scenario=scenario,
-            attempts=attempts,
-            policy=policy,
-            sampling=sampling,
-            episode=self.episode,
-            seed=self.seed,
-        )
-        trajectories = await self.recovery.run(
-            "rollout", lambda: self.rollout.collect(request), self._rebuild
-        )
-        return trajectory_pb2.Group(
-            id=group_id,
-            job_id=key.job_id,
-            step=key.step,
-            scenario=scenario,
-            trajectories=trajectories,
-        )
-
-    async def _rebuild(self) -> bool:
-        await self.rollout.environments()
-        return await self.serving.reload()
-
-
 class Collector:
     """Makes the batches of one job."""
 
@@ -113,21 +61,19 @@ class Collector:
         self,
         job_id: str,
         spec: spec_pb2.JobSpec,
-        source: Source,
+        origin: Origin,
         judging: Judging,
         ledger: Ledger,
         reporter: Reporter,
-        order: ScenarioOrder,
         begin_span: Callable[[int], trace.Span],
     ) -> None:
         """`begin_span` makes the root span of a step; whoever takes the batch ends it."""
         self._job_id = job_id
         self._spec = spec
-        self._source = source
+        self._origin = origin
         self._judging = judging
         self._ledger = ledger
         self._reporter = reporter
-        self._order = order
         self._begin_span = begin_span
         self._slots = asyncio.Semaphore(spec.rollout.max_concurrent_groups)
         self.foreground_step = 0
@@ -141,21 +87,22 @@ class Collector:
                 them fail again and again (ENVIRONMENT_FAILING, JUDGE_FAILING), or
                 the judges may spend no more (JUDGE_BUDGET_SPENT).
         """
+        count = await self._origin.count(step)
         span = self._begin_span(step)
         try:
             with trace.use_span(span, end_on_exit=False):
-                batch = await self._collect(step, span)
+                batch = await self._collect(step, count, span)
         except BaseException:
             span.end()
             raise
         return batch
 
-    async def _collect(self, step: int, span: trace.Span) -> Batch:
+    async def _collect(self, step: int, count: int, span: trace.Span) -> Batch:
         batch = Batch(step, [], now_ns(), span)
         for rounds in range(1, _USELESS_ROUNDS + 1):
-            await self._round(batch)
+            await self._round(batch, count)
             reasons = {unusable(group) for group in batch.groups}
-            if "" in reasons:
+            if "" in reasons or (reasons == {ALL_FAILED} and not self._origin.renewable):
                 break
             await self._give_up_or_warn(batch, rounds)
         batch.staleness = max(staleness(g, self._job_id, step) for g in batch.groups)
@@ -163,8 +110,8 @@ class Collector:
         batch.start_ns = min(batch.start_ns, first_start_ns(batch.groups) or batch.start_ns)
         return batch
 
-    async def _round(self, batch: Batch) -> None:
-        step, count = batch.step, self._spec.rollout.groups_per_step
+    async def _round(self, batch: Batch, count: int) -> None:
+        step = batch.step
         stored = await self._ledger.stored_groups(self._job_id, step)
         left = count - len(stored)
         all_collected = asyncio.Event()
@@ -212,7 +159,7 @@ class Collector:
             fresh = stored is None
             if stored is None:
                 async with self._slots:
-                    group = await self._sample(key)
+                    group = await self._origin.sample(key)
                 await self._ledger.save_group(key, COLLECTED, group)
                 stored = StoredGroup(index, COLLECTED, group)
             age = staleness(stored.group, self._job_id, step)
@@ -240,23 +187,11 @@ class Collector:
         await self._ledger.save_group(key, JUDGED, group)
         return group
 
-    async def _sample(self, key: GroupKey) -> trajectory_pb2.Group:
-        rollout = self._spec.rollout
-        return await self._source.collect(
-            key,
-            training_group(self._job_id, key.step, key.position),
-            self._order.draw(key.step, key.position, rollout.groups_per_step),
-            rollout.group_size,
-            policy_pb2.PolicyRef(
-                job=self._job_id, version=key.step - 1 if rollout.max_staleness == 0 else None
-            ),
-            rollout.sampling,
-        )
-
     async def _give_up_or_warn(self, batch: Batch, rounds: int) -> None:
         """All groups of the step were of no use: makes room for another round, or ends the job."""
-        kind = unusable(batch.groups[0])
-        text = failure_text(batch.groups[0])
+        told = next((g for g in batch.groups if unusable(g) == JUDGE_FAILED), batch.groups[0])
+        kind = unusable(told)
+        text = failure_text(told)
         who = "The judge" if kind == JUDGE_FAILED else "The environment"
         metrics.count_group(kind, len(batch.groups))
         if unjudged := [group for group in batch.groups if unusable(group) == JUDGE_BUDGET]:
@@ -281,7 +216,7 @@ class Collector:
             if unusable(group) == JUDGE_FAILED:
                 group.skip_reason = ""
                 await self._ledger.save_group(key, COLLECTED, group)
-            else:
+            elif self._origin.renewable:
                 await self._ledger.drop_group(key)
         await asyncio.sleep(2.0 ** (rounds - 1))
 

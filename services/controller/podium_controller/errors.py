@@ -23,5 +23,9 @@ class JobFailedError(FailedPreconditionError):
     default_reason = "JOB_FAILED"
 
 
+class JobIdleError(Exception):
+    """The job's client has sent nothing for as long as the job may wait."""
+
+
 class PauseRequestedError(Exception):
     """The job was asked to pause, and has come to where it can."""

@@ -8,12 +8,12 @@ from podium.core.statistics import wilson_interval
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
-from podium_controller.collector import Source
 from podium_controller.control import run_all
 from podium_controller.identifiers import GREEDY, SAMPLED, evaluation_group
 from podium_controller.ports import COLLECTED, GroupKey, Ledger, StoredGroup
 from podium_controller.publisher import Publisher
 from podium_controller.reporter import EVALUATE, Reporter
+from podium_controller.source import Source
 from podium_controller.statistics import (
     SUCCESS,
     evaluation_metrics,
@@ -29,7 +29,9 @@ def is_due(spec: spec_pb2.JobSpec, version: int) -> bool:
     if not spec.HasField("evaluation"):
         return False
     every = spec.evaluation.every_steps
-    return version in (0, spec.training.steps) or (every > 0 and version % every == 0)
+    return version in (spec.fork.version, spec.training.steps) or (
+        every > 0 and version % every == 0
+    )
 
 
 def evaluation_episode(spec: spec_pb2.JobSpec) -> spec_pb2.EpisodeSpec:

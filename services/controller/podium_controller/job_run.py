@@ -15,6 +15,7 @@ from podium_controller import metrics, states
 from podium_controller.control import Control, cancel_and_wait
 from podium_controller.errors import (
     DatabaseUnavailableError,
+    JobIdleError,
     LeaseLostError,
     PauseRequestedError,
 )
@@ -32,6 +33,9 @@ class RunLedger(Ledger, Protocol):
     ) -> states.State:
         """Ends a run; returns the state that the job has then."""
 
+    async def rest(self, job_id: str) -> states.State:
+        """Pauses a job whose client is silent, unless there is news by now."""
+
 
 @dataclass(frozen=True)
 class _End:
@@ -40,6 +44,7 @@ class _End:
     outcome: states.State
     reason: str = ""
     message: str = ""
+    idle: bool = False
 
 
 class JobRun:
@@ -67,10 +72,13 @@ class JobRun:
         """
         try:
             end = await self._loop()
-            await self._free(end.outcome)
-            state = await self._ledger.settle(
-                self._job.id, end.outcome, reason=end.reason, message=end.message
-            )
+            await self._free(end)
+            if end.idle:
+                state = await self._ledger.rest(self._job.id)
+            else:
+                state = await self._ledger.settle(
+                    self._job.id, end.outcome, reason=end.reason, message=end.message
+                )
         except (DatabaseUnavailableError, LeaseLostError) as error:
             logger.warning(
                 "the job is left for a later run",
@@ -94,6 +102,8 @@ class JobRun:
             await work
         except PauseRequestedError:
             return _End(pb.JOB_STATE_PAUSED)
+        except JobIdleError:
+            return _End(pb.JOB_STATE_PAUSED, idle=True)
         except (DatabaseUnavailableError, LeaseLostError):
             raise
         except PodiumError as error:
@@ -129,10 +139,14 @@ class JobRun:
                 raise
             logger.info("could not look for a last step", extra={"job": self._job.id})
 
-    async def _free(self, outcome: states.State) -> None:
-        """Gives trainer and pool back. A job that succeeded stays loaded, to be talked to."""
+    async def _free(self, end: _End) -> None:
+        """Gives trainer and pool back.
+
+        A job that succeeded stays loaded, to be talked to, and one whose client is silent, to
+        be sampled from; whoever needs the pool takes it.
+        """
         calls = [self._peers.trainer.close(self._job.id, self._close_seconds)]
-        if outcome != pb.JOB_STATE_SUCCEEDED:
+        if end.outcome != pb.JOB_STATE_SUCCEEDED and not end.idle:
             calls.append(self._peers.inference.unload(self._job.id, self._close_seconds))
         for result in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(result, Exception):

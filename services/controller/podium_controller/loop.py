@@ -17,18 +17,20 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.telemetry import attributes, tracer
 
 from podium_controller import metrics
-from podium_controller.collector import Batch, Collector, Source
+from podium_controller.collector import Batch, Collector
 from podium_controller.control import Control
 from podium_controller.evaluator import Evaluator, evaluation_episode, is_due
 from podium_controller.feed import Feed
 from podium_controller.judging import Judging
 from podium_controller.optimizer import SECONDS_PREFIX, Optimizer, Published
+from podium_controller.origin import ClientOrigin, Origin, RolloutOrigin
 from podium_controller.ports import JobRecord, Ledger, Peers
 from podium_controller.publisher import Publisher
 from podium_controller.recovery import Recovery
 from podium_controller.reporter import COLLECT, PUBLISH, SERVE, WAIT, Reporter
 from podium_controller.scenarios import ScenarioOrder
 from podium_controller.serving import Serving
+from podium_controller.source import Source
 from podium_controller.statistics import finite, first_start_ns, step_metrics
 from podium_controller.times import now_ns, timestamp
 
@@ -67,12 +69,16 @@ class TrainingLoop:
             seed=job.spec.seed,
             episode=job.spec.rollout.episode,
         )
+        self._client: ClientOrigin | None = None
+        if job.spec.HasField("client"):
+            self._client = ClientOrigin(job.id, job.spec.client, ledger)
 
     async def run(self) -> None:
         """Returns when the last step is committed and evaluated.
 
         Raises:
-            PauseRequestedError: at a point from which `run` can begin again.
+            PauseRequestedError, JobIdleError: at a point from which `run` can begin
+                again.
             JobFailedError: the job cannot go on.
             PodiumError: what a service answered that time does not heal.
         """
@@ -87,11 +93,15 @@ class TrainingLoop:
             while self._completed < last:
                 self._control.check_pause()
                 feed.advance(self._completed)
+                if not await self._has_batch(feed):
+                    break
                 await self._step(feed)
                 if overlap:
                     feed.advance(self._completed)
                 await self._publisher.retain()
                 await self._evaluate_if_due(evaluator)
+            if self._completed < last and evaluator is not None:
+                await self._control.unless_paused(evaluator.evaluate(self._completed))
             await self._publisher.retain()
         finally:
             await feed.close()
@@ -114,21 +124,25 @@ class TrainingLoop:
         return True
 
     async def _feed(self) -> Feed:
+        origin = self._client or await self._rollout_origin()
+        collector = Collector(
+            self._job.id,
+            self._spec,
+            origin,
+            Judging(self._peers.judge, self._spec.reward, self._recovery),
+            self._ledger,
+            self._reporter,
+            self._begin_span,
+        )
+        return Feed(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
+
+    async def _rollout_origin(self) -> Origin:
         environment = self._spec.environment
         scenarios = await self._recovery.run(
             "rollout", lambda: self._peers.rollout.scenarios(environment, environment.split)
         )
-        collector = Collector(
-            self._job.id,
-            self._spec,
-            self._source,
-            Judging(self._peers.judge, self._spec.reward, self._recovery),
-            self._ledger,
-            self._reporter,
-            ScenarioOrder(scenarios, self._spec.seed),
-            self._begin_span,
-        )
-        return Feed(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
+        order = ScenarioOrder(scenarios, self._spec.seed)
+        return RolloutOrigin(self._job.id, self._spec.rollout, self._source, order)
 
     async def _evaluator(self) -> Evaluator | None:
         if not self._spec.HasField("evaluation"):
@@ -152,6 +166,8 @@ class TrainingLoop:
 
     async def _establish(self) -> None:
         """Trainer and pool at the newest published version, which is committed too."""
+        if self._spec.HasField("fork") and self._completed == self._spec.fork.version:
+            await self._fork()
         while await self.adopt():
             pass
         self._control.check_pause()
@@ -160,10 +176,25 @@ class TrainingLoop:
         async with self._reporter.timed(SERVE):
             await self._serving.serve(self._completed)
 
-    async def _step(self, feed: Feed) -> None:
+    async def _fork(self) -> None:
+        """The first version, of the files of the one that the job starts from."""
+        fork = self._spec.fork
+        await self._recovery.run(
+            "registry",
+            lambda: self._peers.registry.fork(fork.model, fork.version, self._job.id),
+        )
+
+    async def _has_batch(self, feed: Feed) -> bool:
+        """Whether there will be groups for the next step; a client may take its time."""
         step = self._completed + 1
         if not feed.is_ready(step):
             await self._reporter.set_phase(COLLECT)
+        if self._client is None:
+            return True
+        return await self._control.unless_paused(self._client.arrival(step))
+
+    async def _step(self, feed: Feed) -> None:
+        step = self._completed + 1
         batch = await feed.take(step)
         try:
             with trace.use_span(batch.span, end_on_exit=False):

@@ -210,6 +210,24 @@ class GrpcRegistry:
         """See `ports.Registry`."""
         return await self._get(registry_pb.GetVersionRequest(model=model, alias=alias))
 
+    async def fork(self, model: str, version: int, name: str) -> None:
+        """See `ports.Registry`."""
+        if await self.version(name, version) is not None:
+            return
+        source = await self.version(model, version)
+        if source is None:
+            raise NotFoundError(f"{model}@{version} is gone", reason="VERSION_NOT_FOUND")
+        manifest = source.manifest
+        manifest.model = name
+        del manifest.parents[:]
+        manifest.parents.add(model=model, version=version)
+        del manifest.group_ids[:]
+        request = registry_pb.CreateVersionRequest(
+            manifest=manifest, request_id=f"{name}/fork/{version}"
+        )
+        with rpc_errors("registry"):
+            await self._stub.CreateVersion(request)
+
     async def set_alias(self, model: str, alias: str, version: int, expected: int) -> None:
         """See `ports.Registry`."""
         request = registry_pb.SetAliasRequest(

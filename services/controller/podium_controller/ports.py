@@ -84,6 +84,9 @@ class Registry(Protocol):
     async def alias(self, model: str, alias: str) -> registry_pb.Version | None:
         """The version that an alias points at; None when there is none."""
 
+    async def fork(self, model: str, version: int, name: str) -> None:
+        """Makes a version of that number of another model, from the same files; once."""
+
     async def set_alias(self, model: str, alias: str, version: int, expected: int) -> None:
         """Moves an alias from `expected` (-1 for nowhere) to `version`."""
 
@@ -135,6 +138,16 @@ class StoredGroup:
 
 
 @dataclass(frozen=True)
+class Submission:
+    """What a job's client has sent for a step."""
+
+    groups: int
+    """How many; 0 for no batch yet."""
+    finishing: bool
+    """Whether no batch will come any more."""
+
+
+@dataclass(frozen=True)
 class GroupKey:
     """Where a group belongs: a training step, or a version and mode of evaluation."""
 
@@ -172,6 +185,9 @@ class Ledger(Protocol):
 
     async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
         """Commits an evaluation, once."""
+
+    async def await_submission(self, job_id: str, step: int, seconds: float) -> Submission:
+        """Returns when a step's batch is there or none will come, or after so many seconds."""
 
     async def evaluated_modes(self, job_id: str, version: int) -> set[str]:
         """Modes in which a version was evaluated."""

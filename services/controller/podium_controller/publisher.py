@@ -11,6 +11,8 @@ from podium_controller.ports import Registry
 from podium_controller.recovery import Recovery
 
 BEST = "best"
+LOGGED = "val/reward"
+"""What a client that evaluates by itself calls its measure; ART's name."""
 
 _RACES = 5
 
@@ -24,6 +26,8 @@ class Publisher:
         self._job_id = job_id
         self._retention = spec.retention
         self._metric = spec.evaluation.best_metric
+        if spec.HasField("client") and not self._metric:
+            self._metric = LOGGED
         self._registry = registry
         self._recovery = recovery
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from podium.jobs.v1 import job_service_pb2_grpc
+from podium.jobs.v1 import job_service_pb2_grpc, session_service_pb2_grpc
 from podium.rpc import Server
 
 from podium_controller.admission import Admission
@@ -15,13 +15,14 @@ from podium_controller.hub import Hub
 from podium_controller.peers import connected
 from podium_controller.scheduler import Scheduler
 from podium_controller.servicer import JobServicer
+from podium_controller.session_servicer import SessionServicer
 from podium_controller.settings import Settings
-from podium_controller.store import Database, JobStore, LeaseStore, SqlLedger
+from podium_controller.store import BatchStore, Database, JobStore, LeaseStore, SqlLedger
 
 
 @asynccontextmanager
 async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
-    """Adds JobService to the server and runs jobs inside the block."""
+    """Adds JobService and SessionService to the server and runs jobs inside the block."""
     database = Database(settings.resolved_database_url())
     try:
         await database.migrate()
@@ -43,6 +44,11 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
                     settings.poll_seconds,
                 ),
                 "podium.jobs.v1.JobService",
+            )
+            server.add(
+                session_service_pb2_grpc.add_SessionServiceServicer_to_server,
+                SessionServicer(BatchStore(database, hub), scheduler.wake),
+                "podium.jobs.v1.SessionService",
             )
             running = asyncio.create_task(scheduler.run(), name="scheduler")
             try:

@@ -59,8 +59,9 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             made = await self._store.find_request(request.request_id, digest)
             if made is not None:
                 return pb.CreateJobResponse(job=made)
-        spec = complete(request.job.spec)
-        await self._check(pb.Job(id=request.job.id, spec=spec))
+        draft = pb.Job(id=request.job.id, spec=complete(request.job.spec))
+        await self._check(draft)
+        spec = draft.spec
         if request.validate_only:
             job = pb.Job(
                 id=request.job.id or new_job_id(spec.environment.name),
@@ -202,17 +203,18 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             FailedPreconditionError: no pool serves the base model.
         """
         found = violations(job)
-        model, environment = await asyncio.gather(
-            self._admission.check_model(job.spec),
+        results = await asyncio.gather(
             self._admission.check_environment(job.spec),
+            self._admission.check_model(job.spec),
+            self._admission.check_fork(job.spec),
             return_exceptions=True,
         )
-        for result in (environment, model):
+        for result in results:
             if isinstance(result, list):
                 found += result
         if found:
             raise InvalidArgumentError(violations=found, reason="INVALID_JOB")
-        for result in (environment, model):
+        for result in results:
             if isinstance(result, BaseException):
                 raise result
         if job.id:

@@ -33,6 +33,8 @@ def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
             getattr(scorer, _PART_FIELDS[scorer.kind]).SetInParent()
     if not full.reward.scorers:
         full.ClearField("reward")
+    if not full.fork.model:
+        full.ClearField("fork")
     apply_defaults(full)
     complete_training(full.training)
     return full
@@ -46,7 +48,7 @@ def violations(job: pb.Job) -> list[Violation]:
     found: list[Violation] = []
     if job.id in RESERVED:
         found.append(Violation("job.id", f"{job.id!r} is reserved; it names the base model"))
-    found += _not_empty(job.spec.environment.split, "environment.split")
+    found += _environment(job.spec)
     found += _sampling(job.spec.rollout.sampling)
     if AGENT in job.spec.rollout.episode.players:
         player = job.spec.rollout.episode.players[AGENT]
@@ -62,6 +64,17 @@ def violations(job: pb.Job) -> list[Violation]:
         found += _not_empty(job.spec.evaluation.split, "evaluation.split")
         found += _not_empty(job.spec.evaluation.best_metric, "evaluation.best_metric")
     return found
+
+
+def _environment(spec: spec_pb2.JobSpec) -> list[Violation]:
+    """Where the attempts come from: the environment, or the job's client."""
+    if spec.HasField("environment"):
+        return _not_empty(spec.environment.split, "environment.split")
+    if not spec.HasField("client"):
+        return [Violation("job.spec.environment", "is required, unless job.spec.client is set")]
+    if spec.HasField("evaluation"):
+        return [Violation("job.spec.evaluation", "needs job.spec.environment, whose split it uses")]
+    return []
 
 
 def _not_empty(value: str, path: str) -> list[Violation]:

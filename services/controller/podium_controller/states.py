@@ -6,7 +6,8 @@
       │  └─ PAUSED ◄─ PAUSING          CANCELLED from everywhere that has not ended,
       └────►                           through CANCELLING where something runs
 
-PAUSED goes back to the queue: its place at the trainer was given away.
+PAUSED goes back to the queue: its place at the trainer was given away. A job
+whose client is silent goes there straight from RUNNING.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _NEXT: Mapping[State, frozenset[State]] = {
             pb.JOB_STATE_FAILED,
             # Resumed after its pause had begun to take effect.
             pb.JOB_STATE_QUEUED,
+            # Its client sent nothing for too long.
+            pb.JOB_STATE_PAUSED,
         }
     ),
     pb.JOB_STATE_PAUSING: frozenset(

@@ -15,6 +15,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
 )
 
 metadata = MetaData(
@@ -50,6 +51,8 @@ jobs = Table(
     Column("step_seconds", Float),
     # W3C traceparent of the call that created it.
     Column("trace_parent", String(64), nullable=False),
+    # Its client has no more batches for it.
+    Column("finishing", Boolean, nullable=False),
     # A deleted job's row stays: its id names checkpoints and is never given again.
     Column("deleted", Boolean, nullable=False),
 )
@@ -60,6 +63,17 @@ requests = Table(
     Column("request_id", String(128), primary_key=True),
     Column("digest", String(64), nullable=False),
     Column("job_id", String(63), ForeignKey("jobs.id"), nullable=False),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("job_id", String(63), ForeignKey("jobs.id"), primary_key=True),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("request_id", String(128), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("groups", Integer, nullable=False),
+    UniqueConstraint("job_id", "request_id"),
 )
 
 events = Table(

@@ -16,6 +16,7 @@ from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.registry_client import RegistryClient
 from podium.rpc import Server, load_settings, run_service
 
+from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
 from podium_inference.openai_api import OpenAiApi
 from podium_inference.pool import Pool
@@ -44,7 +45,10 @@ def main() -> None:
         def lease(job: str, version: int) -> AbstractAsyncContextManager[None]:
             return registry.lease(job, version, holder)
 
-        api = OpenAiApi(settings)
+        captures = Captures(
+            settings.capture_max_calls, settings.capture_max_tokens, settings.capture_seconds
+        )
+        api = OpenAiApi(settings, captures)
         pool = Pool(
             engine,
             registry,
@@ -71,7 +75,7 @@ def main() -> None:
         engine.keep_special_tokens = renderer.call_format in SPECIAL
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,
-            InferenceServicer(engine, pool, renderer, description),
+            InferenceServicer(engine, pool, renderer, captures, description),
             "podium.inference.v1.InferenceService",
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))

@@ -24,3 +24,11 @@ PAUSE_SECONDS = Histogram(
 LOAD_FAILURES = Counter(
     "podium_inference_policy_load_failures_total", "Versions not loaded.", ["reason"]
 )
+CAPTURED_CALLS = Counter(
+    "podium_inference_captured_calls_total", "Calls of the OpenAI API captured for rollouts."
+)
+DROPPED_CALLS = Counter(
+    "podium_inference_captured_calls_dropped_total",
+    "Captured calls dropped before they were taken.",
+)
+CAPTURED_TOKENS = Gauge("podium_inference_captured_tokens", "Tokens of captured calls in memory.")

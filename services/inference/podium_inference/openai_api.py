@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Any
 
 import uvicorn
 from podium.core.errors import PodiumError
+from podium.core.tool_calls import DEFAULT_FORMAT
+from podium.core.tool_formats import FORMATS
 
+from podium_inference.capture import How, RolloutKeys, asked, capture, wanted
+from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
 from podium_inference.pool import Pool, Served
 from podium_inference.settings import Settings
@@ -21,16 +25,26 @@ logger = logging.getLogger(__name__)
 class GatedClient:
     """The engine as vLLM's server sees it: every generation goes through the pool."""
 
-    def __init__(self, engine: VllmEngine, pool: Pool) -> None:
+    def __init__(
+        self, engine: VllmEngine, pool: Pool, captures: Captures, tool_parser: str
+    ) -> None:
         """Everything but `generate` is the engine's own."""
         self._llm = engine.llm
         self._pool = pool
+        self._captures = captures
+        self._call_format = tool_parser if tool_parser in FORMATS else DEFAULT_FORMAT
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._llm, name)
 
-    async def generate(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        """As AsyncLLM's, while the policy that was asked for is kept from being exchanged."""
+    async def generate(
+        self, prompt: Any, sampling_params: Any, request_id: str, **kwargs: Any
+    ) -> AsyncGenerator[Any, None]:
+        """As AsyncLLM's, while the policy that was asked for is kept from being exchanged.
+
+        What comes with a rollout's key is captured.
+        """
+        request = asked()
         adapter = kwargs.get("lora_request")
         job, version = "", None
         if adapter is not None:
@@ -40,17 +54,25 @@ class GatedClient:
             # Whichever is merged in: the API checked the name just before.
             served = self._pool.served()[0]
             job, version = served.job, served.version if served.job else None
-        async with self._pool.use(job, version):
-            async for output in self._llm.generate(*args, **kwargs):
-                yield output
+        async with self._pool.use(job, version) as served:
+            params = sampling_params if request is None else wanted(sampling_params)
+            outputs = self._llm.generate(prompt, params, request_id, **kwargs)
+            if request is not None:
+                policy = (served.job, served.version)
+                how = How(params, policy, self._call_format)
+                outputs = capture(outputs, request, how, self._captures)
+            async with aclosing(outputs):
+                async for output in outputs:
+                    yield output
 
 
 class OpenAiApi:
     """Serves HTTP, and keeps the list of model names."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, captures: Captures) -> None:
         """Nothing runs yet."""
         self._settings = settings
+        self._captures = captures
         self._models: Any = None
 
     @asynccontextmanager
@@ -78,13 +100,13 @@ class OpenAiApi:
         validate_parsed_serve_args(arguments)
         tasks = await engine.llm.get_supported_tasks()
         app = build_app(arguments, tasks, engine.llm.model_config)
-        client: Any = GatedClient(engine, pool)
+        client: Any = GatedClient(engine, pool, self._captures, self._settings.tool_parser)
         await init_app_state(client, app.state, arguments, tasks)
         self._models = app.state.openai_serving_models
         self.update(pool.served())
         server = _Server(
             uvicorn.Config(
-                app,
+                RolloutKeys(app),
                 host=self._settings.host,
                 port=self._settings.http_port,
                 log_level="warning",

@@ -19,6 +19,7 @@ from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
 
 from podium_inference import metrics
+from podium_inference.captures import Captures
 from podium_inference.engine import Engine
 from podium_inference.pool import Pool, Served
 from podium_inference.render import Renderer
@@ -31,12 +32,18 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     """See the contract for what each method does and how it fails."""
 
     def __init__(
-        self, engine: Engine, pool: Pool, renderer: Renderer, description: pb.GetEngineResponse
+        self,
+        engine: Engine,
+        pool: Pool,
+        renderer: Renderer,
+        captures: Captures,
+        description: pb.GetEngineResponse,
     ) -> None:
         """`description` is what GetEngine answers."""
         self._engine = engine
         self._pool = pool
         self._renderer = renderer
+        self._captures = captures
         self._description = description
 
     async def Generate(self, request: pb.GenerateRequest, context: _Context) -> pb.GenerateResponse:
@@ -135,6 +142,12 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         version = request.version if request.HasField("version") else None
         await asyncio.shield(self._pool.unload(request.job, version))
         return pb.UnloadPolicyResponse()
+
+    async def TakeCapture(
+        self, request: pb.TakeCaptureRequest, context: _Context
+    ) -> AsyncIterator[pb.TakeCaptureResponse]:
+        for call in self._captures.take(request.key):
+            yield pb.TakeCaptureResponse(call=pb.CapturedCall.FromString(call))
 
     async def _prompt(
         self, request: pb.ChatRequest | pb.StreamChatRequest

@@ -52,6 +52,12 @@ class Settings(ServerSettings):
     """How the model writes tool calls. `auto`: as its chat template shows; `text`: not at all."""
     tool_parser: str = "hermes"
     """vLLM's tool-call parser for the OpenAI API."""
+    capture_max_calls: int = Field(default=100_000, ge=1)
+    """Calls of rollouts that are kept until they are taken."""
+    capture_max_tokens: int = Field(default=50_000_000, ge=1)
+    """Their tokens together; a token takes up to 8 bytes."""
+    capture_seconds: float = Field(default=3600.0, gt=0)
+    """How long after a rollout's last call its calls are kept."""
     seed: int = Field(default=0, ge=0)
     """Of draws without a seed of their own."""
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.token_records import token_record_violations
 from podium.types.v1 import trajectory_pb2
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
-
-_LOGPROB_SLACK = 1e-3
-"""Nats above 0 that rounding may give a log-prob of certainty."""
 
 
 @dataclass(frozen=True)
@@ -86,25 +84,21 @@ def _read_record(
 ) -> Sample | Refused | None:
     tokens = np.fromiter(record.token_ids, np.int64, len(record.token_ids))
     logprobs = np.fromiter(record.logprobs, np.float32, len(record.logprobs))
-    _check_spans(record, field)
+    violations = token_record_violations(record, field)
+    if violations:
+        raise InvalidArgumentError(violations=violations, reason="INCONSISTENT_TOKEN_RECORD")
     sampled = sum(span.length for span in record.spans)
-    if len(tokens) and (tokens.min() < 0 or tokens.max() >= vocabulary):
-        worst = tokens.min() if tokens.min() < 0 else tokens.max()
-        _refuse(f"{field}.token_ids", f"got {worst}; allowed is 0 to {vocabulary - 1}")
+    if len(tokens) and tokens.max() >= vocabulary:
+        text = f"got {tokens.max()}; allowed is 0 to {vocabulary - 1}"
+        raise InvalidArgumentError(
+            violations=[Violation(f"{field}.token_ids", text)], reason="INCONSISTENT_TOKEN_RECORD"
+        )
     if sampled == 0:
-        if len(logprobs):
-            _refuse(f"{field}.logprobs", f"got {len(logprobs)} for no sampled token")
         return None
     if len(logprobs) == 0:
         logprobs = np.full(sampled, np.nan, np.float32)
-    if len(logprobs) != sampled:
-        _refuse(
-            f"{field}.logprobs", f"got {len(logprobs)}; the spans hold {sampled} sampled tokens"
-        )
     # An engine that cannot tell says NaN or minus infinity; the token was sampled all the same.
     logprobs[np.isneginf(logprobs)] = np.nan
-    if (logprobs > _LOGPROB_SLACK).any():
-        _refuse(f"{field}.logprobs", f"got {np.nanmax(logprobs):g} nats; allowed is at most 0")
     indices = np.concatenate(
         [np.arange(span.start, span.start + span.length) for span in record.spans]
     )
@@ -122,27 +116,4 @@ def _read_record(
         targets=tokens[indices],
         logprobs=np.minimum(logprobs, np.float32(0)),
         temperatures=temperatures,
-    )
-
-
-def _check_spans(record: trajectory_pb2.TokenRecord, field: str) -> None:
-    end = 0
-    for index, span in enumerate(record.spans):
-        name = f"{field}.spans[{index}]"
-        if span.length < 1:
-            _refuse(f"{name}.length", f"got {span.length}; allowed is at least 1")
-        if span.start < 1:
-            _refuse(f"{name}.start", f"got {span.start}; a sampled token needs one before it")
-        if span.start < end:
-            _refuse(f"{name}.start", f"got {span.start}; the span before ends at {end}")
-        end = span.start + span.length
-        if end > len(record.token_ids):
-            _refuse(name, f"ends at {end}; the record has {len(record.token_ids)} tokens")
-        if not np.isfinite(span.temperature) or span.temperature < 0:
-            _refuse(f"{name}.temperature", f"got {span.temperature}; allowed is 0 or more")
-
-
-def _refuse(field: str, description: str) -> None:
-    raise InvalidArgumentError(
-        violations=[Violation(field, description)], reason="INCONSISTENT_TOKEN_RECORD"
     )

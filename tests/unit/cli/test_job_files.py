@@ -70,7 +70,7 @@ def test_every_key_is_explained() -> None:
 
 def test_json_schema_is_json_and_knows_the_rules() -> None:
     schema = json.loads(json.dumps(json_schema(spec_pb2.JobSpec)))
-    assert schema["required"] == ["base_model", "environment", "training"]
+    assert schema["required"] == ["base_model", "training"]
     training = schema["properties"]["training"]["properties"]
     assert training["learning_rate"]["exclusiveMinimum"] == 0
     assert training["dtype"]["enum"] == ["bfloat16", "float32"]

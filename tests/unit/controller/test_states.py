@@ -21,7 +21,7 @@ Q, R, PG, P, CG, S, F, C = (
 
 LEGAL = {
     (Q, R), (Q, P), (Q, C),
-    (R, PG), (R, CG), (R, S), (R, F), (R, Q),
+    (R, PG), (R, CG), (R, S), (R, F), (R, Q), (R, P),
     (PG, P), (PG, R), (PG, CG), (PG, S), (PG, F),
     (P, Q), (P, C),
     (CG, C),

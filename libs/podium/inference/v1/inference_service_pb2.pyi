@@ -747,3 +747,127 @@ class UnloadPolicyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnloadPolicyResponse: _TypeAlias = UnloadPolicyResponse  # noqa: Y015
+
+@_typing.final
+class CapturedCall(_message.Message):
+    """One choice of a call of the OpenAI API: what the engine saw and sampled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    UNTRAINABLE_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    REPLY_FIELD_NUMBER: _builtins.int
+    REPEATED_REQUEST_FIELD_NUMBER: _builtins.int
+    temperature: _builtins.float
+    """The temperature that it was sampled at."""
+    untrainable: _builtins.str
+    """Why the log-probs are not those of the full softmax, so that it must not
+    train (`top_p is 0.9`, …); empty when they are.
+    """
+    repeated_request: _builtins.bool
+    """Whether its client repeats a request whose answer it did not get, as
+    OpenAI's clients say (`x-stainless-retry-count`).
+    """
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Message]:
+        """The conversation that was sent; empty for an API without messages."""
+
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Tool]:
+        """The tools that were offered."""
+
+    @_builtins.property
+    def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The prompt as the engine saw it."""
+
+    @_builtins.property
+    def generation(self) -> Global___Generation:
+        """What was sampled, by whom. FINISH_REASON_ABORTED when the client went away
+        in between.
+        """
+
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When it came."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended."""
+
+    @_builtins.property
+    def reply(self) -> _trajectory_pb2.Message:
+        """The answer as the conversation has it."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[_trajectory_pb2.Message] | None = ...,
+        tools: _abc.Iterable[_trajectory_pb2.Tool] | None = ...,
+        prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        generation: Global___Generation | None = ...,
+        temperature: _builtins.float = ...,
+        untrainable: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        reply: _trajectory_pb2.Message | None = ...,
+        repeated_request: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "generation", b"generation", "reply", b"reply", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "generation", b"generation", "messages", b"messages", "prompt_token_ids", b"prompt_token_ids", "repeated_request", b"repeated_request", "reply", b"reply", "start_time", b"start_time", "temperature", b"temperature", "tools", b"tools", "untrainable", b"untrainable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CapturedCall: _TypeAlias = CapturedCall  # noqa: Y015
+
+@_typing.final
+class TakeCaptureRequest(_message.Message):
+    """Request of TakeCapture."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The whole bearer key."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeCaptureRequest: _TypeAlias = TakeCaptureRequest  # noqa: Y015
+
+@_typing.final
+class TakeCaptureResponse(_message.Message):
+    """Response of TakeCapture."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def call(self) -> Global___CapturedCall:
+        """One call."""
+
+    def __init__(
+        self,
+        *,
+        call: Global___CapturedCall | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeCaptureResponse: _TypeAlias = TakeCaptureResponse  # noqa: Y015

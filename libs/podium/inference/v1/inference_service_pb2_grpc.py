@@ -85,6 +85,11 @@ class InferenceServiceStub:
                 request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.UnloadPolicyRequest.SerializeToString,
                 response_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.UnloadPolicyResponse.FromString,
                 _registered_method=True)
+        self.TakeCapture = channel.unary_stream(
+                '/podium.inference.v1.InferenceService/TakeCapture',
+                request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureRequest.SerializeToString,
+                response_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureResponse.FromString,
+                _registered_method=True)
 
 
 class InferenceServiceServicer:
@@ -184,6 +189,20 @@ class InferenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TakeCapture(self, request, context):
+        """Hands over, oldest first, the calls of the OpenAI HTTP API that came with
+        one bearer key beginning with `podium-rollout-`, which this process
+        captures: exact tokens, with log-probs, streamed or not. A call that is
+        still running is not among them. Asked again soon, it gives the same.
+        Fails with NOT_FOUND (NOTHING_CAPTURED) when no call has come with the
+        key, as far as this process knows since it started, and DATA_LOSS
+        (CAPTURE_DROPPED) when some were dropped, being too many or too old: what
+        they belong to must be sampled again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InferenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -231,6 +250,11 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     servicer.UnloadPolicy,
                     request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.UnloadPolicyRequest.FromString,
                     response_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.UnloadPolicyResponse.SerializeToString,
+            ),
+            'TakeCapture': grpc.unary_stream_rpc_method_handler(
+                    servicer.TakeCapture,
+                    request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureRequest.FromString,
+                    response_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -482,6 +506,33 @@ class InferenceService:
             '/podium.inference.v1.InferenceService/UnloadPolicy',
             podium_dot_inference_dot_v1_dot_inference__service__pb2.UnloadPolicyRequest.SerializeToString,
             podium_dot_inference_dot_v1_dot_inference__service__pb2.UnloadPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeCapture(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/podium.inference.v1.InferenceService/TakeCapture',
+            podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureRequest.SerializeToString,
+            podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureResponse.FromString,
             options,
             channel_credentials,
             insecure,

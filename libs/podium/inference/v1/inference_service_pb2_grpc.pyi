@@ -90,6 +90,16 @@ class InferenceServiceStub:
     pool, the base model is restored. Idempotent: a version that is not
     loaded is not an error. Fails only as every method does.
     """
+    TakeCapture: _grpc.UnaryStreamMultiCallable[_inference_service_pb2.TakeCaptureRequest, _inference_service_pb2.TakeCaptureResponse]
+    """Hands over, oldest first, the calls of the OpenAI HTTP API that came with
+    one bearer key beginning with `podium-rollout-`, which this process
+    captures: exact tokens, with log-probs, streamed or not. A call that is
+    still running is not among them. Asked again soon, it gives the same.
+    Fails with NOT_FOUND (NOTHING_CAPTURED) when no call has come with the
+    key, as far as this process knows since it started, and DATA_LOSS
+    (CAPTURE_DROPPED) when some were dropped, being too many or too old: what
+    they belong to must be sampled again.
+    """
 
 @_typing.type_check_only
 class InferenceServiceAsyncStub(InferenceServiceStub):
@@ -152,6 +162,16 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     """Stops serving a version once its running requests have ended. In a merged
     pool, the base model is restored. Idempotent: a version that is not
     loaded is not an error. Fails only as every method does.
+    """
+    TakeCapture: _aio.UnaryStreamMultiCallable[_inference_service_pb2.TakeCaptureRequest, _inference_service_pb2.TakeCaptureResponse]  # type: ignore[assignment]
+    """Hands over, oldest first, the calls of the OpenAI HTTP API that came with
+    one bearer key beginning with `podium-rollout-`, which this process
+    captures: exact tokens, with log-probs, streamed or not. A call that is
+    still running is not among them. Asked again soon, it gives the same.
+    Fails with NOT_FOUND (NOTHING_CAPTURED) when no call has come with the
+    key, as far as this process knows since it started, and DATA_LOSS
+    (CAPTURE_DROPPED) when some were dropped, being too many or too old: what
+    they belong to must be sampled again.
     """
 
 class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -266,6 +286,22 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         """Stops serving a version once its running requests have ended. In a merged
         pool, the base model is restored. Idempotent: a version that is not
         loaded is not an error. Fails only as every method does.
+        """
+
+    @_abc_1.abstractmethod
+    def TakeCapture(
+        self,
+        request: _inference_service_pb2.TakeCaptureRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_inference_service_pb2.TakeCaptureResponse], _abc.AsyncIterator[_inference_service_pb2.TakeCaptureResponse]]:
+        """Hands over, oldest first, the calls of the OpenAI HTTP API that came with
+        one bearer key beginning with `podium-rollout-`, which this process
+        captures: exact tokens, with log-probs, streamed or not. A call that is
+        still running is not among them. Asked again soon, it gives the same.
+        Fails with NOT_FOUND (NOTHING_CAPTURED) when no call has come with the
+        key, as far as this process knows since it started, and DATA_LOSS
+        (CAPTURE_DROPPED) when some were dropped, being too many or too old: what
+        they belong to must be sampled again.
         """
 
 def add_InferenceServiceServicer_to_server(servicer: InferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

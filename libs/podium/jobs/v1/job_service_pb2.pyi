@@ -154,7 +154,8 @@ class Job(_message.Message):
     """Steps committed. Output only."""
     phase: _builtins.str
     """What it does now: `collect`, `judge`, `train`, `publish`, `serve`,
-    `evaluate`, `recover`, `wait`. Output only.
+    `evaluate`, `recover`, `wait`; of a paused job `idle` when it paused by
+    itself, as its client sent nothing. Output only.
     """
     failure_message: _builtins.str
     """Why it failed, for people. Output only."""

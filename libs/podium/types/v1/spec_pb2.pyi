@@ -526,6 +526,8 @@ class JobSpec(_message.Message):
     RETENTION_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     RECOVERY_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    FORK_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model, as the inference pool and the trainer name it."""
     seed: _builtins.int
@@ -536,7 +538,9 @@ class JobSpec(_message.Message):
     """
     @_builtins.property
     def environment(self) -> Global___EnvironmentSpec:
-        """The task."""
+        """The task. Required, but for a job with `client`, which needs it only to be
+        evaluated.
+        """
 
     @_builtins.property
     def rollout(self) -> Global___RolloutSpec:
@@ -558,6 +562,18 @@ class JobSpec(_message.Message):
     def retention(self) -> Global___RetentionSpec:
         """Which checkpoints stay."""
 
+    @_builtins.property
+    def client(self) -> Global___ClientSpec:
+        """Set, the groups of every step come from the job's client
+        (podium.jobs.v1.SessionService) instead of the rollout service.
+        """
+
+    @_builtins.property
+    def fork(self) -> Global___ForkSpec:
+        """Set, the job starts from another model's checkpoint instead of from the
+        base model: weights and optimizer, with the steps counted on from there.
+        """
+
     def __init__(
         self,
         *,
@@ -570,10 +586,12 @@ class JobSpec(_message.Message):
         retention: Global___RetentionSpec | None = ...,
         seed: _builtins.int | None = ...,
         recovery_timeout_seconds: _builtins.float | None = ...,
+        client: Global___ClientSpec | None = ...,
+        fork: Global___ForkSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "environment", b"environment", "evaluation", b"evaluation", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "environment", b"environment", "evaluation", b"evaluation", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__recovery_timeout_seconds: _TypeAlias = _typing.Literal["recovery_timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__recovery_timeout_seconds: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds"]  # noqa: Y015
@@ -585,6 +603,63 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class ForkSpec(_message.Message):
+    """Where a job starts when it does not start from the base model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """A model of the registry: another job's id. It must have the base model and
+    what trains (adapter shape) in common with this one. Empty for no fork.
+    """
+    version: _builtins.int
+    """The version; absent for the newest one."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "model", b"model", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___ForkSpec: _TypeAlias = ForkSpec  # noqa: Y015
+
+@_typing.final
+class ClientSpec(_message.Message):
+    """How a job whose groups come from its client treats it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDLE_SECONDS_FIELD_NUMBER: _builtins.int
+    idle_seconds: _builtins.float
+    """Seconds without a batch after which the job pauses by itself (phase
+    `idle`) and gives its trainer back, until the next batch, ResumeJob or
+    FinishJob. Default 600.
+    """
+    def __init__(
+        self,
+        *,
+        idle_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_idle_seconds", b"_idle_seconds", "idle_seconds", b"idle_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_idle_seconds", b"_idle_seconds", "idle_seconds", b"idle_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__idle_seconds: _TypeAlias = _typing.Literal["idle_seconds"]  # noqa: Y015
+    _WhichOneofArgType__idle_seconds: _TypeAlias = _typing.Literal["_idle_seconds", b"_idle_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__idle_seconds) -> _WhichOneofReturnType__idle_seconds | None: ...
+
+Global___ClientSpec: _TypeAlias = ClientSpec  # noqa: Y015
 
 @_typing.final
 class EnvironmentSpec(_message.Message):
@@ -1549,7 +1624,9 @@ class RetentionSpec(_message.Message):
     keep_last: _builtins.int
     """Newest versions to keep. Default 3."""
     keep_best: _builtins.int
-    """Best versions to keep besides, by the evaluation's best_metric. Default 1."""
+    """Best versions to keep besides, by the evaluation's best_metric; of a job
+    with `client` that is not evaluated, by `val/reward`. Default 1.
+    """
     def __init__(
         self,
         *,

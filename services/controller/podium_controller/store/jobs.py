@@ -21,8 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from podium_controller import states
 from podium_controller.hub import Hub
 from podium_controller.store.database import Database
-from podium_controller.store.rows import add_event, event_message, job_message, move
-from podium_controller.tables import evaluations, events, groups, jobs, requests, steps
+from podium_controller.store.rows import add_event, event_message, job_message, live_job, move
+from podium_controller.tables import batches, evaluations, events, groups, jobs, requests, steps
 from podium_controller.times import now_ns
 
 Cursor = tuple[int, str, int, int]
@@ -96,7 +96,7 @@ class JobStore:
             NotFoundError: there is none.
         """
         async with self._database.read() as connection:
-            return job_message(await _row(connection, job_id))
+            return job_message(await live_job(connection, job_id))
 
     async def page(
         self, wanted: Sequence[states.State], before: int | None, limit: int
@@ -121,11 +121,11 @@ class JobStore:
             FailedPreconditionError: what `after` raises.
         """
         async with self._database.write() as connection:
-            row = await _row(connection, job_id, lock=True)
+            row = await live_job(connection, job_id, lock=True)
             target = after(row.state)
             if target != row.state:
                 await move(connection, row, target)
-                row = await _row(connection, job_id)
+                row = await live_job(connection, job_id)
         self._hub.notify(job_id)
         return job_message(row)
 
@@ -147,7 +147,7 @@ class JobStore:
                     reason="JOB_NOT_ENDED",
                     metadata={"job_id": job_id, "state": states.name(row.state)},
                 )
-            for table in (groups, evaluations, steps, events):
+            for table in (groups, batches, evaluations, steps, events):
                 await connection.execute(delete(table).where(table.c.job_id == job_id))
             await connection.execute(update(jobs).where(jobs.c.id == job_id).values(deleted=True))
         self._hub.notify(job_id)
@@ -159,7 +159,7 @@ class JobStore:
             NotFoundError: there is no such job.
         """
         async with self._database.read() as connection:
-            await _row(connection, job_id)
+            await live_job(connection, job_id)
             rows = await _events(connection, job_id, after, limit + 1)
         return [event_message(row) for row in rows[:limit]], len(rows) > limit
 
@@ -173,7 +173,7 @@ class JobStore:
             OutOfRangeError: the job has not come to that sequence yet.
         """
         async with self._database.read() as connection:
-            row = await _row(connection, job_id)
+            row = await live_job(connection, job_id)
             if after > row.last_sequence:
                 raise OutOfRangeError(
                     f"after_sequence is {after}; the last event of job {job_id} is"
@@ -200,7 +200,7 @@ class JobStore:
             .limit(limit + 1)
         )
         async with self._database.read() as connection:
-            await _row(connection, job_id)
+            await live_job(connection, job_id)
             bodies = (await connection.execute(query)).scalars().all()
         return [pb.Step.FromString(body) for body in bodies[:limit]], len(bodies) > limit
 
@@ -218,7 +218,7 @@ class JobStore:
             query = query.where(key > after)
         query = query.order_by(evaluations.c.version, evaluations.c.mode).limit(limit + 1)
         async with self._database.read() as connection:
-            await _row(connection, job_id)
+            await live_job(connection, job_id)
             bodies = (await connection.execute(query)).scalars().all()
         return [pb.Evaluation.FromString(body) for body in bodies[:limit]], len(bodies) > limit
 
@@ -253,7 +253,7 @@ class JobStore:
         last: Cursor | None = None
         size = 0
         async with self._database.read() as connection:
-            await _row(connection, job_id)
+            await live_job(connection, job_id)
             async with connection.stream(query) as rows:
                 async for row in rows:
                     group = trajectory_pb2.Group.FromString(row.body)
@@ -267,16 +267,6 @@ class JobStore:
                         page.append(trajectory)
                         last = here
         return page, None
-
-
-async def _row(connection: AsyncConnection, job_id: str, *, lock: bool = False) -> Row[Any]:
-    query = select(jobs).where(jobs.c.id == job_id, jobs.c.deleted.is_(False))
-    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
-    if row is None:
-        raise NotFoundError(
-            f"there is no job {job_id!r}", reason="JOB_NOT_FOUND", metadata={"job_id": job_id}
-        )
-    return row
 
 
 async def _replay(connection: AsyncConnection, request_id: str, digest: str) -> pb.Job | None:
@@ -294,7 +284,7 @@ async def _replay(connection: AsyncConnection, request_id: str, digest: str) -> 
             metadata={"request_id": request_id, "job_id": found.job_id},
         )
     try:
-        return job_message(await _row(connection, found.job_id))
+        return job_message(await live_job(connection, found.job_id))
     except NotFoundError:
         raise AlreadyExistsError(
             f"request_id {request_id!r} made the job {found.job_id}, which was deleted",
@@ -311,13 +301,14 @@ async def _insert(connection: AsyncConnection, new: NewJob) -> pb.Job:
             spec=new.spec.SerializeToString(deterministic=True),
             state=pb.JOB_STATE_QUEUED,
             phase="wait",
-            completed_steps=0,
+            completed_steps=new.spec.fork.version,
             create_time=now,
             queue_time=now,
             failure_reason="",
             failure_message="",
             last_sequence=0,
             trace_parent=new.trace_parent,
+            finishing=False,
             deleted=False,
         )
     )
@@ -326,7 +317,7 @@ async def _insert(connection: AsyncConnection, new: NewJob) -> pb.Job:
             insert(requests).values(request_id=new.request_id, digest=new.digest, job_id=new.id)
         )
     await add_event(connection, new.id, pb.EVENT_TYPE_STATE, "the job is queued")
-    return job_message(await _row(connection, new.id))
+    return job_message(await live_job(connection, new.id))
 
 
 async def _events(

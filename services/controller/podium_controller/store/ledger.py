@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,14 +16,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from podium_controller import states
 from podium_controller.hub import Hub
 from podium_controller.identifiers import evaluation_group, training_group
-from podium_controller.ports import CONSUMED, GroupKey, JobRecord, StoredGroup
+from podium_controller.ports import CONSUMED, GroupKey, JobRecord, StoredGroup, Submission
 from podium_controller.statistics import seconds_per_step
+from podium_controller.store.batches import IDLE
 from podium_controller.store.database import Database
 from podium_controller.store.leases import check_fence
-from podium_controller.store.rows import add_event, move, record
-from podium_controller.tables import evaluations, groups, jobs, steps
+from podium_controller.store.rows import add_event, live_job, move, record
+from podium_controller.tables import batches, evaluations, groups, jobs, steps
 
 _RATE_STEPS = 8
+# How soon a batch is noticed that another replica took.
+_POLL_SECONDS = 1.0
 
 
 class SqlLedger:
@@ -75,6 +79,39 @@ class SqlLedger:
             )
         self._hub.notify(job_id)
         return target
+
+    async def rest(self, job_id: str) -> states.State:
+        """Pauses a job whose client is silent; with a batch, or its end, it is queued again.
+
+        Raises:
+            FailedPreconditionError: it was not running.
+        """
+        async with self._write() as connection:
+            row = await _locked(connection, job_id)
+            if row.state == pb.JOB_STATE_RUNNING:
+                news = row.finishing or await _submitted(
+                    connection, row.id, row.completed_steps + 1
+                )
+                target = pb.JOB_STATE_QUEUED if news else pb.JOB_STATE_PAUSED
+            else:
+                target = states.after_run(row.state, pb.JOB_STATE_PAUSED)
+            idle = row.state == pb.JOB_STATE_RUNNING and target == pb.JOB_STATE_PAUSED
+            await move(connection, row, target, phase=IDLE if idle else "wait")
+        self._hub.notify(job_id)
+        return target
+
+    async def await_submission(self, job_id: str, step: int, seconds: float) -> Submission:
+        """See `ports.Ledger`."""
+        until = time.monotonic() + seconds
+        while True:
+            ticket = self._hub.ticket(job_id)
+            async with self._database.read() as connection:
+                row = await live_job(connection, job_id)
+                found = Submission(await _submitted(connection, job_id, step), row.finishing)
+            left = until - time.monotonic()
+            if found.groups or found.finishing or left <= 0:
+                return found
+            await self._hub.wait(ticket, min(left, _POLL_SECONDS))
 
     async def set_phase(self, job_id: str, phase: str) -> None:
         """See `ports.Ledger`."""
@@ -266,6 +303,12 @@ async def _locked(connection: AsyncConnection, job_id: str) -> Row[Any]:
     if row is None:
         raise NotFoundError(f"there is no job {job_id!r}", reason="JOB_NOT_FOUND")
     return row
+
+
+async def _submitted(connection: AsyncConnection, job_id: str, step: int) -> int:
+    """How many groups the client's batch for a step has; 0 without one."""
+    query = select(batches.c.groups).where(batches.c.job_id == job_id, batches.c.step == step)
+    return (await connection.execute(query)).scalar_one_or_none() or 0
 
 
 async def _free(connection: AsyncConnection, group_id: str) -> bool:

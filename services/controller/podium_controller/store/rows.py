@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from podium.core.errors import NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
-from sqlalchemy import Row, insert, update
+from sqlalchemy import Row, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller import states
 from podium_controller.ports import JobRecord
 from podium_controller.tables import events, jobs
 from podium_controller.times import now_ns, timestamp
+
+
+async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = False) -> Row[Any]:
+    """A job's row, until the transaction ends for nobody else with `lock`.
+
+    Raises:
+        NotFoundError: there is none, or it was deleted.
+    """
+    query = select(jobs).where(jobs.c.id == job_id, jobs.c.deleted.is_(False))
+    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    if row is None:
+        raise NotFoundError(
+            f"there is no job {job_id!r}", reason="JOB_NOT_FOUND", metadata={"job_id": job_id}
+        )
+    return row
 
 
 def record(row: Row[Any]) -> JobRecord:
@@ -112,12 +128,17 @@ async def move(
     *,
     reason: str = "",
     message: str = "",
+    phase: str = "wait",
 ) -> None:
-    """Writes a new state, what follows from it, and the event that tells of it."""
+    """Writes a new state, what follows from it, and the event that tells of it.
+
+    Args:
+        phase: of a job that holds nothing then.
+    """
     now = now_ns()
     values: dict[str, Any] = {"state": target}
     if target in _WAITING:
-        values["phase"] = "wait"
+        values["phase"] = phase
     if target == pb.JOB_STATE_QUEUED:
         values["queue_time"] = now
     if target == pb.JOB_STATE_RUNNING and row.start_time is None:

@@ -1,0 +1,63 @@
+"""What every token record must satisfy, whoever made it."""
+
+from __future__ import annotations
+
+import math
+
+from podium.core.errors import Violation
+from podium.types.v1 import trajectory_pb2
+
+LOGPROB_SLACK = 1e-3
+"""Nats above 0 that rounding may give a log-prob of certainty."""
+
+
+def token_record_violations(record: trajectory_pb2.TokenRecord, path: str) -> list[Violation]:
+    """Where a record contradicts itself; empty when it does not.
+
+    A log-prob may be NaN or minus infinity, which an engine says that cannot
+    tell; all of them may be left out.
+    """
+    found = _spans(record, path)
+    sampled = sum(span.length for span in record.spans)
+    if len(record.logprobs) not in (0, sampled):
+        found.append(
+            Violation(
+                f"{path}.logprobs",
+                f"got {len(record.logprobs)}; the spans hold {sampled} sampled tokens",
+            )
+        )
+    highest = max((value for value in record.logprobs if not math.isnan(value)), default=0.0)
+    if highest > LOGPROB_SLACK:
+        found.append(Violation(f"{path}.logprobs", f"got {highest:g} nats; allowed is at most 0"))
+    if record.token_ids and min(record.token_ids) < 0:
+        found.append(
+            Violation(f"{path}.token_ids", f"got {min(record.token_ids)}; allowed is 0 or more")
+        )
+    return found
+
+
+def _spans(record: trajectory_pb2.TokenRecord, path: str) -> list[Violation]:
+    found = []
+    end = 0
+    for index, span in enumerate(record.spans):
+        name = f"{path}.spans[{index}]"
+        if span.length < 1:
+            found.append(Violation(f"{name}.length", f"got {span.length}; allowed is at least 1"))
+        if span.start < 1:
+            found.append(
+                Violation(f"{name}.start", f"got {span.start}; a sampled token needs one before it")
+            )
+        if span.start < end:
+            found.append(
+                Violation(f"{name}.start", f"got {span.start}; the span before ends at {end}")
+            )
+        end = span.start + span.length
+        if end > len(record.token_ids):
+            found.append(
+                Violation(name, f"ends at {end}; the record has {len(record.token_ids)} tokens")
+            )
+        if not math.isfinite(span.temperature) or span.temperature < 0:
+            found.append(
+                Violation(f"{name}.temperature", f"got {span.temperature}; allowed is 0 or more")
+            )
+    return found

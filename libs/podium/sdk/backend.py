@@ -1,0 +1,197 @@
+"""A Podium installation as the place where models train: `podium.training.backend.Backend`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podium.core.errors import (
+    AlreadyExistsError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    NotFoundError,
+    UnavailableError,
+)
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.jobs.v1 import job_service_pb2 as jobs_pb
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.rpc import retry_unavailable
+from podium.sdk.jobs import TERMINAL
+from podium.training.backend import TrainResult
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+if TYPE_CHECKING:
+    from podium.sdk.client import AsyncClient
+
+BASE_URL = "PODIUM_OPENAI_BASE_URL"
+"""Environment variable: where the OpenAI API is, when that is not at the inference service."""
+
+_PATIENCE_SECONDS = 600.0
+_TAKE_SECONDS = 30.0
+_POLL_SECONDS = 0.25
+
+
+class RemoteBackend:
+    """See `Backend`; the methods say only what is particular here."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._seen: dict[str, int] = {}
+        """The last event of each job that was looked at."""
+
+    async def register(self, name: str, spec: spec_pb2.JobSpec) -> str:
+        """Makes the job under the model's name, or goes on with the one that there is.
+
+        Raises:
+            AlreadyExistsError: the name is another kind of job's, or another base model's.
+            FailedPreconditionError: its job has ended.
+        """
+        try:
+            job = await self._client.jobs.get(name)
+        except NotFoundError:
+            try:
+                job = await self._client.jobs.create(spec, job_id=name)
+            except AlreadyExistsError as error:
+                if error.reason != "JOB_EXISTS":
+                    raise
+                job = await self._client.jobs.get(name)
+        _check_same(job, spec)
+        await self._served(name)
+        return await self._base_url()
+
+    async def step(self, name: str) -> int:
+        """See `Backend`."""
+        return (await self._client.jobs.get(name)).completed_steps
+
+    async def submit(
+        self, name: str, groups: Sequence[trajectory_pb2.Group], request_id: str
+    ) -> int:
+        """See `Backend`; a controller that is away is waited for."""
+        return await self._client.sessions.submit(name, groups, request_id=request_id)
+
+    async def trained(self, name: str, step: int) -> TrainResult:
+        """See `Backend`.
+
+        Raises:
+            FailedPreconditionError: the job ended before that step.
+        """
+        job = await retry_unavailable(
+            lambda: self._client.jobs.get(name), timeout_s=_PATIENCE_SECONDS
+        )
+        if job.completed_steps >= step:
+            return await self._result(name, step)
+        async for update in self._client.jobs.watch(name, after_sequence=self._seen.get(name, 0)):
+            self._seen[name] = update.event.sequence
+            if update.HasField("step") and update.step.number == step:
+                return TrainResult(step, dict(update.step.metrics))
+        raise _ended(await self._client.jobs.get(name))
+
+    async def take(self, key: str) -> list[inference_pb.CapturedCall]:
+        """See `Backend`."""
+        try:
+            return await retry_unavailable(
+                lambda: self._client.policies.take_capture(key), timeout_s=_TAKE_SECONDS
+            )
+        except NotFoundError:
+            return []
+
+    async def finish(self, name: str) -> None:
+        """See `Backend`."""
+        await self._client.sessions.finish(name)
+        await self._client.jobs.wait(name)
+
+    async def record(self, name: str, step: int, metrics: Mapping[str, float]) -> None:
+        """See `Backend`."""
+        await self._client.checkpoints.record(name, step, metrics)
+
+    def checkpoints(self, name: str) -> AsyncGenerator[registry_pb.Version, None]:
+        """See `Backend`."""
+        return self._client.checkpoints.list(name)
+
+    async def download(self, name: str, step: int, folder: Path) -> None:
+        """See `Backend`."""
+        version = await self._client.checkpoints.get(name, step)
+        full = version.manifest.kind == registry_pb.VERSION_KIND_FULL
+        prefix = "model/" if full else "adapter/"
+        await self._client.checkpoints.download(version, folder, prefix)
+
+    async def retain(self, name: str, keep_last: int, keep_best: int, metric: str) -> None:
+        """See `Backend`."""
+        await self._client.checkpoints.retain(name, keep_last, keep_best, metric)
+
+    async def _result(self, name: str, step: int) -> TrainResult:
+        async for each in self._client.jobs.steps(name):
+            if each.number == step:
+                return TrainResult(step, dict(each.metrics))
+        raise NotFoundError(f"there is no step {step} of {name}")
+
+    async def _served(self, name: str) -> None:
+        """Waits until the pool serves the job's newest version.
+
+        Raises:
+            FailedPreconditionError: the job has ended, or people have paused it.
+            DeadlineExceededError: it takes too long.
+        """
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while not await self._is_served(name):  # noqa: ASYNC110 - no service tells it
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise DeadlineExceededError(
+                f"{name} is not served after {_PATIENCE_SECONDS:g} seconds",
+                reason="NOT_SERVED",
+            ) from None
+
+    async def _is_served(self, name: str) -> bool:
+        try:
+            job = await self._client.jobs.get(name)
+            if job.state in TERMINAL:
+                raise _ended(job)
+            if job.state == jobs_pb.JOB_STATE_PAUSED:
+                if job.phase != "idle":
+                    raise FailedPreconditionError(
+                        f"job {name} is paused; `podium job resume {name}` lets it go on",
+                        reason="JOB_PAUSED",
+                    )
+                await self._client.jobs.resume(name)
+            if job.state != jobs_pb.JOB_STATE_RUNNING or job.phase != "collect":
+                return False
+            served = [policy.version async for policy in self._client.policies.list(name)]
+        except UnavailableError:
+            return False
+        return job.completed_steps in served
+
+    async def _base_url(self) -> str:
+        given = os.environ.get(BASE_URL, "")
+        if given:
+            return given
+        engine = await self._client.policies.engine()
+        host = self._client.addresses.inference.rpartition(":")[0]
+        return f"http://{host}:{engine.http_port}/v1"
+
+
+def _check_same(job: jobs_pb.Job, spec: spec_pb2.JobSpec) -> None:
+    if not job.spec.HasField("client"):
+        raise AlreadyExistsError(
+            f"job {job.id} takes its groups from an environment; choose another name",
+            reason="NOT_CLIENT_DRIVEN",
+        )
+    if job.spec.base_model != spec.base_model:
+        raise AlreadyExistsError(
+            f"model {job.id} was begun from {job.spec.base_model!r}, not {spec.base_model!r};"
+            " choose another name",
+            reason="BASE_MODEL_DIFFERS",
+        )
+
+
+def _ended(job: jobs_pb.Job) -> FailedPreconditionError:
+    state = jobs_pb.JobState.Name(job.state).removeprefix("JOB_STATE_").lower()
+    why = f": {job.failure_message}" if job.failure_message else ""
+    return FailedPreconditionError(
+        f"job {job.id} is {state}{why}",
+        reason=job.failure_reason or "JOB_ENDED",
+        metadata={"job_id": job.id, "state": state},
+    )

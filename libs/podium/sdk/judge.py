@@ -1,0 +1,32 @@
+"""Scores of groups: JudgeService."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from podium.judge.v1 import judge_service_pb2 as pb
+from podium.judge.v1 import judge_service_pb2_grpc as pb_grpc
+from podium.rpc import rpc_errors
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+if TYPE_CHECKING:
+    import grpc
+
+_SECONDS = 900.0
+
+
+class Judge:
+    """JudgeService. Every method raises `podium.core.errors`, as the contract says."""
+
+    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+        self._channel = channel
+
+    async def score(
+        self, group: trajectory_pb2.Group, reward: spec_pb2.RewardSpec
+    ) -> pb.ScoreGroupResponse:
+        """The group with its rewards, or with a skip_reason and none, and what it cost."""
+        stub: pb_grpc.JudgeServiceAsyncStub = pb_grpc.JudgeServiceStub(self._channel())
+        request = pb.ScoreGroupRequest(group=group, reward=reward)
+        with rpc_errors("judge"):
+            return await stub.ScoreGroup(request, timeout=_SECONDS)

@@ -1,0 +1,59 @@
+"""Client-driven training: SessionService."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from podium.jobs.v1 import job_service_pb2, session_service_pb2_grpc
+from podium.jobs.v1 import session_service_pb2 as pb
+from podium.rpc import retry_unavailable, rpc_errors
+from podium.types.v1 import trajectory_pb2
+
+if TYPE_CHECKING:
+    import grpc
+
+_SUBMIT_SECONDS = 300.0
+_RETRY_SECONDS = 600.0
+
+
+class Sessions:
+    """SessionService. Every method raises `podium.core.errors`, as the contract says."""
+
+    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+        self._channel = channel
+
+    @property
+    def _stub(self) -> session_service_pb2_grpc.SessionServiceAsyncStub:
+        return session_service_pb2_grpc.SessionServiceStub(self._channel())
+
+    async def submit(
+        self,
+        job_id: str,
+        groups: Sequence[trajectory_pb2.Group],
+        *,
+        request_id: str,
+        step: int | None = None,
+    ) -> int:
+        """Gives a job its next step's groups, once, however often the connection is lost.
+
+        Returns:
+            The step.
+        """
+
+        async def messages() -> AsyncIterator[pb.SubmitBatchRequest]:
+            header = pb.BatchHeader(job_id=job_id, request_id=request_id, step=step)
+            yield pb.SubmitBatchRequest(header=header)
+            for group in groups:
+                yield pb.SubmitBatchRequest(group=group)
+
+        async def once() -> int:
+            with rpc_errors("controller"):
+                return (await self._stub.SubmitBatch(messages(), timeout=_SUBMIT_SECONDS)).step
+
+        return await retry_unavailable(once, timeout_s=_RETRY_SECONDS)
+
+    async def finish(self, job_id: str) -> job_service_pb2.Job:
+        """Ends a job as succeeded once it has trained what it has."""
+        with rpc_errors("controller"):
+            return (await self._stub.FinishJob(pb.FinishJobRequest(job_id=job_id))).job

@@ -1,0 +1,127 @@
+"""Models that a client drives, without `await`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyio.from_thread import BlockingPortal
+
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.sdk.models import Models
+from podium.training import rollouts
+from podium.training.backend import TrainResult
+from podium.training.model import REQUEST_SECONDS, TrainableModel, TrainConfig
+from podium.training.trajectories import Trajectory, TrajectoryGroup
+
+if TYPE_CHECKING:
+    import openai
+
+
+class SyncModels:
+    """As `podium.sdk.models.Models`."""
+
+    def __init__(self, portal: BlockingPortal, models: Models) -> None:
+        self._portal = portal
+        self._models = models
+
+    def register(
+        self, name: str, base_model: str, *, project: str = "", **options: Any
+    ) -> SyncModel:
+        """A model by name, made if there is none, when it can be called; see `Models`."""
+        model = self._portal.call(
+            lambda: self._models.register(name, base_model, project=project, **options)
+        )
+        return SyncModel(self._portal, model)
+
+
+class SyncModel:
+    """As `podium.training.TrainableModel`, for agents that make their rollouts in threads."""
+
+    def __init__(self, portal: BlockingPortal, model: TrainableModel) -> None:
+        self._portal = portal
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The job's id, and what to name in a request."""
+        return self._model.name
+
+    @property
+    def inference_base_url(self) -> str:
+        """Base URL of the OpenAI API."""
+        return self._model.inference_base_url
+
+    @property
+    def inference_api_key(self) -> str:
+        """The key of the rollout that reads it."""
+        return self._model.inference_api_key
+
+    def get_inference_name(self, step: int | None = None) -> str:
+        """What to name in a request: the newest version, or that of a step."""
+        return self._model.get_inference_name(step)
+
+    def openai_client(self, **options: Any) -> openai.OpenAI:
+        """OpenAI's client for it; one may serve many rollouts, each call under its own's key."""
+        import openai
+
+        def use_own_key(request: Any) -> None:
+            request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
+
+        client = openai.DefaultHttpxClient(event_hooks={"request": [use_own_key]})
+        options = {"timeout": REQUEST_SECONDS, "http_client": client, **options}
+        return openai.OpenAI(base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options)
+
+    @contextmanager
+    def rollout(self, **fields: Any) -> Iterator[Trajectory]:
+        """One attempt: calls made in the block, in its thread, are the trajectory's at its end."""
+        trajectory = Trajectory(**fields)
+        with rollouts.entered(rollouts.Rollout()) as rollout:
+            yield trajectory
+        trajectory.attach(self._portal.call(self._model.take, rollout.key))
+        trajectory.finish()
+
+    def train(
+        self,
+        groups: Iterable[TrajectoryGroup],
+        config: TrainConfig | None = None,
+        *,
+        request_id: str = "",
+    ) -> TrainResult:
+        """Takes one step on the groups; returns when it is committed and its version served."""
+        given = list(groups)
+        return self._portal.call(lambda: self._model.train(given, config, request_id=request_id))
+
+    def get_step(self) -> int:
+        """How many steps it has taken."""
+        return self._portal.call(self._model.get_step)
+
+    def log(
+        self,
+        groups: Iterable[TrajectoryGroup | Trajectory] = (),
+        split: str = "val",
+        *,
+        metrics: Mapping[str, float] | None = None,
+        step: int | None = None,
+    ) -> dict[str, float]:
+        """Writes attempts and their mean metrics down, and the metrics to the checkpoint too."""
+        given = list(groups)
+        return self._portal.call(lambda: self._model.log(given, split, metrics=metrics, step=step))
+
+    def checkpoints(self) -> list[registry_pb.Version]:
+        """Its checkpoints, newest first."""
+        return self._portal.call(self._model.checkpoints)
+
+    def download(self, folder: str | Path, step: int | None = None) -> None:
+        """Writes a checkpoint, the newest by default, to a folder."""
+        self._portal.call(lambda: self._model.download(folder, step))
+
+    def delete_checkpoints(self, best_checkpoint_metric: str = "val/reward") -> None:
+        """Keeps the newest checkpoint and the one of the highest metric."""
+        self._portal.call(self._model.delete_checkpoints, best_checkpoint_metric)
+
+    def finish(self) -> None:
+        """Ends its training for good, as succeeded."""
+        self._portal.call(self._model.finish)

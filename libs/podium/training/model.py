@@ -1,0 +1,262 @@
+"""Models that an agent's own code calls and trains. ART's names where the meaning is the same."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.training import rollouts
+from podium.training.backend import Backend, HasBackend, TrainResult
+from podium.training.batch import batch_of
+from podium.training.log import Log, summary
+from podium.training.trajectories import Trajectory, TrajectoryGroup
+from podium.types.v1 import spec_pb2
+
+if TYPE_CHECKING:
+    import openai
+
+MAX_STEPS = 1_000_000
+"""Steps of a job whose client decides when it ends."""
+
+REQUEST_SECONDS = 1200.0
+"""How long a call of the model may take; as ART's."""
+
+_MAX_NAME = 63
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """ART's: what may be said anew with every step. Here the job's own rate must be named."""
+
+    learning_rate: float
+
+
+@dataclass
+class Model:
+    """A model behind an OpenAI-compatible API that is called and not trained: a baseline."""
+
+    name: str
+    inference_base_url: str
+    inference_api_key: str = "none"
+    inference_model_name: str = ""
+
+    def get_inference_name(self, step: int | None = None) -> str:
+        """What to name in a request; a model that is not trained has no steps."""
+        return self.inference_model_name or self.name
+
+    def openai_client(self, **options: Any) -> openai.AsyncOpenAI:
+        """OpenAI's client for it; `options` as its constructor's."""
+        import openai
+
+        return openai.AsyncOpenAI(
+            base_url=self.inference_base_url, api_key=self.inference_api_key, **options
+        )
+
+
+@dataclass
+class TrainableModel:
+    """A model that trains on what its own calls sampled.
+
+    `name` becomes the job's id, the model's in the registry and on the OpenAI
+    API, with the project before it when there is one: `{project}-{name}`.
+    Registering a name again goes on where it was.
+    """
+
+    name: str
+    project: str = ""
+    base_model: str = ""
+    spec: spec_pb2.JobSpec = field(default_factory=spec_pb2.JobSpec)
+    """How it trains; base_model and client are set from here."""
+    base_path: str | Path = ".podium/models"
+    """Where `log` writes."""
+    _backend: Backend | None = field(default=None, repr=False)
+    _base_url: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        """Makes the name one that can be served.
+
+        Raises:
+            InvalidArgumentError: nothing of it can, or it is too long.
+        """
+        whole = f"{self.project}-{self.name}" if self.project else self.name
+        slug = re.sub(r"[^a-z0-9]+", "-", whole.lower()).strip("-")
+        if not slug or len(slug) > _MAX_NAME:
+            raise InvalidArgumentError(
+                violations=[
+                    Violation(
+                        "name",
+                        f"got {whole!r}; project and name together must have 1 to {_MAX_NAME}"
+                        " letters, digits and hyphens",
+                    )
+                ]
+            )
+        self.name = slug
+        spec = spec_pb2.JobSpec()
+        spec.CopyFrom(self.spec)
+        spec.base_model = self.base_model or spec.base_model
+        spec.client.SetInParent()
+        spec.training.steps = spec.training.steps or MAX_STEPS
+        self.spec, self.base_model = spec, spec.base_model
+
+    async def register(self, backend: Backend | HasBackend) -> None:
+        """Makes the model's job or goes on with it; returns when it can be called."""
+        own = backend.backend if isinstance(backend, HasBackend) else backend
+        self._base_url = await own.register(self.name, self.spec)
+        self._backend = own
+
+    @property
+    def backend(self) -> Backend:
+        """Where it is registered.
+
+        Raises:
+            FailedPreconditionError: nowhere yet.
+        """
+        if self._backend is None:
+            raise FailedPreconditionError(
+                f"model {self.name} is not registered; await model.register(...) first",
+                reason="NOT_REGISTERED",
+            )
+        return self._backend
+
+    @property
+    def inference_base_url(self) -> str:
+        """Base URL of the OpenAI API."""
+        _ = self.backend
+        return self._base_url
+
+    @property
+    def inference_api_key(self) -> str:
+        """The key of the rollout that reads it: read it inside the rollout, and keep it there."""
+        return rollouts.key_for(self)
+
+    @property
+    def inference_model_name(self) -> str:
+        """What to name in a request for the newest version."""
+        return self.name
+
+    def get_inference_name(self, step: int | None = None) -> str:
+        """What to name in a request: the newest version, or that of a step."""
+        return self.name if step is None else f"{self.name}@{step}"
+
+    def openai_client(self, **options: Any) -> openai.AsyncOpenAI:
+        """OpenAI's client for it; one may serve many rollouts, each call under its own's key.
+
+        `options` are those of its constructor.
+        """
+        import openai
+
+        async def use_own_key(request: Any) -> None:
+            request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
+
+        client = openai.DefaultAsyncHttpxClient(event_hooks={"request": [use_own_key]})
+        options = {"timeout": REQUEST_SECONDS, "http_client": client, **options}
+        return openai.AsyncOpenAI(
+            base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options
+        )
+
+    @asynccontextmanager
+    async def rollout(self, **fields: Any) -> AsyncIterator[Trajectory]:
+        """One attempt: calls made in the block, with its key, are the trajectory's at its end.
+
+        For code that makes its rollouts itself; `gather_trajectory_groups` does it for others.
+        `fields` are the trajectory's.
+        """
+        trajectory = Trajectory(**fields)
+        with rollouts.entered(rollouts.Rollout()) as rollout:
+            yield trajectory
+        trajectory.attach(await self.take(rollout.key))
+        trajectory.finish()
+
+    async def take(self, key: str) -> list[inference_pb.CapturedCall]:
+        """The calls under a rollout's key; only those that have ended."""
+        return await self.backend.take(key)
+
+    async def train(
+        self,
+        groups: Iterable[TrajectoryGroup],
+        config: TrainConfig | None = None,
+        *,
+        request_id: str = "",
+    ) -> TrainResult:
+        """Takes one step on the groups; returns when it is committed and its version served.
+
+        The same `request_id` with the same groups is the same step; made up when empty.
+
+        Raises:
+            InvalidArgumentError: there is no attempt, a reward is not finite, or `config`
+                contradicts the job's.
+            FailedPreconditionError: NOTHING_CAPTURED; what SubmitBatch fails with; or the job
+                ended.
+        """
+        self._check(config)
+        batch = batch_of(groups, self.name)
+        step = await self.backend.submit(self.name, batch, request_id or uuid.uuid4().hex)
+        return await self.backend.trained(self.name, step)
+
+    async def get_step(self) -> int:
+        """How many steps it has taken."""
+        return await self.backend.step(self.name)
+
+    async def log(
+        self,
+        groups: Iterable[TrajectoryGroup | Trajectory] = (),
+        split: str = "val",
+        *,
+        metrics: Mapping[str, float] | None = None,
+        step: int | None = None,
+    ) -> dict[str, float]:
+        """Writes attempts and their mean metrics down, and the metrics to the checkpoint too.
+
+        Returns:
+            The metrics as `{split}/{name}`: `reward`, `reward_std_dev`, `exception_rate`, the
+            means of the attempts' own, and `metrics`.
+        """
+        at = await self.get_step() if step is None else step
+        whole = [
+            each if isinstance(each, TrajectoryGroup) else TrajectoryGroup([each])
+            for each in groups
+        ]
+        numbers = {f"{split}/{name}": value for name, value in summary(whole).items()}
+        numbers |= {f"{split}/{name}": float(value) for name, value in (metrics or {}).items()}
+        Log(Path(self.base_path) / self.name).write(whole, split, at, numbers)
+        if numbers:
+            await self.backend.record(self.name, at, numbers)
+        return numbers
+
+    async def checkpoints(self) -> list[registry_pb.Version]:
+        """Its checkpoints, newest first."""
+        return [version async for version in self.backend.checkpoints(self.name)]
+
+    async def download(self, folder: str | Path, step: int | None = None) -> None:
+        """Writes a checkpoint, the newest by default, to a folder, as PEFT and vLLM load it."""
+        at = await self.get_step() if step is None else step
+        await self.backend.download(self.name, at, Path(folder))
+
+    async def delete_checkpoints(self, best_checkpoint_metric: str = "val/reward") -> None:
+        """Keeps the newest checkpoint and the one of the highest metric."""
+        await self.backend.retain(self.name, 1, 1, best_checkpoint_metric)
+
+    async def finish(self) -> None:
+        """Ends its training for good, as succeeded; what it has published stays."""
+        await self.backend.finish(self.name)
+
+    def _check(self, config: TrainConfig | None) -> None:
+        rate = self.spec.training.learning_rate or 1e-5
+        if config is not None and config.learning_rate != rate:
+            raise InvalidArgumentError(
+                violations=[
+                    Violation(
+                        "config.learning_rate",
+                        f"got {config.learning_rate:g}; the job has {rate:g}, which is set in"
+                        " TrainableModel's spec.training.learning_rate",
+                    )
+                ]
+            )

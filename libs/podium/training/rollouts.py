@@ -1,0 +1,53 @@
+"""The rollout that code runs in: its key, and whose calls were made under it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from podium.training.model import TrainableModel
+
+KEY_PREFIX = "podium-rollout-"
+NO_KEY = "podium"
+"""The API key of calls that belong to no rollout; nothing is captured."""
+
+
+@dataclass
+class Rollout:
+    """One attempt of an agent; every call under its key belongs to it."""
+
+    key: str = field(default_factory=lambda: f"{KEY_PREFIX}{uuid.uuid4().hex}")
+    models: dict[str, TrainableModel] = field(default_factory=dict)
+    """Those that were called, or may have been, by name."""
+
+
+_current: ContextVar[Rollout | None] = ContextVar("podium_rollout", default=None)
+
+
+def current() -> Rollout | None:
+    """The rollout in whose context this runs; None outside of one."""
+    return _current.get()
+
+
+@contextmanager
+def entered(rollout: Rollout) -> Iterator[Rollout]:
+    """Code in the block, and tasks and threads that take their context from it, are the rollout."""
+    token = _current.set(rollout)
+    try:
+        yield rollout
+    finally:
+        _current.reset(token)
+
+
+def key_for(model: TrainableModel) -> str:
+    """The API key for a call of the model that is made here and now."""
+    rollout = current()
+    if rollout is None:
+        return NO_KEY
+    rollout.models[model.name] = model
+    return rollout.key

@@ -1,0 +1,20 @@
+"""Runs several things at once, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def run_all(work: Sequence[Awaitable[T]]) -> list[T]:
+    """The results in order. The first failure ends the rest and is raised as it is."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

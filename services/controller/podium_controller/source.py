@@ -1,0 +1,61 @@
+"""Runs a job's episodes through the rollout service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
+
+from podium_controller.ports import GroupKey, Rollout
+from podium_controller.recovery import Recovery
+from podium_controller.serving import Serving
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a job's episodes come from."""
+
+    rollout: Rollout
+    serving: Serving
+    recovery: Recovery
+    environment: spec_pb2.EnvironmentSpec
+    seed: int
+    episode: spec_pb2.EpisodeSpec
+
+    async def collect(
+        self,
+        key: GroupKey,
+        group_id: str,
+        scenario: trajectory_pb2.Scenario,
+        attempts: int,
+        policy: policy_pb2.PolicyRef,
+        sampling: policy_pb2.SamplingParams,
+    ) -> trajectory_pb2.Group:
+        """One group, however often its services are lost on the way."""
+        request = rollout_pb.CollectGroupRequest(
+            group_id=group_id,
+            job_id=key.job_id,
+            step=key.step,
+            environment=self.environment,
+            scenario=scenario,
+            attempts=attempts,
+            policy=policy,
+            sampling=sampling,
+            episode=self.episode,
+            seed=self.seed,
+        )
+        trajectories = await self.recovery.run(
+            "rollout", lambda: self.rollout.collect(request), self._rebuild
+        )
+        return trajectory_pb2.Group(
+            id=group_id,
+            job_id=key.job_id,
+            step=key.step,
+            scenario=scenario,
+            trajectories=trajectories,
+        )
+
+    async def _rebuild(self) -> bool:
+        await self.rollout.environments()
+        return await self.serving.reload()

@@ -1,0 +1,160 @@
+"""Agents with OpenAI's plain client train a real model through the whole stack."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from podium import AsyncClient, TrainableModel, Trajectory, TrajectoryGroup
+from podium import gather_trajectory_groups as gather
+from podium.launcher import Launcher
+from podium.models import resolve
+from podium.sdk import Addresses
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from support.examples import example
+from transformers import AutoTokenizer
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.engine,
+    pytest.mark.timeout(900),
+]
+
+MODEL = "smollm2-135m-instruct"
+COLOURS = ("red", "green")
+
+
+def client_of(stack: Launcher) -> AsyncClient:
+    names = ("controller", "registry", "inference", "rollout", "judge")
+    return AsyncClient(Addresses(**{name: stack.address(name) for name in names}))
+
+
+def spec() -> spec_pb2.JobSpec:
+    training = spec_pb2.TrainingSpec(learning_rate=2e-4, lora=spec_pb2.LoraSpec(rank=4))
+    return spec_pb2.JobSpec(training=training, recovery_timeout_seconds=240)
+
+
+async def rollout(model: TrainableModel, colour: str, *, stream: bool) -> Trajectory:
+    """Two turns; an answer is as good as it has vowels."""
+    trajectory = Trajectory(
+        messages_and_choices=[
+            {"role": "system", "content": "Answer in one short sentence."},
+            {"role": "user", "content": f"What is {colour}?"},
+        ]
+    )
+    async with model.openai_client() as client:
+        for turn in range(2):
+            options: dict[str, Any] = {
+                "model": model.get_inference_name(),
+                "messages": trajectory.messages(),
+                "max_tokens": 10,
+                "temperature": 0.9,
+            }
+            if stream:
+                chunks = await client.chat.completions.create(**options, stream=True)
+                text = "".join([c.choices[0].delta.content or "" async for c in chunks])
+            else:
+                text = (await client.chat.completions.create(**options)).choices[0].message.content
+            trajectory.messages_and_choices.append({"role": "assistant", "content": text})
+            trajectory.reward += sum(letter in "aeiou" for letter in text)
+            if turn == 0:
+                trajectory.messages_and_choices.append({"role": "user", "content": "Why?"})
+    return trajectory.finish()
+
+
+async def collected(model: TrainableModel) -> list[TrajectoryGroup]:
+    return await gather(
+        TrajectoryGroup(
+            (rollout(model, colour, stream=bool(attempt % 2)) for attempt in range(4)),
+            metadata={"scenario_id": colour},
+        )
+        for colour in COLOURS
+    )
+
+
+async def test_two_steps_of_an_agent_that_also_streams(stack: Launcher, tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(resolve(MODEL))
+    async with client_of(stack) as client:
+        model = await client.models.register("vowels", MODEL, spec=spec(), base_path=tmp_path)
+        dtype = (await client.policies.engine()).dtype
+        for step in (1, 2):
+            groups = await collected(model)
+            result = await model.train(groups)
+            assert result.step == step
+            assert result.metrics["trajectories"] == 8
+            # The trainer computes what the engine said it sampled with: the tokens are exact.
+            limit = 1e-3 if dtype == "float32" else 0.06
+            assert result.metrics["train/logprob_difference_mean"] < limit
+            assert result.metrics["train/missing_logprob_fraction"] == 0
+            assert result.metrics["train/tokens_trained"] == result.metrics["tokens_sampled"]
+            served = [policy.version async for policy in client.policies.list(model.name)]
+            assert step in served
+        stored = [each async for each in client.jobs.trajectories(model.name)]
+        assert len(stored) == 16
+        for trajectory in stored:
+            step = int(trajectory.group_id.split("/s")[1].split("/")[0])
+            said = [
+                message.content
+                for message in trajectory.histories[-1].messages
+                if message.role == trajectory_pb2.ROLE_ASSISTANT
+            ]
+            sampled = []
+            for history in trajectory.histories:
+                tokens = history.tokens
+                assert {s.weights_version for s in tokens.spans} == {step - 1}
+                assert {s.policy for s in tokens.spans} == {model.name}
+                assert sum(s.length for s in tokens.spans) == len(tokens.logprobs)
+                for span in tokens.spans:
+                    ids = list(tokens.token_ids)[span.start : span.start + span.length]
+                    sampled.append(tokenizer.decode(ids, skip_special_tokens=True))
+            assert sampled == said
+            assert trajectory.reward == sum(letter in "aeiou" for letter in "".join(said))
+        assert (await model.log(groups, "val"))["val/reward"] > 0
+        newest = (await model.checkpoints())[0]
+        assert newest.manifest.version == 2
+        await model.download(tmp_path / "adapter")
+        assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
+        await model.finish()
+        job = await client.jobs.get(model.name)
+        assert (job.completed_steps, job.phase) == (2, "")
+
+
+async def test_a_client_goes_on_after_the_controller_was_killed(stack: Launcher) -> None:
+    async with client_of(stack) as client:
+        model = await client.models.register("survivor", MODEL, spec=spec())
+        groups = await collected(model)
+        restarts = stack.restarts("controller")
+        training = asyncio.create_task(model.train(groups))
+        async with asyncio.timeout(120):
+            while (await client.jobs.get(model.name)).phase != "train":
+                await asyncio.sleep(0.05)
+        os.kill(stack.pid("controller"), signal.SIGKILL)
+        assert (await training).step == 1
+        assert stack.restarts("controller") == restarts + 1
+    # Another process of the agent's, which knows nothing but the name.
+    async with client_of(stack) as client:
+        model = await client.models.register("survivor", MODEL, spec=spec())
+        assert await model.get_step() == 1
+        assert (await model.train(await collected(model))).step == 2
+        steps = [step async for step in client.jobs.steps(model.name)]
+        assert [step.number for step in steps] == [1, 2]
+        await model.finish()
+
+
+async def test_an_agent_of_langgraph_trains_as_it_is(stack: Launcher) -> None:
+    script = example("train_langgraph")
+    async with client_of(stack) as client:
+        model = await script.train(client, base_model=MODEL, steps=1, attempts=2)
+        (step,) = [step async for step in client.jobs.steps(model.name)]
+        assert step.metrics["trajectories"] == 2 * len(script.QUESTIONS)
+        assert step.metrics["trajectories_failed"] == 0
+        assert step.metrics["train/tokens_trained"] == step.metrics["tokens_sampled"] > 0
+        assert step.metrics["train/logprob_difference_mean"] < 0.06
+        stored = [each async for each in client.jobs.trajectories(model.name)]
+        for trajectory in stored:
+            assert sum(len(history.tokens.spans) for history in trajectory.histories) == 2
+        await model.finish()
