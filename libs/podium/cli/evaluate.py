@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.connection import connected
-from podium.cli.environment import environment_class
+from podium.cli.environment import environment_class, scenarios_here
 from podium.cli.output import data, note, table
 
 if TYPE_CHECKING:
@@ -273,11 +273,12 @@ class _Task:
         from podium.evaluation import run_local
 
         kind = self._class()
+        scenarios_here()
         if self.split not in kind.splits:
             raise click.UsageError(
                 f"{kind.name} has no split {self.split!r}; it has {', '.join(kind.splits)}"
             )
-        scenarios = list(kind(self.config).scenarios(self.split))[: self.limit]
+        scenarios = list(kind(self.config).listed(self.split))[: self.limit]
         return await run_local(
             kind,
             self.config,
