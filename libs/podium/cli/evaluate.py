@@ -274,6 +274,8 @@ class _Task:
 
         kind = self._class()
         scenarios_here()
+        # Whoever runs this command chooses its options too.
+        os.environ.setdefault("PODIUM_MCP_COMMANDS", "*")
         if self.split not in kind.splits:
             raise click.UsageError(
                 f"{kind.name} has no split {self.split!r}; it has {', '.join(kind.splits)}"
