@@ -125,7 +125,7 @@ async def test_each_episode_has_a_session_of_its_own(server: dict[str, Any]) -> 
         assert "mine" in read(await one.step(calls(("list_notes", {}))))[0]
 
 
-WRONG_CALLS = (
+WRONG_CALLS: tuple[tuple[tuple[str, Any], str], ...] = (
     (("nothing", {}), "error: no tool 'nothing'; there are add_note, read_note"),
     (("read_note", "{"), "error: the arguments are no JSON"),
     (("read_note", "[1]"), "error: the arguments are no JSON object"),

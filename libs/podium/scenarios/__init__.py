@@ -2,7 +2,7 @@
 
 scenarios = load_scenarios("tasks.jsonl", "train")
 for batch in iterate_dataset(scenarios, groups_per_step=8, num_epochs=3): ...
-made = await generate_scenarios(tools, chat=chat, num_scenarios=24)
+made = await generate_scenarios(tools, chat=chat)  # of podium.scenarios.generate
 write_scenarios(Path("tasks.jsonl"), made.scenarios)
 """
 
