@@ -13,6 +13,7 @@ import click
 from podium.cli.connection import connected
 from podium.cli.environment import environment_class, scenarios_here
 from podium.cli.output import data, note, table
+from podium.cli.settings import read_settings
 
 if TYPE_CHECKING:
     from podium.environments import Agent, Environment
@@ -125,7 +126,7 @@ async def evaluate(
         client=client,
         environment=environment,
         address=environment_address,
-        config=_config(settings),
+        config=read_settings(settings),
         split=split,
         limit=limit,
         attempts=attempts,
@@ -313,21 +314,6 @@ def _progress(count: int) -> Callable[[Attempt], None]:
             note(f"{number} of {count} episodes")
 
     return done
-
-
-def _config(settings: Sequence[str]) -> dict[str, Any]:
-    import yaml
-
-    config: dict[str, Any] = {}
-    for setting in settings:
-        key, separator, value = setting.partition("=")
-        if not separator or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
-        try:
-            config[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise click.BadParameter(f"{value!r} is not YAML", param_hint="--set") from None
-    return config
 
 
 def _wrong_agent(agent: str) -> click.UsageError:

@@ -51,11 +51,11 @@ class Environment(ABC):
         """
         options = dict(config or {})
         source = None if "scenarios" in self.Config.model_fields else options.pop("scenarios", None)
-        self.config: Any = _checked(self.Config, options, "environment.config")
+        self.config: Any = checked_options(self.Config, options, "environment.config")
         self.scenario_source: ScenarioSource | None = (
             None
             if source is None
-            else _checked(ScenarioSource, source, "environment.config.scenarios")
+            else checked_options(ScenarioSource, source, "environment.config.scenarios")
         )
 
     def listed(self, split: str) -> Sequence[Scenario]:
@@ -96,7 +96,12 @@ class Environment(ABC):
         """Gives back what the episode held."""
 
 
-def _checked(kind: type[M], options: Any, field: str) -> M:
+def checked_options(kind: type[M], options: Any, field: str) -> M:
+    """Options of that kind, which stand at `field`.
+
+    Raises:
+        InvalidArgumentError: naming each wrong one.
+    """
     try:
         return kind.model_validate(options)
     except ValidationError as error:
