@@ -7,17 +7,18 @@ knows nothing of Podium. Each session has a notebook of its own.
 import asyncio
 import os
 import sys
-from weakref import WeakKeyDictionary
+from collections import defaultdict
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("notebook", instructions="Keeps notes.", log_level="WARNING")
-_notebooks = WeakKeyDictionary()
+_notebooks: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
 
 def notes(ctx: Context) -> dict[str, str]:
-    return _notebooks.setdefault(ctx.session, {})
+    # A process that speaks over stdin and stdout has one session, and no headers.
+    return _notebooks[(ctx.headers or {}).get("mcp-session-id", "")]
 
 
 @server.tool()
