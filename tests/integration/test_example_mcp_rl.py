@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from podium.contract import parse_yaml
 from podium.environments import Message, ToolCall, play
 from podium.environments.adapters.mcp import Mcp
 from podium.environments.agents import Agent
@@ -30,7 +31,9 @@ def config(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The job's own, for this interpreter and wherever the tests run."""
     monkeypatch.setenv("PODIUM_SCENARIOS_DIR", str(ROOT))
     monkeypatch.setenv("PODIUM_MCP_COMMANDS", sys.executable)
-    job = from_yaml((EXAMPLE / "job.yaml").read_text(), spec_pb2.JobSpec)
+    parsed = parse_yaml((EXAMPLE / "job.yaml").read_text(), spec_pb2.JobSpec)
+    assert parsed.violations == []
+    job = parsed.message
     assert job.reward.scorers[0].kind == spec_pb2.SCORER_KIND_RULER
     read = unstruct(job.environment.config)
     program, script = read["server"]["command"]
