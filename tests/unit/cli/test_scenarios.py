@@ -19,6 +19,7 @@ TOOLS = [
     {"type": "function", "function": {"name": "read"}},
     {"name": "mcp", "inputSchema": {"type": "object"}},
 ]
+pytestmark = pytest.mark.timeout(600)
 WORDS = ("apple", "bread", "candle", "drum", "engine", "feather", "garden", "hammer", "island")
 
 
@@ -48,7 +49,10 @@ async def generate(folder: Path, api: FakeJudge, *arguments: str) -> Result:
     environment = {"OPENAI_BASE_URL": api.base_url, "OPENAI_API_KEY": "secret"}
     source = ("--tools", "tools.json", "--out", "tasks.jsonl")
     return await podium(
-        "scenarios", "generate", *source, *arguments, cwd=folder, environment=environment
+        *("scenarios", "generate", *source, *arguments),
+        cwd=folder,
+        environment=environment,
+        within=300,
     )
 
 
