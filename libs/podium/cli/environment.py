@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,10 @@ def serve(
     idle_seconds: float,
     resume_seconds: float,
 ) -> None:
-    """Serve PATH (package.module:Class, or a built-in name) until SIGTERM."""
+    """Serve PATH (package.module:Class, or a built-in name) until SIGTERM.
+
+    Jobs may name files of scenarios below this folder, or below PODIUM_SCENARIOS_DIR.
+    """
     from podium.core.errors import PodiumError
     from podium.environments.server import serve as run
     from podium.environments.sessions import Limits
@@ -76,11 +80,17 @@ def serve(
         kind = environment_class(path)
     except PodiumError as error:
         raise click.UsageError(error.message) from error
+    scenarios_here()
     run(
         kind,
         ServerSettings(host=host, port=port, health_port=health_port, metrics_port=metrics_port),
         Limits(max_sessions=max_sessions, idle_seconds=idle_seconds, resume_seconds=resume_seconds),
     )
+
+
+def scenarios_here() -> None:
+    """Lets an environment of this process read files of scenarios below this folder."""
+    os.environ.setdefault("PODIUM_SCENARIOS_DIR", os.getcwd())
 
 
 def environment_class(name: str) -> type[Environment]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.connection import connected
-from podium.cli.environment import environment_class
+from podium.cli.environment import environment_class, scenarios_here
 from podium.cli.output import data, note, table
+from podium.cli.settings import read_settings
 
 if TYPE_CHECKING:
     from podium.environments import Agent, Environment
@@ -125,7 +126,7 @@ async def evaluate(
         client=client,
         environment=environment,
         address=environment_address,
-        config=_config(settings),
+        config=read_settings(settings),
         split=split,
         limit=limit,
         attempts=attempts,
@@ -273,11 +274,14 @@ class _Task:
         from podium.evaluation import run_local
 
         kind = self._class()
+        scenarios_here()
+        # Whoever runs this command chooses its options too.
+        os.environ.setdefault("PODIUM_MCP_COMMANDS", "*")
         if self.split not in kind.splits:
             raise click.UsageError(
                 f"{kind.name} has no split {self.split!r}; it has {', '.join(kind.splits)}"
             )
-        scenarios = list(kind(self.config).scenarios(self.split))[: self.limit]
+        scenarios = list(kind(self.config).listed(self.split))[: self.limit]
         return await run_local(
             kind,
             self.config,
@@ -310,21 +314,6 @@ def _progress(count: int) -> Callable[[Attempt], None]:
             note(f"{number} of {count} episodes")
 
     return done
-
-
-def _config(settings: Sequence[str]) -> dict[str, Any]:
-    import yaml
-
-    config: dict[str, Any] = {}
-    for setting in settings:
-        key, separator, value = setting.partition("=")
-        if not separator or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
-        try:
-            config[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise click.BadParameter(f"{value!r} is not YAML", param_hint="--set") from None
-    return config
 
 
 def _wrong_agent(agent: str) -> click.UsageError:

@@ -31,6 +31,10 @@ Environment: PODIUM_ADDRESS, PODIUM_TOKEN, NO_COLOR, PODIUM_DEBUG=1.
         "chat": ("podium.cli.chat:chat", "Talk to a policy."),
         "eval": ("podium.cli.evaluate:evaluate", "Measure a policy, a baseline or another model."),
         "env": ("podium.cli.environment:env", "List and serve environments to train on."),
+        "scenarios": (
+            "podium.cli.scenarios:scenarios",
+            "Make and check files of scenarios.",
+        ),
         "doctor": ("podium.cli.doctor:doctor", "Find out what is wrong, and what to do."),
         "version": ("podium.cli.version:version", "Show versions."),
     },

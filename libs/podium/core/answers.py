@@ -20,6 +20,17 @@ def exact_match(answer: str, accepted: Sequence[str]) -> bool:
     return bool(words) and any(words == _words(text) for text in accepted)
 
 
+def contains_answer(answer: str, accepted: Sequence[str]) -> bool:
+    """Whether the words of an accepted answer stand in it, together and in order."""
+    words = _words(answer)
+    return any(
+        words[start : start + len(wanted)] == wanted
+        for wanted in map(_words, accepted)
+        if wanted
+        for start in range(len(words))
+    )
+
+
 def token_f1(answer: str, accepted: Sequence[str]) -> float:
     """Best harmonic mean of precision and recall in words, in [0, 1]; no answer is 0."""
     words = _words(answer)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.types import Message, Observation, Scenario, Score, StepResult
+from podium.scenarios.source import ScenarioSource
 
 if TYPE_CHECKING:
     from podium.environments.agents import Agent
+
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class NoConfig(BaseModel):
@@ -27,6 +31,9 @@ class Environment(ABC):
     Subclasses set `name`, `description`, `splits`, and `Config` for options
     of their own; forbid extra fields there, so that a misspelt option is
     refused and not ignored. `baselines` name agents that need no model.
+
+    Every environment has one more option, `scenarios`: a file or data set that
+    takes the place of its own scenarios.
     """
 
     name: ClassVar[str]
@@ -42,18 +49,27 @@ class Environment(ABC):
         Raises:
             InvalidArgumentError: naming each wrong option.
         """
-        try:
-            self.config: Any = self.Config.model_validate(dict(config or {}))
-        except ValidationError as error:
-            raise InvalidArgumentError(
-                violations=[
-                    Violation(
-                        ".".join(("environment.config", *map(str, wrong["loc"]))),
-                        f"got {wrong['input']!r}: {wrong['msg']}",
-                    )
-                    for wrong in error.errors(include_url=False)
-                ]
-            ) from None
+        options = dict(config or {})
+        source = None if "scenarios" in self.Config.model_fields else options.pop("scenarios", None)
+        self.config: Any = checked_options(self.Config, options, "environment.config")
+        self.scenario_source: ScenarioSource | None = (
+            None
+            if source is None
+            else checked_options(ScenarioSource, source, "environment.config.scenarios")
+        )
+
+    def listed(self, split: str) -> Sequence[Scenario]:
+        """The scenarios of a split: those that the options name, else the environment's own.
+
+        Raises:
+            InvalidArgumentError: a file that the options name, or a row of it, is wrong.
+            FailedPreconditionError: it cannot be read here.
+        """
+        if self.scenario_source is None:
+            return self.scenarios(split)
+        from podium.scenarios.loader import listed_scenarios
+
+        return listed_scenarios(self.scenario_source, split, self.splits)
 
     @abstractmethod
     def scenarios(self, split: str) -> Sequence[Scenario]:
@@ -78,3 +94,23 @@ class Environment(ABC):
 
     async def close(self) -> None:  # noqa: B027 - optional
         """Gives back what the episode held."""
+
+
+def checked_options(kind: type[M], options: Any, field: str) -> M:
+    """Options of that kind, which stand at `field`.
+
+    Raises:
+        InvalidArgumentError: naming each wrong one.
+    """
+    try:
+        return kind.model_validate(options)
+    except ValidationError as error:
+        raise InvalidArgumentError(
+            violations=[
+                Violation(
+                    ".".join((field, *map(str, wrong["loc"]))),
+                    f"got {wrong['input']!r}: {wrong['msg']}",
+                )
+                for wrong in error.errors(include_url=False)
+            ]
+        ) from None

@@ -12,6 +12,7 @@ _BUILTIN = {
     "coding": "podium.environments.coding:Coding",
     "email_search": "podium.environments.email_search:EmailSearch",
     "gymnasium": "podium.environments.adapters.gymnasium:Gymnasium",
+    "mcp": "podium.environments.adapters.mcp:Mcp",
     "openenv": "podium.environments.adapters.openenv:OpenEnv",
     "search_qa": "podium.environments.search_qa:SearchQa",
     "tic_tac_toe": "podium.environments.tic_tac_toe:TicTacToe",

@@ -36,7 +36,8 @@ def scenario_page(
 
     Raises:
         NotFoundError: an unknown split.
-        InvalidArgumentError: wrong options, or a token that is not ours.
+        InvalidArgumentError: wrong options, a wrong file of scenarios, or a token that is not ours.
+        FailedPreconditionError: a file of scenarios that cannot be read here.
     """
     if split not in kind.splits:
         raise NotFoundError(
@@ -44,7 +45,7 @@ def scenario_page(
             reason="SPLIT_NOT_FOUND",
             metadata={"split": split},
         )
-    everything: Sequence[Scenario] = kind(config).scenarios(split)
+    everything: Sequence[Scenario] = kind(config).listed(split)
     start = _position(token, len(everything))
     end = start + (size or DEFAULT_PAGE)
     page = [scenario_to_pb(scenario, split) for scenario in everything[start:end]]

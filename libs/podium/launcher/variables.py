@@ -40,7 +40,9 @@ def of_service(
         own |= {"auth_tokens_file": token, "token_file": token}
     own |= _specific(name, config, ports)
     variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
-    return {**os.environ, "PYTHONUNBUFFERED": "1", **variables, **config.environment}
+    # On somebody's own machine their jobs may read what lies where they started it.
+    default = {"PODIUM_SCENARIOS_DIR": os.getcwd()} if name == "rollout" else {}
+    return {**default, **os.environ, "PYTHONUNBUFFERED": "1", **variables, **config.environment}
 
 
 def token_path(data_dir: Path) -> Path:

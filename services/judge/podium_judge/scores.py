@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from podium import chat
 from podium.types.v1 import trajectory_pb2
 
 
@@ -43,22 +44,11 @@ class Unscored:
 
 
 @dataclass
-class Usage:
+class Usage(chat.Usage):
     """Cost of judging."""
 
-    calls: int = 0
-    """Calls of models."""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float = 0.0
-    """Of those tokens, in the unit of the prices; what has no price is free."""
     cached: int = 0
     """Opinions that were known already."""
-
-    @property
-    def tokens(self) -> int:
-        """Tokens read and written."""
-        return self.prompt_tokens + self.completion_tokens
 
     def add(self, other: Usage) -> None:
         """Adds `other` to this one."""

@@ -66,7 +66,10 @@ class Environments:
             InvalidArgumentError: options that the environment refuses.
         """
         if not spec.address:
-            return scenario_page(load(spec.name), unstruct(spec.config), split, size, token)
+            # Scenarios may be in a large file.
+            return await asyncio.to_thread(
+                scenario_page, load(spec.name), unstruct(spec.config), split, size, token
+            )
         with rpc_errors(f"environment {spec.name!r}"):
             response = await self._stub(spec.address).ListScenarios(
                 pb.ListScenariosRequest(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from podium.core.answers import exact_match, token_f1
+from podium.core.answers import contains_answer, exact_match, token_f1
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,20 @@ def test_answers_are_measured_as_in_squad(
 ) -> None:
     assert exact_match(answer, accepted) is exact
     assert token_f1(answer, accepted) == pytest.approx(f1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted", "contained"),
+    [
+        ("It is the Eiffel Tower, in Paris.", ["eiffel tower"], True),
+        ("It is 14.", ["4"], False),
+        ("Tower Eiffel", ["Eiffel Tower"], False),
+        ("Paris", ["London", "Paris"], True),
+        ("", ["Paris"], False),
+        ("the", ["a"], False),
+    ],
+)
+def test_an_answer_is_found_in_a_sentence(
+    answer: str, accepted: list[str], contained: bool
+) -> None:
+    assert contains_answer(answer, accepted) is contained

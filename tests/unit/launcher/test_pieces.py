@@ -72,6 +72,24 @@ def test_the_caller_s_environment_wins(tmp_path: Path) -> None:
     assert made["PODIUM_JUDGE_LOG_FORMAT"] == "text"
 
 
+def test_jobs_may_read_scenarios_where_the_services_were_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = choose_ports(0)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PODIUM_SCENARIOS_DIR", raising=False)
+    made = variables.of_service("rollout", LauncherConfig(tmp_path), ports, tmp_path)
+    assert made["PODIUM_SCENARIOS_DIR"] == str(tmp_path)
+    # No program is started because a job says so.
+    assert "PODIUM_MCP_COMMANDS" not in made
+    assert "PODIUM_SCENARIOS_DIR" not in variables.of_service(
+        "judge", LauncherConfig(tmp_path), ports, tmp_path
+    )
+    monkeypatch.setenv("PODIUM_SCENARIOS_DIR", "elsewhere")
+    made = variables.of_service("rollout", LauncherConfig(tmp_path), ports, tmp_path)
+    assert made["PODIUM_SCENARIOS_DIR"] == "elsewhere"
+
+
 def test_logs_are_rotated_by_run(tmp_path: Path) -> None:
     path = logs.log_path(tmp_path, "judge")
     for run in range(8):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 
-from podium.core.errors import FailedPreconditionError
+from podium.core import packages
 
 
 def needed(module: str, requirement: str, environment: str) -> ModuleType:
@@ -14,13 +13,4 @@ def needed(module: str, requirement: str, environment: str) -> ModuleType:
     Raises:
         FailedPreconditionError: it, or something that it needs, is not installed.
     """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        missing = error.name or module
-        raise FailedPreconditionError(
-            f"environment {environment!r} needs {missing!r}, which is not installed where it runs: "
-            f"pip install '{requirement}'",
-            reason="PACKAGE_MISSING",
-            metadata={"module": missing, "requirement": requirement},
-        ) from error
+    return packages.needed(module, requirement, f"environment {environment!r}")

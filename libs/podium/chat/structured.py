@@ -1,0 +1,319 @@
+"""A model behind an OpenAI-compatible HTTP API that answers with JSON of a schema."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import httpx
+from opentelemetry.trace import SpanKind
+
+from podium.chat.config import CallLimits, Endpoint, Price, Sampling, Usage
+from podium.core.errors import FailedPreconditionError, UnavailableError
+from podium.telemetry import attributes, tracer
+
+log = logging.getLogger(__name__)
+_tracer = tracer(__name__)
+
+_RETRIED_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+_REFUSED_STATUS = {401, 403, 404, 405}
+_MAX_ANSWER_BYTES = 4 * 1024 * 1024
+
+_TOO_LONG = ("context length", "context_length", "maximum context", "too long", "context window")
+
+# Parameters that some servers refuse by name, each with the names that they use for it.
+_OPTIONAL_PARAMETERS = {
+    "response_format": ("response_format", "json_schema", "guided"),
+    "temperature": ("temperature",),
+    "max_completion_tokens": ("max_completion_tokens", "max_tokens"),
+}
+
+
+class RequestRefusedError(Exception):
+    """The API will not answer this very request."""
+
+
+class PromptTooLongError(RequestRefusedError):
+    """The API will not answer it because it does not fit the model's context."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the model answered."""
+
+    text: str
+    cut_off: bool = False
+    """Whether it ran into its token limit."""
+
+
+class Observer(Protocol):
+    """Is told of every call, for metrics."""
+
+    def called(self, outcome: str) -> None:
+        """How a request ended: ok, busy, timeout, unreachable, refused (key, address or model
+        name), rejected (this request), malformed."""
+        ...
+
+    def spent(self, prompt_tokens: int, completion_tokens: int, cost: float | None) -> None:
+        """What an answer took; no cost without a price."""
+        ...
+
+
+class _Nobody:
+    def called(self, outcome: str) -> None:
+        """Nothing is kept."""
+
+    def spent(self, prompt_tokens: int, completion_tokens: int, cost: float | None) -> None:
+        """Nothing is kept."""
+
+
+class _TryAgainError(Exception):
+    def __init__(self, what: str, after: float | None = None) -> None:
+        super().__init__(what)
+        self.after = after
+
+
+class StructuredChat:
+    """Asks over `POST {base_url}/chat/completions` with a JSON schema as response format.
+
+    A parameter that the server refuses by name is left out from then on, so that
+    servers without schemas, or with a fixed temperature, work too.
+    """
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        endpoint: Endpoint,
+        sampling: Sampling = Sampling(),  # noqa: B008 - immutable
+        limits: CallLimits = CallLimits(),  # noqa: B008 - immutable
+        price: Price | None = None,
+        *,
+        role: str = "model",
+        observer: Observer | None = None,
+    ) -> None:
+        """Asks nothing yet.
+
+        Args:
+            client: without a timeout of its own that is shorter than `limits`.
+            price: of a million tokens; without it, usage has no cost.
+            role: what errors call the model, and their reason begins with.
+            observer: told of every call.
+        """
+        self._client = client
+        self._endpoint = endpoint
+        self._sampling = sampling
+        self._limits = limits
+        self._price = price
+        self._role = role
+        self._observer: Observer = observer or _Nobody()
+        self._model = endpoint.model
+        self._dropped: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """As its API calls it; empty until the API has been asked what it serves."""
+        return self._model
+
+    async def ask(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        schema: Mapping[str, Any],
+        usage: Usage,
+        name: str = "answer",
+    ) -> Reply:
+        """One answer; adds its cost to `usage`.
+
+        Args:
+            messages: the conversation, as the API takes it.
+            schema: JSON Schema of the answer, called `name`.
+
+        Raises:
+            PromptTooLongError: the conversation does not fit the model's context.
+            RequestRefusedError: the API refuses it for good for another reason.
+            UnavailableError: it cannot be reached, or not now, after the retries.
+            FailedPreconditionError: wrong key, address or model name.
+        """
+        if not self._model:
+            self._model = await self._first_model()
+        with _tracer.start_as_current_span(
+            f"chat {self._model}",
+            kind=SpanKind.CLIENT,
+            attributes={
+                attributes.GEN_AI_OPERATION_NAME: "chat",
+                attributes.GEN_AI_REQUEST_MODEL: self._model,
+            },
+        ):
+            return await self._chat(messages, schema, usage, name)
+
+    async def _chat(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        schema: Mapping[str, Any],
+        usage: Usage,
+        name: str,
+    ) -> Reply:
+        while True:
+            body = self._body(messages, schema, name)
+            response = await self._request("POST", "/chat/completions", body)
+            usage.calls += 1
+            if response.status_code in (400, 413, 422):
+                refused = self._refused_parameter(body, response.text)
+                if not refused:
+                    self._observer.called("rejected")
+                    raise _refusal(response, self._role)
+                log.info(f"the {self._role} API refuses a parameter", extra={"parameter": refused})
+                self._dropped.add(refused)
+                continue
+            return self._reply(response, usage)
+
+    def _body(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], name: str
+    ) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self._sampling.extra_body) | {
+            "model": self._model,
+            "messages": list(messages),
+            "temperature": self._sampling.temperature,
+            "max_completion_tokens": self._sampling.max_completion_tokens,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": name, "strict": True, "schema": schema},
+            },
+        }
+        return {key: value for key, value in body.items() if key not in self._dropped}
+
+    def _refused_parameter(self, body: Mapping[str, Any], text: str) -> str:
+        for parameter, names in _OPTIONAL_PARAMETERS.items():
+            if parameter in body and any(name in text for name in names):
+                return parameter
+        return ""
+
+    def _reply(self, response: httpx.Response, usage: Usage) -> Reply:
+        try:
+            answer = response.json()
+            choice = answer["choices"][0]
+            text = choice["message"]["content"] or ""
+            spent = answer.get("usage") or {}
+            prompt = max(0, int(spent.get("prompt_tokens") or 0))
+            completion = max(0, int(spent.get("completion_tokens") or 0))
+            cut_off = choice.get("finish_reason") == "length"
+        except (ValueError, LookupError, TypeError, AttributeError):
+            self._observer.called("malformed")
+            raise UnavailableError(
+                f"the {self._role} endpoint answered with something that is no chat completion",
+                reason=self._reason("UNAVAILABLE"),
+            ) from None
+        usage.prompt_tokens += prompt
+        usage.completion_tokens += completion
+        cost = self._price.of(prompt, completion) if self._price else None
+        usage.cost += cost or 0.0
+        self._observer.spent(prompt, completion, cost)
+        self._observer.called("ok")
+        return Reply(text if isinstance(text, str) else json.dumps(text), cut_off)
+
+    async def _first_model(self) -> str:
+        response = await self._request("GET", "/models")
+        try:
+            name = response.json()["data"][0]["id"]
+        except (ValueError, LookupError, TypeError):
+            name = None
+        if not isinstance(name, str) or not name:
+            raise FailedPreconditionError(
+                f"the {self._role} endpoint lists no model; name one",
+                reason=self._reason("MISCONFIGURED"),
+            )
+        return name
+
+    async def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        """The first answer that is not a passing trouble."""
+        problem = _TryAgainError("no request was made")
+        for number in range(self._limits.attempts):
+            if number:
+                await asyncio.sleep(self._pause(number, problem.after))
+            try:
+                return await self._once(method, path, body)
+            except _TryAgainError as error:
+                problem = error
+        raise UnavailableError(
+            f"the {self._role} model cannot be reached: {problem} "
+            f"(tried {self._limits.attempts} times)",
+            reason=self._reason("UNAVAILABLE"),
+        )
+
+    def _reason(self, what: str) -> str:
+        return f"{self._role.upper().replace(' ', '_')}_{what}"
+
+    def _pause(self, number: int, asked: float | None) -> float:
+        if asked is not None:
+            return min(asked, self._limits.max_backoff_seconds)
+        longest = self._limits.backoff_seconds * 2 ** (number - 1)
+        # Full jitter: those who ask at once must not come back together.
+        return random.uniform(0.5, 1.0) * min(longest, self._limits.max_backoff_seconds)
+
+    async def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self._endpoint.key}"} if self._endpoint.key else {}
+        try:
+            async with asyncio.timeout(self._limits.timeout_seconds):
+                response = await self._read(method, path, body, headers)
+        except (TimeoutError, httpx.TimeoutException):
+            self._observer.called("timeout")
+            raise _TryAgainError(
+                f"no answer within {self._limits.timeout_seconds:g} seconds"
+            ) from None
+        except httpx.HTTPError as error:
+            self._observer.called("unreachable")
+            raise _TryAgainError(type(error).__name__) from None
+        if response.status_code in _RETRIED_STATUS:
+            self._observer.called("busy")
+            raise _TryAgainError(f"HTTP {response.status_code}", _retry_after(response))
+        if response.status_code in _REFUSED_STATUS:
+            self._observer.called("refused")
+            raise FailedPreconditionError(
+                f"the {self._role} endpoint refused with HTTP {response.status_code}: "
+                "check its address, its key and the model's name",
+                reason=self._reason("MISCONFIGURED"),
+                metadata={"status": str(response.status_code)},
+            )
+        return response
+
+    async def _read(
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: dict[str, str]
+    ) -> httpx.Response:
+        async with self._client.stream(
+            method, self._endpoint.base_url.rstrip("/") + path, json=body, headers=headers
+        ) as response:
+            content = bytearray()
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > _MAX_ANSWER_BYTES:
+                    raise httpx.DecodingError("the answer is too long")
+        return httpx.Response(
+            response.status_code, headers=_plain(response.headers), content=bytes(content)
+        )
+
+
+def _refusal(response: httpx.Response, role: str) -> RequestRefusedError:
+    text = response.text.lower()
+    if response.status_code == 413 or any(words in text for words in _TOO_LONG):
+        return PromptTooLongError(f"the prompt does not fit the context of the {role}")
+    return RequestRefusedError(f"the {role} API answered {response.status_code}")
+
+
+def _plain(headers: httpx.Headers) -> dict[str, str]:
+    # The body is decoded already; its old encoding and length would be applied again.
+    kept = ("content-type", "retry-after")
+    return {name: headers[name] for name in kept if name in headers}
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    try:
+        seconds = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
