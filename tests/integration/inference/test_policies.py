@@ -148,13 +148,17 @@ async def test_a_running_generation_ends_under_the_weights_it_began_with(
     )
     first = (await anext(aiter(stream))).delta
     load = asyncio.create_task(merged.load("run", 2))
-    await asyncio.sleep(0.2)
-    waiting = asyncio.create_task(merged.generate(PROMPT, job="run", seed=2))
+    later = []
+    while not load.done():
+        later.append(asyncio.create_task(merged.generate(PROMPT, job="run", seed=2)))
+        await asyncio.sleep(0.05)
     pieces = [first, *[piece.delta async for piece in stream]]
     assert {piece.weights_version for piece in pieces} == {1}
     assert sum(len(piece.token_ids) for piece in pieces) == 150
     assert (await load).pause_seconds > 0
-    assert (await waiting).weights_version == 2
+    versions = [(await each).weights_version for each in later]
+    assert versions == sorted(versions)
+    assert versions[-1] == 2, "none waited for the exchange"
     with pytest.raises(NotFoundError), rpc_errors("inference"):
         await merged.generate(PROMPT, job="run", version=1)
     await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="run"))
