@@ -42,7 +42,11 @@ _CALL_SECONDS = 300.0
 )
 @click.option("--append", is_flag=True, help="Add to the file, tasks unlike those in it.")
 @click.option(
-    "--heldout", type=click.FloatRange(0, 1, max_open=True), default=0.2, show_default=True
+    "--heldout",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.2,
+    show_default=True,
+    help="Share held out.",
 )
 @click.option("--instructions", default="", help="Further words to the model.")
 @click.option("--model", default="", help="Who writes. [default: the first that the API serves]")
