@@ -19,7 +19,14 @@ from podium.cli.settings import read_settings
     metavar="KEY=VALUE",
     help="An option of the source, such as heldout or columns; VALUE is YAML.",
 )
-@click.option("-o", "--output", type=click.Choice(("table", "json", "yaml")), default="table")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(("table", "json", "yaml")),
+    default="table",
+    show_default=True,
+    help="How to print the data.",
+)
 def check(source: str, settings: Sequence[str], output: str) -> None:
     """Read SOURCE, a file or the folder of a data set, and count its scenarios by split.
 

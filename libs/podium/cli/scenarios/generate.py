@@ -23,7 +23,12 @@ _CALL_SECONDS = 300.0
 
 
 @click.command(short_help="Have a model write tasks for an agent with certain tools.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="The file of scenarios to write.",
+)
 @click.option("--command", metavar="COMMAND", help="Starts an MCP server on stdin and stdout.")
 @click.option("--url", metavar="URL", help="Of an MCP server that runs.")
 @click.option(
@@ -37,13 +42,35 @@ _CALL_SECONDS = 300.0
 )
 @click.option("--append", is_flag=True, help="Add to the file, tasks unlike those in it.")
 @click.option(
-    "--heldout", type=click.FloatRange(0, 1, max_open=True), default=0.2, show_default=True
+    "--heldout",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.2,
+    show_default=True,
+    help="Share held out.",
 )
 @click.option("--instructions", default="", help="Further words to the model.")
 @click.option("--model", default="", help="Who writes. [default: the first that the API serves]")
-@click.option("--base-url", envvar="OPENAI_BASE_URL", default="https://api.openai.com/v1")
-@click.option("--temperature", type=click.FloatRange(0, 2), default=1.0, show_default=True)
-@click.option("--max-tokens", type=click.IntRange(min=1), default=8000, show_default=True)
+@click.option(
+    "--base-url",
+    envvar="OPENAI_BASE_URL",
+    default="https://api.openai.com/v1",
+    show_default=True,
+    help="Of an OpenAI-compatible API.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    default=1.0,
+    show_default=True,
+    help="0 is greedy.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    default=8000,
+    show_default=True,
+    help="Longest answer.",
+)
 @click.option("--prompt-price", type=click.FloatRange(min=0), help="Of a million tokens read.")
 @click.option("--completion-price", type=click.FloatRange(min=0), help="Of a million written.")
 @click.option("--max-cost", type=click.FloatRange(min=0), default=0.0, help="Stop beyond it.")
