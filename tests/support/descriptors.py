@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import pkgutil
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,10 +21,12 @@ def methods() -> list[MethodDescriptor]:
     """Every method, services in the order of NOUNS."""
     found = []
     for noun in NOUNS:
-        singular = "job" if noun == "jobs" else noun
-        module = importlib.import_module(f"podium.{noun}.v1.{singular}_service_pb2")
-        for service in module.DESCRIPTOR.services_by_name.values():
-            found.extend(service.methods)
+        package = importlib.import_module(f"podium.{noun}.v1")
+        for name in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
+            if name.endswith("_service_pb2"):
+                module = importlib.import_module(f"podium.{noun}.v1.{name}")
+                for service in module.DESCRIPTOR.services_by_name.values():
+                    found.extend(service.methods)
     return found
 
 

@@ -44,7 +44,9 @@ async def test_job_survives_the_loss_of(service: str, stack: Launcher) -> None:
             )
         restarts = stack.restarts(service)
         os.kill(stack.pid(service), signal.SIGKILL)
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(60):
+            while stack.restarts(service) == restarts:
+                await asyncio.sleep(0.05)
         await stack.wait_ready(service, within=180)
         assert stack.restarts(service) == restarts + 1
         job = await wait_until(
