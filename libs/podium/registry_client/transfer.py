@@ -16,6 +16,7 @@ from podium.rpc import retry_unavailable, rpc_errors
 
 CHUNK_BYTES = 1 << 20
 PEER = "registry"
+_SENT_BY_ANOTHER = frozenset({"UPLOAD_BUSY", "UPLOAD_NOT_FOUND", "WRONG_OFFSET"})
 
 Source = Path | bytes
 
@@ -40,7 +41,8 @@ async def upload(
 
     Raises:
         PodiumError: what the registry refused it with.
-        UnavailableError: the registry stayed away for `deadline_s` seconds.
+        UnavailableError: the registry stayed away, or another sender of the
+            same bytes was slow, for `deadline_s` seconds.
     """
 
     async def attempt() -> None:
@@ -50,15 +52,19 @@ async def upload(
             )
             if started.complete:
                 return
-            try:
-                await stub.UploadBlob(
-                    _messages(source, started.upload_id, started.persisted_size),
-                    timeout=deadline_s,
-                )
-            except asyncio.InvalidStateError as error:
-                raise UnavailableError("registry ended the upload") from error
+            await stub.UploadBlob(
+                _messages(source, started.upload_id, started.persisted_size), timeout=deadline_s
+            )
 
-    await retry_unavailable(attempt, timeout_s=deadline_s)
+    async def beside_others() -> None:
+        try:
+            await attempt()
+        except PodiumError as error:
+            if error.reason not in _SENT_BY_ANOTHER:
+                raise
+            raise UnavailableError(str(error), reason=error.reason) from error
+
+    await retry_unavailable(beside_others, timeout_s=deadline_s)
 
 
 async def _messages(

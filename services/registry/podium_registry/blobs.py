@@ -99,6 +99,7 @@ class Blobs:
         """
         try:
             upload = self._staging.get(upload_id)
+            return await asyncio.to_thread(upload.persist), upload.size, False
         except NotFoundError:
             content = content_of(upload_id)
             if content is None:
@@ -108,7 +109,6 @@ class Blobs:
             if size != content[1]:
                 raise
             return size, size, True
-        return await asyncio.to_thread(upload.persist), upload.size, False
 
     def lock(self, upload: Upload) -> asyncio.Lock:
         """Makes the caller the upload's one writer. Raises AbortedError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import google_crc32c
 import grpc
@@ -12,6 +12,7 @@ from podium.core.errors import (
     DataLossError,
     DeadlineExceededError,
     InvalidArgumentError,
+    NotFoundError,
     Violation,
 )
 from podium.registry.v1 import registry_service_pb2 as pb
@@ -55,13 +56,12 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
     async def StartUpload(
         self, request: pb.StartUploadRequest, context: _Context
     ) -> pb.StartUploadResponse:
-        upload = await self._blobs.start(request.digest, request.size)
-        if upload is None:
-            return pb.StartUploadResponse(persisted_size=request.size, complete=True)
-        return pb.StartUploadResponse(
-            upload_id=upload.upload_id,
-            persisted_size=await asyncio.to_thread(upload.persist),
-        )
+        while (upload := await self._blobs.start(request.digest, request.size)) is not None:
+            # Another sender of the same bytes may have ended it since: look again.
+            with suppress(NotFoundError):
+                persisted = await asyncio.to_thread(upload.persist)
+                return pb.StartUploadResponse(upload_id=upload.upload_id, persisted_size=persisted)
+        return pb.StartUploadResponse(persisted_size=request.size, complete=True)
 
     async def UploadBlob(
         self, request_iterator: AsyncIterator[pb.UploadBlobRequest], context: _Context

@@ -41,6 +41,7 @@ class Upload:
     _file: threading.RLock = field(default_factory=threading.RLock)
     # A cancelled call gives `writer` back while its thread still writes.
     _synced: int = 0
+    _finished: bool = False
 
     @property
     def received(self) -> int:
@@ -51,9 +52,11 @@ class Upload:
         """Bytes that even a loss of power leaves; what was received is synced first. Blocking.
 
         Raises:
+            NotFoundError: the upload has ended.
             ResourceExhaustedError: STORAGE_FULL.
         """
         with self._file:
+            self._check_unfinished()
             received = self.received
             if self._synced != received:
                 try:
@@ -67,11 +70,13 @@ class Upload:
         """Appends a chunk at its offset. Blocking.
 
         Raises:
+            NotFoundError: the upload has ended.
             OutOfRangeError: WRONG_OFFSET: the chunk does not continue the
                 file; PAST_DECLARED_SIZE.
             ResourceExhaustedError: STORAGE_FULL; what was there stays.
         """
         with self._file:
+            self._check_unfinished()
             received = self.received
             if offset != received:
                 persisted = self.persist()
@@ -104,9 +109,11 @@ class Upload:
             The crc32c of each MiB, 4 bytes each, big-endian.
 
         Raises:
+            NotFoundError: the upload has ended.
             DataLossError: another digest; the upload begins again at 0.
         """
         with self._file:
+            self._check_unfinished()
             hasher = hashlib.sha256()
             checks = bytearray()
             with self.path.open("rb") as file:
@@ -123,6 +130,20 @@ class Upload:
                     metadata={"actual": actual, "declared": self.digest, "persisted_size": "0"},
                 )
             return bytes(checks)
+
+    def finish(self) -> None:
+        """Deletes the bytes; from now on the upload has ended. Blocking."""
+        with self._file:
+            if self._finished:
+                return
+            self._finished = True
+            self.path.unlink(missing_ok=True)
+            self.path.with_suffix(".json").unlink(missing_ok=True)
+
+    def _check_unfinished(self) -> None:
+        # The path may by now be that of a new upload of the same content.
+        if self._finished:
+            raise _not_found(self.upload_id)
 
 
 class Staging:
@@ -176,16 +197,14 @@ class Staging:
         try:
             return self._uploads[upload_id]
         except KeyError:
-            raise NotFoundError(
-                f"no unfinished upload {upload_id!r}", reason="UPLOAD_NOT_FOUND"
-            ) from None
+            raise _not_found(upload_id) from None
 
     def finish(self, upload: Upload) -> None:
         """Forgets an upload and its bytes. Blocking."""
         with self._lock:
-            self._uploads.pop(upload.upload_id, None)
-            upload.path.unlink(missing_ok=True)
-            upload.path.with_suffix(".json").unlink(missing_ok=True)
+            upload.finish()
+            if self._uploads.get(upload.upload_id) is upload:
+                del self._uploads[upload.upload_id]
 
     def expire(self, ttl_seconds: float) -> int:
         """Forgets uploads without a byte for that long; returns how many. Blocking."""
@@ -222,6 +241,10 @@ def content_of(upload_id: str) -> tuple[str, int] | None:
         return f"sha256:{digits}", int(size, 16)
     except ValueError:
         return None
+
+
+def _not_found(upload_id: str) -> NotFoundError:
+    return NotFoundError(f"no unfinished upload {upload_id!r}", reason="UPLOAD_NOT_FOUND")
 
 
 def one_writer(upload: Upload) -> asyncio.Lock:

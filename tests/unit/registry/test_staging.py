@@ -1,0 +1,43 @@
+"""Unfinished uploads: one that has ended touches nothing of the next of the same content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from podium.core.errors import NotFoundError
+from podium_registry.digests import of_bytes
+from podium_registry.staging import Staging
+
+DATA = b"the same content"
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    return Staging(tmp_path)
+
+
+def test_an_ended_upload_takes_nothing_more(staging: Staging) -> None:
+    ended = staging.start(of_bytes(DATA), len(DATA))
+    ended.append(DATA[:4], 0)
+    staging.finish(ended)
+    following = staging.start(of_bytes(DATA), len(DATA))
+    assert following is not ended
+    for use in (lambda: ended.append(DATA, 0), ended.persist, ended.verify):
+        with pytest.raises(NotFoundError) as caught:
+            use()
+        assert caught.value.reason == "UPLOAD_NOT_FOUND"
+    following.append(DATA, 0)
+    assert following.persist() == len(DATA)
+    following.verify()
+
+
+def test_an_upload_that_ends_twice_leaves_the_next_alone(staging: Staging, tmp_path: Path) -> None:
+    ended = staging.start(of_bytes(DATA), len(DATA))
+    staging.finish(ended)
+    following = staging.start(of_bytes(DATA), len(DATA))
+    following.append(DATA, 0)
+    staging.finish(ended)
+    assert staging.get(following.upload_id) is following
+    assert following.persist() == len(DATA)
+    assert Staging(tmp_path).get(following.upload_id).persist() == len(DATA)
