@@ -7,8 +7,11 @@ import uuid
 from collections.abc import Callable
 
 import grpc
+from podium import AsyncClient
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
+from podium.launcher import Launcher
+from podium.sdk import Addresses
 from podium.types.v1 import policy_pb2, spec_pb2
 
 ENDED = {jobs.JOB_STATE_SUCCEEDED, jobs.JOB_STATE_FAILED, jobs.JOB_STATE_CANCELLED}
@@ -31,6 +34,12 @@ def small_spec(steps: int = 3, *, model: str = "smollm2-135m-instruct") -> spec_
         seed=7,
         recovery_timeout_seconds=240,
     )
+
+
+def client_of(stack: Launcher) -> AsyncClient:
+    """The SDK's client of a stack's services."""
+    names = ("controller", "registry", "inference", "rollout", "judge")
+    return AsyncClient(Addresses(**{name: stack.address(name) for name in names}))
 
 
 async def create(stub: jobs_grpc.JobServiceStub, spec: spec_pb2.JobSpec, job_id: str = "") -> str:

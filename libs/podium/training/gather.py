@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
+from podium.core.tasks import run_all
 from podium.training import progress
-from podium.training.tasks import run_all
 from podium.training.trajectories import Trajectory, TrajectoryGroup
 
 AfterEach = Callable[[TrajectoryGroup], Awaitable[TrajectoryGroup | list[TrajectoryGroup] | None]]

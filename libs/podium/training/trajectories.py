@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from podium.core.openai_messages import to_openai, tools_to_openai
+from podium.core.tasks import run_all
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.training import rollouts
 from podium.training.progress import Budget, budget
-from podium.training.tasks import run_all
 
 Scalar = float | int | str | bool | None
 

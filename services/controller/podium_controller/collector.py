@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from opentelemetry import trace
 from podium.core.errors import InternalError
+from podium.core.tasks import run_all
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller import metrics
-from podium_controller.control import run_all
 from podium_controller.errors import JobFailedError
 from podium_controller.identifiers import training_group
 from podium_controller.judging import (

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from podium.core.tasks import cancel_and_wait
+
 from podium_controller.errors import PauseRequestedError
 
 T = TypeVar("T")
@@ -44,26 +46,3 @@ class Control:
             raise PauseRequestedError
         finally:
             await cancel_and_wait(task, pause)
-
-
-async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
-    """Ends tasks and returns when they have ended; what they raise is dropped."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def run_all(work: list[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results in order. The first failure cancels the rest and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in work]
-    except BaseExceptionGroup as errors:
-        raise _first(errors) from None
-    return [task.result() for task in tasks]
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from podium.core.statistics import wilson_interval
+from podium.core.tasks import run_all
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
-from podium_controller.control import run_all
 from podium_controller.identifiers import GREEDY, SAMPLED, evaluation_group
 from podium_controller.ports import COLLECTED, GroupKey, Ledger, StoredGroup
 from podium_controller.publisher import Publisher

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from podium.core.tasks import cancel_and_wait
+
 from podium_controller.collector import Batch, Collector
-from podium_controller.control import cancel_and_wait
 
 
 class Feed:

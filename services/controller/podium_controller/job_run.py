@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from podium.core.errors import PodiumError
+from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller import metrics, states
-from podium_controller.control import Control, cancel_and_wait
+from podium_controller.control import Control
 from podium_controller.errors import (
     DatabaseUnavailableError,
     JobIdleError,

@@ -11,10 +11,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller import metrics, states
-from podium_controller.control import Control, cancel_and_wait
+from podium_controller.control import Control
 from podium_controller.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.job_run import JobRun
 from podium_controller.ports import JobRecord, Peers

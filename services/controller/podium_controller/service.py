@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2_grpc, session_service_pb2_grpc
 from podium.rpc import Server
 
 from podium_controller.admission import Admission
-from podium_controller.control import cancel_and_wait
 from podium_controller.hub import Hub
 from podium_controller.peers import connected
 from podium_controller.scheduler import Scheduler

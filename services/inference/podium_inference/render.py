@@ -6,20 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from google.protobuf import json_format
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.core.openai_messages import to_openai, tools_to_openai
 from podium.core.text_tools import as_text
 from podium.core.tool_formats import FORMATS, TEXT, Call
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 _SENTINEL = "\u2042podium-sampled-turn\u2042"
-_ROLES = {
-    pb.ROLE_SYSTEM: "system",
-    pb.ROLE_USER: "user",
-    pb.ROLE_ASSISTANT: "assistant",
-    pb.ROLE_TOOL: "tool",
-}
+_ROLES = (pb.ROLE_SYSTEM, pb.ROLE_USER, pb.ROLE_ASSISTANT, pb.ROLE_TOOL)
 
 # Nine letters and digits: Mistral's templates accept no other ids.
 _PROBE = pb.ToolCall(id="probe0000", name="probe", arguments_json='{"x": 1}')
@@ -84,7 +79,7 @@ class Renderer:
         if call_format == TEXT:
             messages, _ = as_text(messages, tools)
             tools = ()
-        text = self._text(self._plain(messages), _plain_tools(tools), prompt=True)
+        text = self._text(self._plain(messages), tools_to_openai(tools) or None, prompt=True)
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def following(
@@ -117,7 +112,8 @@ class Renderer:
         if call_format == TEXT:
             messages, covered = as_text(messages, tools, covered)
             tools = ()
-        suffix = self._suffix(self._plain(messages), _plain_tools(tools), covered, called)
+        offered = tools_to_openai(tools) or None
+        suffix = self._suffix(self._plain(messages), offered, covered, called)
         if suffix is None:
             raise FailedPreconditionError(
                 "the chat template writes earlier turns differently now",
@@ -163,7 +159,7 @@ class Renderer:
         """A turn of one call as the template writes it; empty when it does not show the tool."""
         asked = pb.Message(role=pb.ROLE_USER, content="?")
         turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[_PROBE])
-        tools = _plain_tools([pb.Tool(name=_PROBE.name, description="A probe.")])
+        tools = tools_to_openai([pb.Tool(name=_PROBE.name, description="A probe.")])
         plain = self._plain([asked, turn])
         before = self._text(plain[:1], tools, prompt=True)
         if _PROBE.name not in before:
@@ -206,20 +202,9 @@ def _plain(messages: Sequence[pb.Message], *, arguments_as_text: bool) -> list[M
             raise InvalidArgumentError(
                 violations=[Violation(f"messages[{index}].role", "is not a role")]
             )
-        plain: dict[str, Any] = {"role": _ROLES[message.role], "content": message.content}
-        if message.tool_calls:
-            plain["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": arguments(call.arguments_json)},
-                }
-                for call in message.tool_calls
-            ]
-        if message.tool_call_id:
-            plain["tool_call_id"] = message.tool_call_id
-        if message.name:
-            plain["name"] = message.name
+        plain = to_openai(message)
+        for call in plain.get("tool_calls", ()):
+            call["function"]["arguments"] = arguments(call["function"]["arguments"])
         result.append(plain)
     return result
 
@@ -236,19 +221,3 @@ def _arguments(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _plain_tools(tools: Sequence[pb.Tool]) -> list[Any] | None:
-    if not tools:
-        return None
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": json_format.MessageToDict(tool.parameters),
-            },
-        }
-        for tool in tools
-    ]

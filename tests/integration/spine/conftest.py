@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from podium.launcher import Launcher, LauncherConfig
+from support.jobs import ENDED, client_of
 from support.otlp import OtlpReceiver
 
 
@@ -34,3 +35,16 @@ async def stack(
     )
     async with Launcher(config) as launcher:
         yield launcher
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="session")
+async def no_job_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """A test that fails halfway does not leave its job to be waited for by the others'."""
+    yield
+    if "stack" not in request.fixturenames:
+        return
+    stack: Launcher = request.getfixturevalue("stack")
+    async with client_of(stack) as client:
+        left = [job.id async for job in client.jobs.list() if job.state not in ENDED]
+        for job_id in left:
+            await client.jobs.cancel(job_id)

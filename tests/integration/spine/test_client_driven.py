@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from podium import AsyncClient, TrainableModel, Trajectory, TrajectoryGroup
+from podium import TrainableModel, Trajectory, TrajectoryGroup
 from podium import gather_trajectory_groups as gather
 from podium.launcher import Launcher
 from podium.models import resolve
-from podium.sdk import Addresses
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.examples import example
+from support.jobs import client_of
 from transformers import AutoTokenizer
 
 pytestmark = [
@@ -26,11 +26,6 @@ pytestmark = [
 
 MODEL = "smollm2-135m-instruct"
 COLOURS = ("red", "green")
-
-
-def client_of(stack: Launcher) -> AsyncClient:
-    names = ("controller", "registry", "inference", "rollout", "judge")
-    return AsyncClient(Addresses(**{name: stack.address(name) for name in names}))
 
 
 def spec() -> spec_pb2.JobSpec:
@@ -76,6 +71,23 @@ async def collected(model: TrainableModel) -> list[TrajectoryGroup]:
     )
 
 
+def that_teach(stored: list[trajectory_pb2.Trajectory]) -> list[trajectory_pb2.Trajectory]:
+    """Those of groups whose attempts were not all as good: the others have no advantage."""
+    rewards: dict[str, set[float]] = {}
+    for each in stored:
+        rewards.setdefault(each.group_id, set()).add(each.reward)
+    return [each for each in stored if len(rewards[each.group_id]) > 1]
+
+
+def sampled_tokens(stored: list[trajectory_pb2.Trajectory]) -> int:
+    return sum(
+        span.length
+        for trajectory in stored
+        for history in trajectory.histories
+        for span in history.tokens.spans
+    )
+
+
 async def test_two_steps_of_an_agent_that_also_streams(stack: Launcher, tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(resolve(MODEL))
     async with client_of(stack) as client:
@@ -87,10 +99,12 @@ async def test_two_steps_of_an_agent_that_also_streams(stack: Launcher, tmp_path
             assert result.step == step
             assert result.metrics["trajectories"] == 8
             # The trainer computes what the engine said it sampled with: the tokens are exact.
-            limit = 1e-3 if dtype == "float32" else 0.06
+            limit = 1e-3 if dtype == "float32" else 0.15
             assert result.metrics["train/logprob_difference_mean"] < limit
             assert result.metrics["train/missing_logprob_fraction"] == 0
-            assert result.metrics["train/tokens_trained"] == result.metrics["tokens_sampled"]
+            stored = [each async for each in client.jobs.trajectories(model.name, step=step)]
+            assert result.metrics["tokens_sampled"] == sampled_tokens(stored)
+            assert result.metrics["train/tokens_trained"] == sampled_tokens(that_teach(stored))
             served = [policy.version async for policy in client.policies.list(model.name)]
             assert step in served
         stored = [each async for each in client.jobs.trajectories(model.name)]
@@ -148,13 +162,14 @@ async def test_a_client_goes_on_after_the_controller_was_killed(stack: Launcher)
 async def test_an_agent_of_langgraph_trains_as_it_is(stack: Launcher) -> None:
     script = example("train_langgraph")
     async with client_of(stack) as client:
-        model = await script.train(client, base_model=MODEL, steps=1, attempts=2)
+        model = await script.train(client, base_model=MODEL, steps=1, attempts=4)
         (step,) = [step async for step in client.jobs.steps(model.name)]
-        assert step.metrics["trajectories"] == 2 * len(script.QUESTIONS)
+        assert step.metrics["trajectories"] == 4 * len(script.QUESTIONS)
         assert step.metrics["trajectories_failed"] == 0
-        assert step.metrics["train/tokens_trained"] == step.metrics["tokens_sampled"] > 0
-        assert step.metrics["train/logprob_difference_mean"] < 0.06
+        assert step.metrics["train/logprob_difference_mean"] < 0.15
         stored = [each async for each in client.jobs.trajectories(model.name)]
+        assert step.metrics["tokens_sampled"] == sampled_tokens(stored) > 0
+        assert step.metrics["train/tokens_trained"] == sampled_tokens(that_teach(stored)) > 0
         for trajectory in stored:
             assert sum(len(history.tokens.spans) for history in trajectory.histories) == 2
         await model.finish()

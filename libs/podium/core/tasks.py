@@ -1,10 +1,10 @@
-"""Runs several things at once, all or none."""
+"""Several things at once: all or none of them, and their end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -15,6 +15,11 @@ async def run_all(work: Sequence[Awaitable[T]]) -> list[T]:
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
+
+
+async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
+    """Ends tasks and returns when they have ended; what they raise is dropped."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
