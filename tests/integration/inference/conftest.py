@@ -15,7 +15,7 @@ from support.pool import TinyPool
 from support.tiny_model import build_tiny_model
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
@@ -41,7 +41,7 @@ async def _pool(data_dir: Path, model: Path, mode: str) -> AsyncIterator[TinyPoo
             await registry.close()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def merged(
     tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[TinyPool]:
@@ -49,7 +49,7 @@ async def merged(
         yield pool
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def shared(
     tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[TinyPool]:

@@ -12,14 +12,14 @@ from support.jobs import ENDED, client_of
 from support.otlp import OtlpReceiver
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def otlp() -> Iterator[OtlpReceiver]:
     receiver = OtlpReceiver()
     yield receiver
     receiver.stop()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def stack(
     otlp: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Launcher]:
