@@ -25,7 +25,8 @@ _THROTTLING = {"maxTokens": 10, "tokenRatio": 0.1}
 
 def contract_methods() -> Iterator[MethodDescriptor]:
     """Every method of every `podium.*` contract that this process has imported."""
-    for name, module in sorted(sys.modules.items()):
+    # A copy: another thread may be importing.
+    for name, module in sorted(sys.modules.copy().items()):
         if not (name.startswith("podium.") and name.endswith("_pb2")):
             continue
         file: FileDescriptor = module.DESCRIPTOR
