@@ -8,9 +8,15 @@ MODEL ?= smollm2-135m-instruct
 # find-links of its own: there plain `pip install torch` is taken to be what is wanted.
 TORCH_INDEX_URL ?= https://download.pytorch.org/whl/cpu
 PYTEST_ARGS ?=
+# Most tests wait for something: two at a time take half as long. `-n 0` for a debugger.
+TEST_WORKERS ?= -n 2 --no-loadscope-reorder
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 UP_ARGS ?=
+IMAGE_ARGS ?=
+E2E_ARGS ?=
+# A script that builds images and runs a cluster where there is neither Docker nor a cluster.
+PODIUM_CLUSTER_TOOL ?= $(if $(KUBECONFIG),,$(wildcard ../shared/cluster/cluster))
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -21,7 +27,7 @@ PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 ##
 
@@ -73,7 +79,7 @@ up: setup model ## Run the six services in the foreground (UP_ARGS=)
 
 .PHONY: test
 test: test-programs setup model ## Run every test (PYTEST_ARGS="-k name")
-	$(PYTEST)
+	$(PYTEST) $(TEST_WORKERS)
 
 .PHONY: test-programs
 test-programs: ## Check for PostgreSQL and Prometheus, which tests start, or install them
@@ -81,11 +87,11 @@ test-programs: ## Check for PostgreSQL and Prometheus, which tests start, or ins
 
 .PHONY: test-unit
 test-unit: test-programs setup model ## Run the fast tests
-	$(PYTEST) tests/unit
+	$(PYTEST) $(TEST_WORKERS) tests/unit
 
 .PHONY: test-integration
 test-integration: test-programs setup model ## Run the tests over real processes and real gRPC
-	$(PYTEST) tests/integration
+	$(PYTEST) $(TEST_WORKERS) tests/integration
 
 .PHONY: adapters
 adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed examples/environment_node/node_modules ## Install what the tests of adapters need (about 1.2 GB); without it they are skipped
@@ -113,6 +119,34 @@ bench-trainer: setup model ## Measure the trainer against the flat layout and TR
 .PHONY: bench-judge
 bench-judge: setup model ## Count a group's judge tokens beside ART's RULER (needs PyPI once)
 	$(BIN)/python -m bench.judge $(BENCH_ARGS)
+
+##
+
+.PHONY: images
+images: ## Build the six images and print their sizes (IMAGE_ARGS="--variant cuda --only trainer")
+	@PODIUM_CLUSTER_TOOL="$(PODIUM_CLUSTER_TOOL)" TORCH_INDEX_URL="$(TORCH_INDEX_URL)" \
+		"$(PYTHON)" tools/images.py $(IMAGE_ARGS)
+
+.PHONY: e2e
+e2e: setup ## Build the images, install the chart in a real cluster and train there (E2E_ARGS=)
+	@PODIUM_CLUSTER_TOOL="$(PODIUM_CLUSTER_TOOL)" TORCH_INDEX_URL="$(TORCH_INDEX_URL)" \
+		sh tools/e2e.sh $(BIN) $(E2E_ARGS)
+
+.PHONY: requirements
+requirements: setup ## Write each image's part of the lock
+	@$(BIN)/python tools/requirements.py
+
+.PHONY: chart-schema
+chart-schema: setup ## Write the schema and the table of the chart's values from values.yaml
+	@$(BIN)/python tools/chart_schema.py
+
+.PHONY: dashboards
+dashboards: setup ## Write the chart's Grafana dashboards
+	@$(BIN)/python tools/dashboards.py
+
+.PHONY: chart-golden
+chart-golden: setup ## Render the chart's ci/ values into tests/golden/chart
+	@$(BIN)/python tools/chart_golden.py
 
 ##
 

@@ -2,9 +2,24 @@
 
     podium up                       # or any installation that PODIUM_ADDRESS names
     python examples/art_2048.py --steps 10
+    python examples/art_2048.py --steps 10 --ruler      # the judge service ranks the games
 
-Written against ART's names: what differs from a script for ART is the import,
-the backend, and that the learning rate belongs to the model.
+It has the shape of `examples/2048/train.py` and `rollout.py` of OpenPipe/ART, written
+anew: their game (utils.py) is here Podium's own, with a goal and a prompt for a small
+model. To port those two files themselves, these of their lines change:
+
+    import art                                      import podium as art
+    from art.local import LocalBackend              (goes)
+    backend = LocalBackend()                        async with art.AsyncClient() as backend:
+    await backend._experimental_pull_from_s3(...)   (goes: register() goes on where it was)
+    await backend._experimental_push_to_s3(...)     (goes: every step is in the registry)
+    model = art.TrainableModel(...)                 spec=... added: the model's learning rate,
+                                                    which TrainConfig must repeat
+    @weave.op, import weave                         stay or go; Podium does not need them
+
+All other names are the same: TrainableModel, register, get_step, openai_client, Trajectory,
+TrajectoryGroup, gather_trajectory_groups with pbar_desc and max_exceptions, retry, train with
+TrainConfig, log, delete_checkpoints.
 """
 
 from __future__ import annotations
@@ -15,6 +30,7 @@ import math
 import random
 import re
 
+import openai
 import podium as art
 from podium.environments.game_2048.board import (
     MOVES,
@@ -34,6 +50,7 @@ SYSTEM = (
     "You play 2048. Slide the tiles so that equal ones merge; try to make a {goal}. Answer with"
     " your move alone, in XML: <move>left</move>. The moves are left, right, up and down."
 )
+RUBRIC = "A game with a larger greatest tile is better; then one without an illegal move."
 
 
 def drawn(board: Board) -> str:
@@ -51,6 +68,7 @@ def reward_of(board: Board, won: bool) -> float:
     return largest + 0.2 * total
 
 
+@art.retry(exceptions=(openai.LengthFinishReasonError,))
 async def rollout(model: art.TrainableModel, seed: int) -> art.Trajectory:
     """One game: a conversation of boards and moves."""
     client = model.openai_client()
@@ -88,8 +106,19 @@ async def rollout(model: art.TrainableModel, seed: int) -> art.Trajectory:
     return trajectory.finish()
 
 
+async def ranked(group: art.TrajectoryGroup) -> art.TrajectoryGroup | None:
+    """The games with RULER's scores as rewards; a group that cannot be judged is left out."""
+    return await art.ruler_score_group(group, rubric=RUBRIC, swallow_exceptions=True)
+
+
 async def train(
-    backend: Backend | HasBackend, *, base_model: str, steps: int, games: int = 8, groups: int = 2
+    backend: Backend | HasBackend,
+    *,
+    base_model: str,
+    steps: int,
+    ruler: bool = False,
+    games: int = 8,
+    groups: int = 2,
 ) -> art.TrainableModel:
     """Plays and learns; goes on where an earlier run of the same model was."""
     training = spec_pb2.TrainingSpec(learning_rate=1e-5)
@@ -108,6 +137,7 @@ async def train(
             ),
             pbar_desc=f"step {step}",
             max_exceptions=games,
+            after_each=ranked if ruler else None,
         )
         await model.log(found, "train")
         await model.train(found, config=art.TrainConfig(learning_rate=1e-5))
@@ -117,12 +147,15 @@ async def train(
 
 async def main() -> None:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--base-model", default="smollm2-135m-instruct")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--ruler", action="store_true", help="let the judge service rank games")
     arguments = parser.parse_args()
     async with art.AsyncClient() as podium:
-        await train(podium, base_model=arguments.base_model, steps=arguments.steps)
+        await train(
+            podium, base_model=arguments.base_model, steps=arguments.steps, ruler=arguments.ruler
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,26 @@
 
 With `--ruler` the judge service ranks each group's attempts (ART's RULER);
 otherwise an answer is paid when it names the right email.
+
+It has the shape of `examples/art_e/train.py` and `rollout.py` of OpenPipe/ART, written
+anew: the inbox and the questions (their scenarios.py) are those of Podium's email_search,
+and commands are tool calls. To port those two files themselves, these of their lines change:
+
+    import art                                      import podium as art
+    from art.local import LocalBackend              (goes)
+    backend = LocalBackend()                        async with art.AsyncClient() as backend:
+    result = await backend.train(model, groups,     result = await model.train(groups)
+        learning_rate=1e-5)
+    model = art.TrainableModel(...)                 spec=... added: the model's learning rate
+    art.Model(..., project=...)                     no project: a baseline is not stored
+    from art.rewards import ruler_score_group       from podium.rewards import ruler_score_group
+    ruler_score_group(group, "openai/o3")           as it is, once the judge service has the
+                                                    key (PODIUM_JUDGE_KEY_OPENAI); without a
+                                                    name, Podium's own pool judges
+
+All other names are the same: TrainableModel, register, get_step, openai_client,
+get_inference_name, Trajectory, TrajectoryGroup, gather_trajectory_groups with pbar_desc,
+max_exceptions and after_each, retry, log with split, metrics and step, delete_checkpoints.
 """
 
 from __future__ import annotations
@@ -138,7 +158,7 @@ async def train(
 
 async def main() -> None:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--base-model", default="smollm2-135m-instruct")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--ruler", action="store_true")

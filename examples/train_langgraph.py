@@ -6,45 +6,16 @@ python examples/train_langgraph.py
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import podium
 from langgraph_agent import answer  # type: ignore[import-not-found]
-from podium.training.backend import Backend, HasBackend
+from train_openai import QUESTIONS  # type: ignore[import-not-found]
+from train_openai import train as train_agent
 
-QUESTIONS = (
-    "What is the capital of France?",
-    "What colour is grass?",
-    "How many legs has a spider?",
-    "What is ice made of?",
-)
+__all__ = ["QUESTIONS", "train"]
 
-
-async def rollout(model: podium.TrainableModel, question: str) -> podium.Trajectory:
-    """One answer, the better the shorter; an empty one is worth nothing."""
-    words = await answer(
-        question,
-        base_url=model.inference_base_url,
-        api_key=model.inference_api_key,
-        model=model.get_inference_name(),
-    )
-    count = len(words.split())
-    return podium.Trajectory(reward=1 / count if count else 0.0, metrics={"words": count})
-
-
-async def train(
-    backend: Backend | HasBackend, *, base_model: str, steps: int, attempts: int = 4
-) -> podium.TrainableModel:
-    """Learns from every question in each step."""
-    model = podium.TrainableModel(name="brief-langgraph", base_model=base_model)
-    await model.register(backend)
-    while await model.get_step() < steps:
-        groups = await podium.gather_trajectory_groups(
-            podium.TrajectoryGroup(rollout(model, question) for _ in range(attempts))
-            for question in QUESTIONS
-        )
-        result = await model.train(groups)
-        print(f"step {result.step}: {result.metrics['reward_mean']:.3f}", flush=True)
-    return model
+train = partial(train_agent, agent=answer, name="brief-langgraph")
 
 
 async def main() -> None:

@@ -1,8 +1,38 @@
-"""Fixtures that every test folder may use."""
+"""What every test folder may use, and how tests are dealt to workers (`pytest -n 2`)."""
 
 from __future__ import annotations
 
 import os
 
+import hypothesis
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# How long an example takes says something of the machine alone.
+hypothesis.settings.register_profile("podium", deadline=None)
+hypothesis.settings.load_profile("podium")
+
+# Each of these uses every core and gigabytes, or shares an engine or a stack with its neighbours:
+# all of one kind go to one worker.
+_TOGETHER = {
+    "tests/integration/inference/": "engines",
+    "tests/integration/spine/": "engines",
+    "tests/integration/test_cli_": "engines",
+    "tests/integration/test_trainer_": "trainers",
+}
+
+
+class _Scheduling(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        for start, scope in _TOGETHER.items():
+            if nodeid.startswith(start):
+                return scope
+        return str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
+    return _Scheduling(config, log)

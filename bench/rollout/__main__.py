@@ -7,8 +7,9 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from typing import Any
 
-from bench.rollout import bookkeeping, throughput
+from bench.rollout import bookkeeping, replicas, throughput
 
 TARGET = 0.9
 """Share of the throughput that the engine's latency alone would allow."""
@@ -20,6 +21,8 @@ GROWTH = 1.5
 def main() -> int:
     """Returns 0; a missed target is printed, and no error."""
     options = _options()
+    if options.replicas:
+        return _replicas(options)
     rows = [
         asyncio.run(throughput.measure(options.episodes, options.turns, latency))
         for latency in options.latency
@@ -38,15 +41,32 @@ def main() -> int:
         print(f"{cost['turns']} turns ({cost['tokens']} tokens): {cost['ms_per_turn']:.3f} ms each")
     growth = costs[-1]["ms_per_turn"] / costs[1]["ms_per_turn"]
     print(f"growth {growth:.2f}, target {GROWTH}: {'met' if growth <= GROWTH else 'MISSED'}")
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    result = {
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "throughput": rows,
-        "bookkeeping": costs,
-    }
-    options.output.write_text(json.dumps(result, indent=1) + "\n")
+    _write(options.output, {"throughput": rows, "bookkeeping": costs})
     return 0
+
+
+def _replicas(options: argparse.Namespace) -> int:
+    latency = options.latency[0]
+    rows = [
+        asyncio.run(replicas.measure(count, options.turns, latency)) for count in options.replicas
+    ]
+    if len({row["trajectories"] for row in rows}) != 1:
+        print("the trajectories differ, so nothing is compared")
+        return 1
+    for row in rows:
+        ratio = row["episodes_per_second"] / rows[0]["episodes_per_second"]
+        print(
+            f"{row['replicas']} replicas: {row['episodes_per_second']:.2f} episodes a second, "
+            f"{ratio:.2f} times that of {rows[0]['replicas']}"
+        )
+    _write(options.output, {"latency_s": latency, "turns": options.turns, "replicas": rows})
+    return 0
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    machine = {"cores": os.cpu_count(), "load": os.getloadavg()}
+    path.write_text(json.dumps({**machine, **result}, indent=1) + "\n")
 
 
 def _options() -> argparse.Namespace:
@@ -54,6 +74,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--episodes", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--latency", type=float, nargs="+", default=[1.0, 5.0])
+    parser.add_argument(
+        "--replicas",
+        type=lambda text: [int(part) for part in text.split(",")],
+        metavar="N,…",
+        help="only compare so many replicas, such as 1,2,4",
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path("build/bench/rollout.json"))
     return parser.parse_args()

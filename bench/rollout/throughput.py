@@ -28,12 +28,12 @@ ENVIRONMENT = "tic_tac_toe"
 
 async def measure(episodes: int, turns: int, latency_s: float) -> dict[str, Any]:
     """Collects all groups at once and compares with the time that the engine alone needs."""
-    async with _service(latency_s) as (stub, rollout):
-        await _collect(stub, [_request(0, 1)])  # Connects, and imports what is imported late.
+    async with service(latency_s) as (stub, (rollout,)):
+        await collect(stub, [request_for(0, 1)])  # Connects, and imports what is imported late.
         before = _cpu_seconds(rollout.pid)
         began = time.perf_counter()
-        requests = [_request(n, turns) for n in range(episodes // GROUP_SIZE)]
-        found = await _collect(stub, requests)
+        requests = [request_for(n, turns) for n in range(episodes // GROUP_SIZE)]
+        found = await collect(stub, requests)
         seconds = time.perf_counter() - began
         cpu = _cpu_seconds(rollout.pid) - before
     ideal = turns * latency_s
@@ -60,7 +60,8 @@ def digest(trajectories: list[trajectory_pb2.Trajectory]) -> str:
     return sha.hexdigest()
 
 
-def _request(number: int, turns: int) -> pb.CollectGroupRequest:
+def request_for(number: int, turns: int) -> pb.CollectGroupRequest:
+    """A group of that number, whose episodes have so many turns."""
     scenarios = load(ENVIRONMENT)().scenarios("train")
     return pb.CollectGroupRequest(
         group_id=f"bench/s1/g{number}",
@@ -74,39 +75,49 @@ def _request(number: int, turns: int) -> pb.CollectGroupRequest:
     )
 
 
-async def _collect(
-    stub: pb_grpc.RolloutServiceAsyncStub, requests: list[pb.CollectGroupRequest]
+async def collect(
+    stub: pb_grpc.RolloutServiceAsyncStub,
+    requests: list[pb.CollectGroupRequest],
+    at_once: int = 1 << 30,
 ) -> list[trajectory_pb2.Trajectory]:
+    """The episodes of all groups, `at_once` of which run at a time."""
+    slots = asyncio.Semaphore(at_once)
+
     async def one(request: pb.CollectGroupRequest) -> list[trajectory_pb2.Trajectory]:
-        with rpc_errors("rollout"):
-            call = stub.CollectGroup(request, timeout=3600)
-            return [response.trajectory async for response in call]
+        async with slots:
+            with rpc_errors("rollout"):
+                call = stub.CollectGroup(request, timeout=3600)
+                return [response.trajectory async for response in call]
 
     return [each for group in await asyncio.gather(*map(one, requests)) for each in group]
 
 
 @asynccontextmanager
-async def _service(
-    latency_s: float,
-) -> AsyncIterator[tuple[pb_grpc.RolloutServiceAsyncStub, subprocess.Popen[bytes]]]:
-    """The rollout service as it is deployed, one process, and the stub engine, another."""
-    engine_port, rollout_port = _free_port(), _free_port()
-    engine = _start(["bench.rollout.stub_engine", str(engine_port), str(latency_s)], {})
-    settings = {
-        "PORT": rollout_port,
-        "HEALTH_PORT": 0,
-        "METRICS_PORT": 0,
-        "INFERENCE_ADDRESS": f"127.0.0.1:{engine_port}",
-        "LOG_LEVEL": "WARNING",
-    }
-    environment = {f"PODIUM_ROLLOUT_{name}": str(value) for name, value in settings.items()}
-    rollout = _start(["podium_rollout"], environment)
+async def service(
+    latency_s: float, replicas: int = 1
+) -> AsyncIterator[tuple[pb_grpc.RolloutServiceAsyncStub, list[subprocess.Popen[bytes]]]]:
+    """The rollout service as it is deployed, a process a replica, and the stub engine, another."""
+    engine_port = _free_port()
+    processes = [_start(["bench.rollout.stub_engine", str(engine_port), str(latency_s)], {})]
+    ports = [_free_port() for _ in range(replicas)]
+    for port in ports:
+        settings = {
+            "PORT": port,
+            "HEALTH_PORT": 0,
+            "METRICS_PORT": 0,
+            "INFERENCE_ADDRESS": f"127.0.0.1:{engine_port}",
+            "LOG_LEVEL": "WARNING",
+        }
+        environment = {f"PODIUM_ROLLOUT_{name}": str(value) for name, value in settings.items()}
+        processes.append(_start(["podium_rollout"], environment))
+    addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
     try:
-        await asyncio.gather(*map(_listens, (engine_port, rollout_port)))
-        async with connect(f"127.0.0.1:{rollout_port}") as channel:
-            yield pb_grpc.RolloutServiceStub(channel), rollout
+        await asyncio.gather(*map(_listens, (engine_port, *ports)))
+        # As the name of a Service, it stands for all of them.
+        async with connect(f"ipv4:{addresses}") as channel:
+            yield pb_grpc.RolloutServiceStub(channel), processes[1:]
     finally:
-        for process in (rollout, engine):
+        for process in processes:
             process.kill()
             process.wait()
 

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from podium.training.gather import gather_trajectories, gather_trajectory_groups
     from podium.training.in_process import InProcessBackend
     from podium.training.model import Model, TrainableModel, TrainConfig
-    from podium.training.ruler import ruler_score_group
-    from podium.training.trajectories import Trajectory, TrajectoryGroup
+    from podium.training.retry import retry
+    from podium.training.ruler import ruler, ruler_score_group
+    from podium.training.trajectories import History, Trajectory, TrajectoryGroup
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
     "Client",
+    "History",
     "InProcessBackend",
     "Model",
     "TrainConfig",
@@ -32,12 +34,15 @@ __all__ = [
     "TrajectoryGroup",
     "gather_trajectories",
     "gather_trajectory_groups",
+    "retry",
+    "ruler",
     "ruler_score_group",
 ]
 
 _HOMES = {
     "AsyncClient": "sdk.client",
     "Client": "sdk.sync",
+    "History": "training.trajectories",
     "InProcessBackend": "training.in_process",
     "Model": "training.model",
     "TrainConfig": "training.model",
@@ -46,6 +51,8 @@ _HOMES = {
     "TrajectoryGroup": "training.trajectories",
     "gather_trajectories": "training.gather",
     "gather_trajectory_groups": "training.gather",
+    "retry": "training.retry",
+    "ruler": "training.ruler",
     "ruler_score_group": "training.ruler",
 }
 

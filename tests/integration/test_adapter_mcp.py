@@ -26,7 +26,6 @@ from podium_rollout.episode import Episode
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script
 
-pytest.importorskip("mcp", reason="needs mcp (requirements/laptop.txt)")
 pytestmark = pytest.mark.timeout(600)
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"

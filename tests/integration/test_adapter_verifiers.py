@@ -83,7 +83,9 @@ async def collect(
         found, _ = await opened.scenarios(request.environment, "train", 0, "")
         (task,) = [s for s in found if unstruct(s.data)["prompt"] == "What is 11 + 1?"]
         request.scenario.CopyFrom(task)
-        collector = Collector(opened, PolicyDouble(script(request, lines)), max_groups=1)
+        collector = Collector(
+            opened, {"default": PolicyDouble(script(request, lines))}, max_groups=1
+        )
         return sorted([t async for t in collector.collect(request)], key=lambda t: t.attempt)
 
 

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import spec_pb2
-from support.controlled import Client, running_controller, small_job
-from support.fleet import Fleet, fleet_of_doubles
-from support.processes import RegistryProcess, running_registry
+from support.controlled import Client, small_job
+from support.controlled_fixtures import client, fleet, registry
+from support.fleet import Fleet
 from support.sessions import batch, client_job, submit
 
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[RegistryProcess]:
-    yield from running_registry()
-
-
-@pytest.fixture
-async def fleet(registry: RegistryProcess) -> AsyncIterator[Fleet]:
-    async with fleet_of_doubles(registry) as running:
-        yield running
-
-
-@pytest.fixture
-async def client(fleet: Fleet) -> AsyncIterator[Client]:
-    async with running_controller(fleet) as connected:
-        yield connected
+__all__ = ["client", "fleet", "registry"]
 
 
 async def test_a_fork_goes_on_from_the_checkpoint(fleet: Fleet, client: Client) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from podium.core.errors import (
@@ -26,26 +25,11 @@ from support.controlled import (
     running_controller,
     small_job,
 )
+from support.controlled_fixtures import client, fleet, registry
 from support.fake_judge import fake_judge, scores
-from support.fleet import HELDOUT_SCENARIOS, TRAIN_SCENARIOS, Fleet, fleet_of_doubles
-from support.processes import RegistryProcess, running_registry
+from support.fleet import HELDOUT_SCENARIOS, TRAIN_SCENARIOS, Fleet
 
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[RegistryProcess]:
-    yield from running_registry()
-
-
-@pytest.fixture
-async def fleet(registry: RegistryProcess) -> AsyncIterator[Fleet]:
-    async with fleet_of_doubles(registry) as running:
-        yield running
-
-
-@pytest.fixture
-async def client(fleet: Fleet) -> AsyncIterator[Client]:
-    async with running_controller(fleet) as connected:
-        yield connected
+__all__ = ["client", "fleet", "registry"]
 
 
 def sample(name: str, **labels: str) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,25 +21,15 @@ from support.controlled import (
     running_controller,
     small_job,
 )
-from support.fleet import HELDOUT_SCENARIOS, Fleet, fleet_of_doubles
+from support.controlled_fixtures import fleet, registry
+from support.fleet import HELDOUT_SCENARIOS, Fleet
 from support.postgres import Postgres, postgres
-from support.processes import ControllerProcess, RegistryProcess, running_registry
+from support.processes import ControllerProcess
 from support.waiting import eventually
 
-__all__ = ["postgres"]
+__all__ = ["fleet", "postgres", "registry"]
 
 STEPS = 3
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[RegistryProcess]:
-    yield from running_registry()
-
-
-@pytest.fixture
-async def fleet(registry: RegistryProcess) -> AsyncIterator[Fleet]:
-    async with fleet_of_doubles(registry) as running:
-        yield running
 
 
 @asynccontextmanager

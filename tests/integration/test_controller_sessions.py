@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from podium.core.errors import (
@@ -17,27 +16,13 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.rpc import connect, retry_unavailable
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from support.controlled import Client, assert_every_step_once, running_controller, small_job
-from support.fleet import Fleet, fleet_of_doubles
-from support.processes import ControllerProcess, RegistryProcess, running_registry
+from support.controlled import Client, assert_every_step_once, small_job
+from support.controlled_fixtures import client, fleet, registry
+from support.fleet import Fleet
+from support.processes import ControllerProcess
 from support.sessions import batch, client_job, finish, submit
 
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[RegistryProcess]:
-    yield from running_registry()
-
-
-@pytest.fixture
-async def fleet(registry: RegistryProcess) -> AsyncIterator[Fleet]:
-    async with fleet_of_doubles(registry) as running:
-        yield running
-
-
-@pytest.fixture
-async def client(fleet: Fleet) -> AsyncIterator[Client]:
-    async with running_controller(fleet) as connected:
-        yield connected
+__all__ = ["client", "fleet", "registry"]
 
 
 async def steps_done(client: Client, job_id: str, steps: int) -> pb.Job:

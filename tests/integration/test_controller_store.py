@@ -17,6 +17,7 @@ from podium.core.errors import (
     OutOfRangeError,
 )
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.judge.v1.judge_service_pb2 import JudgeUsage
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller import states
 from podium_controller.errors import DatabaseUnavailableError, LeaseLostError
@@ -193,8 +194,8 @@ async def test_events_have_no_gaps_however_many_write(stores: Stores) -> None:
 async def test_a_step_commits_once_and_whole(stores: Stores) -> None:
     ledger = await stores.lead()
     await stores.jobs.create(new())
-    assert await ledger.start("job")
-    assert not await ledger.start("job")
+    assert await ledger.start("job", "pool")
+    assert not await ledger.start("job", "pool")
     for index in range(2):
         await ledger.save_group(GroupKey("job", 1, index), COLLECTED, group(1, index))
     await ledger.save_group(GroupKey("job", 1, 0), JUDGED, group(1, 0, attempts=2))
@@ -230,7 +231,7 @@ async def test_a_step_that_breaks_off_leaves_nothing(
     """The last write of the commit fails: none of the earlier ones stays."""
     ledger = await stores.lead()
     await stores.jobs.create(new())
-    await ledger.start("job")
+    await ledger.start("job", "pool")
     await ledger.save_group(GroupKey("job", 1, 0), JUDGED, group(1, 0))
     before = await sequences(stores)
 
@@ -256,6 +257,33 @@ async def test_a_dropped_group_may_be_collected_again(stores: Stores) -> None:
     assert await ledger.stored_groups("job", 1) == {}
     await ledger.save_group(key, COLLECTED, group(1, 0))
     assert (await ledger.stored_groups("job", 1))[0].status == COLLECTED
+
+
+async def test_what_judges_use_is_counted_by_job_and_by_project_and_month(
+    stores: Stores,
+) -> None:
+    ledger = await stores.lead()
+    await stores.jobs.create(new())
+    assert await ledger.judge_usage("job") == JudgeUsage()
+    used = JudgeUsage(calls=2, prompt_tokens=100, completion_tokens=10, cost=0.5, cached=1)
+    # At once, as groups come: none of them may be lost.
+    await asyncio.gather(
+        *(
+            ledger.save_judged(GroupKey("job", 1, index), group(1, index), used, "2026-11")
+            for index in range(5)
+        )
+    )
+    assert (await ledger.stored_groups("job", 1))[4].status == JUDGED
+    await ledger.save_judged(GroupKey("job", 2, 0), group(2, 0), used, "2026-12")
+    await ledger.save_judged(GroupKey("job", 2, 1), group(2, 1), JudgeUsage(), "2027-01")
+    assert await ledger.judge_usage("job") == JudgeUsage(
+        calls=12, prompt_tokens=600, completion_tokens=60, cost=3.0, cached=6
+    )
+    await stores.jobs.request("job", lambda _: pb.JOB_STATE_CANCELLED)
+    await stores.jobs.delete("job")
+    assert await ledger.project_judge_tokens("default", "2026-11") == 550
+    assert await ledger.project_judge_tokens("default", "2026-12") == 110
+    assert await ledger.project_judge_tokens("other", "2026-11") == 0
 
 
 async def test_evaluations_commit_once_by_version_and_mode(stores: Stores) -> None:
@@ -327,7 +355,7 @@ async def test_jobs_page_newest_first(stores: Stores) -> None:
 async def test_watch_pages_end_with_the_job(stores: Stores) -> None:
     ledger = await stores.lead()
     await stores.jobs.create(new())
-    await ledger.start("job")
+    await ledger.start("job", "pool")
     updates, over = await stores.jobs.updates("job", 0, 10)
     assert [u.event.sequence for u in updates] == [1, 2]
     assert not over
@@ -372,7 +400,7 @@ async def test_a_lease_has_one_holder_and_passes_on(url: str) -> None:
 async def test_who_lost_the_lease_writes_nothing(stores: Stores) -> None:
     stale = await stores.lead("old", ttl=0.01)
     await stores.jobs.create(new())
-    await stale.start("job")
+    await stale.start("job", "pool")
     async with asyncio.timeout(30):
         while (epoch := await stores.leases.acquire("new", 60)) is None:
             await asyncio.sleep(0.01)
@@ -381,11 +409,12 @@ async def test_who_lost_the_lease_writes_nothing(stores: Stores) -> None:
         stale.set_phase("job", "train"),
         stale.add_event("job", pb.EVENT_TYPE_WARNING, "late"),
         stale.save_group(GroupKey("job", 1, 0), COLLECTED, group(1, 0)),
+        stale.save_judged(GroupKey("job", 1, 0), group(1, 0), JudgeUsage(calls=1), "2026-11"),
         stale.drop_group(GroupKey("job", 1, 0)),
         stale.commit_step("job", step(1)),
         stale.commit_evaluation("job", pb.Evaluation(version=0, mode="sampled")),
         stale.settle("job", pb.JOB_STATE_SUCCEEDED),
-        stale.start("job"),
+        stale.start("job", "pool"),
     ]
     for write in writes:
         with pytest.raises(LeaseLostError):
@@ -403,7 +432,7 @@ async def test_queue_order_is_that_of_queueing(stores: Stores) -> None:
     await stores.jobs.request("job-0", states.after_resume)
     queued = await ledger.in_states([pb.JOB_STATE_QUEUED])
     assert [job.id for job in queued] == ["job-1", "job-2", "job-0"]
-    assert await ledger.counts() == {pb.JOB_STATE_QUEUED: 3}
+    assert await ledger.counts() == {("default", pb.JOB_STATE_QUEUED): 3}
     assert await ledger.state_of("job-1") == pb.JOB_STATE_QUEUED
     assert await ledger.state_of("nobody") is None
 

@@ -71,7 +71,7 @@ async def collect(
     policy = said if isinstance(said, PolicyDouble) else PolicyDouble(script(request, said))
     environments = Environments(resume_seconds=10)
     try:
-        collector = Collector(environments, policy, max_groups=1)
+        collector = Collector(environments, {"default": policy}, max_groups=1)
         return sorted([t async for t in collector.collect(request)], key=lambda t: t.attempt)
     finally:
         await environments.close()

@@ -19,7 +19,6 @@ from podium.types.v1 import spec_pb2
 from support.cli import podium
 from support.fake_judge import completion, fake_judge
 
-pytest.importorskip("mcp", reason="needs mcp (requirements/laptop.txt)")
 pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]

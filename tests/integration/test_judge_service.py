@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -21,19 +20,10 @@ from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
 from podium.rpc import connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.fake_judge import Answer, FakeJudge, completion, fails, fake_judge, says, scores
+from support.processes import free_port
 
 PROMPT_TOKENS = 'podium_judge_tokens_total{kind="prompt",model="default"}'
 RULER = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @dataclass
@@ -56,7 +46,7 @@ class Process:
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    port, health, metrics = free_ports(3)
+    port, health, metrics = (free_port() for _ in range(3))
     log = tmp_path_factory.mktemp("judge") / "judge.log"
     with fake_judge() as model, log.open("wb") as stream:
         environment = {

@@ -26,6 +26,7 @@ from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import catalog
 from podium.environments.serve import EnvironmentServicer
 from podium.environments.sessions import Limits
+from podium.evaluation import run_policy
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc
 from podium.rpc import Server, ServerSettings, connect, rpc_errors
@@ -37,7 +38,7 @@ from podium_rollout.policy import InferencePolicy
 from podium_rollout.servicer import RolloutServicer
 from podium_rollout.settings import Settings
 from support.guess_environment import Guess
-from support.processes import free_port, wait_for_port
+from support.processes import free_port, start_process, wait_for_port
 from support.rollout import PolicyDouble, group_request, script, serve_inference
 from support.waiting import eventually
 
@@ -65,7 +66,9 @@ async def rollout(
     server = Server("rollout", settings)
     server.add(
         rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
-        RolloutServicer(Collector(environments, policy, settings.max_groups), environments),
+        RolloutServicer(
+            Collector(environments, {"default": policy}, settings.max_groups), environments
+        ),
         "podium.rollout.v1.RolloutService",
     )
     await server.start()
@@ -175,6 +178,27 @@ async def test_an_environment_of_another_process_gives_what_a_built_in_one_gives
     assert [len(t.histories[0].tokens.spans) for t in remote] == [3, 1, 1]
     assert [t.environment_reward for t in remote] == [1.0, 0.5, 1.0]
     assert [tool.name for tool in remote[0].histories[0].tools] == ["guess"]
+
+
+async def test_s4_a_class_with_tuples_is_served_as_it_is() -> None:
+    port = free_port()
+    path = "support.tutorial_environment:Dice"
+    served = Process(["podium.cli", "env", "serve", path, "--port", str(port)], port)
+    try:
+        await served.start()
+        request = group_request(attempts=2, address=served.address)
+        request.environment.name = "dice"
+        request.scenario.Clear()
+        request.scenario.id = "train-0"
+        policy = PolicyDouble(script(request, {0: ["throw"], 1: ["five"]}))
+        async with serve_inference(policy) as inference, rollout(inference) as stub:
+            played, broken = await collect(stub, request)
+    finally:
+        served.kill()
+    assert played.stop_reason == trajectory_pb2.STOP_REASON_TERMINATED
+    assert (played.environment_reward, played.metrics["success"]) == (0.5, 0.0)
+    assert [step.reward for step in played.transitions] == [0.5]
+    assert broken.failure.type == "TypeError"
 
 
 async def test_code_that_breaks_behind_grpc_fails_its_attempt_alone(
@@ -447,3 +471,54 @@ async def test_the_built_in_environments_are_listed() -> None:
         found = (await stub.ListEnvironments(pb.ListEnvironmentsRequest())).environments
     assert "email_search" in [info.name for info in found]
     assert all(info.description and list(info.splits) == ["train", "heldout"] for info in found)
+
+
+async def test_a_process_with_several_pools_asks_the_one_that_is_named(tmp_path: Path) -> None:
+    doubles = {"small": PolicyDouble(), "large": PolicyDouble()}
+    async with (
+        serve_inference(doubles["small"]) as small,
+        serve_inference(doubles["large"]) as large,
+        environment_here() as environment,
+    ):
+        port = free_port()
+        variables = {
+            "PODIUM_ROLLOUT_PORT": str(port),
+            "PODIUM_ROLLOUT_HEALTH_PORT": "0",
+            "PODIUM_ROLLOUT_METRICS_PORT": "0",
+            "PODIUM_ROLLOUT_POOLS": f"small={small},large={large}",
+        }
+        process = start_process("podium_rollout", variables, tmp_path)
+        channel = connect(f"127.0.0.1:{port}")
+        try:
+            await wait_for_port(port, process)
+            stub = rollout_service_pb2_grpc.RolloutServiceStub(channel)
+            request = group_request(address=environment)
+            for pool, asked in (("", "small"), ("large", "large"), ("small", "small")):
+                for double in doubles.values():
+                    double.calls.clear()
+                (attempt,) = await run_policy(
+                    stub,
+                    request.environment,
+                    [request.scenario],
+                    request.policy,
+                    request.sampling,
+                    request.episode,
+                    pool=pool,
+                )
+                assert attempt.succeeded(None)
+                assert {name for name, double in doubles.items() if double.calls} == {asked}
+            with pytest.raises(InvalidArgumentError) as raised:
+                await run_policy(
+                    stub,
+                    request.environment,
+                    [request.scenario],
+                    request.policy,
+                    request.sampling,
+                    request.episode,
+                    pool="other",
+                )
+            assert [violation.field for violation in raised.value.violations] == ["pool"]
+        finally:
+            await channel.close()
+            process.kill()
+            process.wait()

@@ -69,7 +69,7 @@ async def collect(
     else:
         policy = PolicyDouble(script(request, dict.fromkeys(range(request.attempts), said)))
     try:
-        collector = Collector(environments, policy, max_groups=1)
+        collector = Collector(environments, {"default": policy}, max_groups=1)
         return sorted([t async for t in collector.collect(request)], key=lambda t: t.attempt)
     finally:
         await environments.close()
@@ -192,6 +192,9 @@ async def test_an_episode_is_scored_once_however_it_ended(
         policy = PolicyDouble(script(request, {0: said}), window=200)
         (found,) = await collect(request, policy)
     assert (found.stop_reason, found.environment_reward) == (reason, reward)
+    # S19: what the steps paid and what came in the end add up to it.
+    assert [step.reward for step in found.transitions] == [1] * (reward // 11)
+    assert found.score_reward == 10 * (reward // 11)
     assert Counting.log.count("score") == 1
     assert Counting.log[-2:] == ["score", "close"]
     assert (found.metrics["scored"], found.metrics["steps"]) == (1, reward // 11)

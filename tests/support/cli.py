@@ -47,7 +47,13 @@ async def start(
         *COMMAND,
         *arguments,
         cwd=cwd,
-        env={**inherited, **models, **(environment or {})},
+        # Not what whoever runs the tests is logged in to.
+        env={
+            **inherited,
+            **models,
+            "PODIUM_CONFIG_DIR": str(cwd / "config"),
+            **(environment or {}),
+        },
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -34,6 +34,9 @@ class Answer:
     delay: float = 0.0
 
 
+NEVER = 3600.0
+"""A delay that no limit of a test waits for."""
+
 Behaviour = Callable[[dict[str, Any]], Answer]
 """From a request's JSON body to the answer."""
 

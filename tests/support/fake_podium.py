@@ -81,7 +81,12 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
         self, request: jobs.ListJobsRequest, context: Context
     ) -> jobs.ListJobsResponse:
         # Two a page, whatever was asked for, so that clients must turn pages.
-        found = [j for j in self.known.values() if not request.states or j.state in request.states]
+        found = [
+            job
+            for job in self.known.values()
+            if (not request.states or job.state in request.states)
+            and request.project in ("", job.spec.project)
+        ]
         start = int(request.page_token or 0)
         more = str(start + 2) if start + 2 < len(found) else ""
         return jobs.ListJobsResponse(jobs=found[start : start + 2], next_page_token=more)
@@ -264,8 +269,33 @@ class FakeInference(inference_grpc.InferenceServiceServicer):
         yield last
 
 
+@dataclass
 class FakeRollout(rollout_grpc.RolloutServiceServicer):
-    """The rollout service's double."""
+    """The rollout service's double: a scenario for each reward, which ends its only turn."""
+
+    rewards: tuple[float, ...] = (0.9, 0.51, 1.0, 0.5)
+    requests: list[rollout.CollectGroupRequest] = field(default_factory=list)
+
+    async def ListScenarios(
+        self, request: rollout.ListScenariosRequest, context: Context
+    ) -> rollout.ListScenariosResponse:
+        found = [trajectory_pb2.Scenario(id=str(n)) for n in range(len(self.rewards))]
+        return rollout.ListScenariosResponse(scenarios=found)
+
+    async def CollectGroup(
+        self, request: rollout.CollectGroupRequest, context: Context
+    ) -> AsyncIterator[rollout.CollectGroupResponse]:
+        self.requests.append(request)
+        for attempt in range(request.attempts):
+            trajectory = trajectory_pb2.Trajectory(
+                id=f"{request.group_id}/t{attempt}",
+                group_id=request.group_id,
+                scenario_id=request.scenario.id,
+                attempt=attempt,
+                environment_reward=self.rewards[int(request.scenario.id)],
+                stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
+            )
+            yield rollout.CollectGroupResponse(trajectory=trajectory)
 
     async def ListEnvironments(
         self, request: rollout.ListEnvironmentsRequest, context: Context
@@ -283,6 +313,7 @@ class FakePodium:
     jobs: FakeJobs
     registry: FakeRegistry
     inference: FakeInference
+    rollout: FakeRollout
     address: str
 
     @property
@@ -303,7 +334,7 @@ async def fake_podium(**settings: Any) -> AsyncIterator[FakePodium]:
     server = Server("fake", ServerSettings(**settings))
     # The doubles lack what no client calls; gRPC answers that with UNIMPLEMENTED.
     pool = FakeInference()
-    fake = FakePodium(FakeJobs(), FakeRegistry(), pool, "")
+    fake = FakePodium(FakeJobs(), FakeRegistry(), pool, FakeRollout(), "")
     server.add(jobs_grpc.add_JobServiceServicer_to_server, fake.jobs, "podium.jobs.v1.JobService")
     server.add(
         registry_grpc.add_RegistryServiceServicer_to_server,
@@ -317,7 +348,7 @@ async def fake_podium(**settings: Any) -> AsyncIterator[FakePodium]:
     )
     server.add(
         rollout_grpc.add_RolloutServiceServicer_to_server,
-        FakeRollout(),
+        fake.rollout,
         "podium.rollout.v1.RolloutService",
     )
     await server.start()

@@ -21,6 +21,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings as JudgeSettings
+from support.hold import Hold
 from support.processes import RegistryProcess, free_port
 
 BASE_MODEL = "double-model"
@@ -99,14 +101,19 @@ class Member:
 
 
 class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
-    """A merged pool: one job, one version at a time."""
+    """A pool: merged, of one job at a time, unless it is of adapters. One version a job."""
 
     service = "inference"
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(
+        self, fleet: Fleet, base_model: str = BASE_MODEL, *, adapters: bool = False
+    ) -> None:
         super().__init__(fleet)
-        self.job = ""
-        self.version = -1
+        self.base_model = base_model
+        self.adapters = adapters
+        self.window = 2048
+        self.policies: dict[str, int] = {}
+        """Versions by job, the last one loaded last."""
         self.loads: list[tuple[str, int]] = []
 
     def attach(self, server: Server) -> None:
@@ -117,7 +124,15 @@ class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
         )
 
     def forget(self) -> None:
-        self.job, self.version = "", -1
+        self.policies.clear()
+
+    @property
+    def job(self) -> str:
+        return next(reversed(self.policies), "")
+
+    @property
+    def version(self) -> int:
+        return self.policies.get(self.job, -1)
 
     @property
     def alive(self) -> bool:
@@ -127,40 +142,45 @@ class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
         """The version that samples for a policy now."""
         if not self.alive:
             raise UnavailableError("inference cannot be reached", metadata={"peer": "inference"})
-        pinned = policy.HasField("version") and policy.version != self.version
-        if policy.job != self.job or pinned:
+        version = self.policies.get(policy.job, -1)
+        if version < 0 or (policy.HasField("version") and policy.version != version):
             raise NotFoundError(
                 f"{policy.job}@{policy.version} is not loaded", reason="POLICY_NOT_LOADED"
             )
-        return self.version
+        return version
 
     async def GetEngine(self, request: Any, context: Any) -> inference_pb.GetEngineResponse:
-        return inference_pb.GetEngineResponse(base_model=BASE_MODEL, max_model_len=2048)
+        self.calls["engine"] += 1
+        return inference_pb.GetEngineResponse(
+            base_model=self.base_model,
+            max_model_len=self.window,
+            weight_mode=inference_pb.WEIGHT_MODE_ADAPTER
+            if self.adapters
+            else inference_pb.WEIGHT_MODE_MERGED,
+        )
 
     async def ListPolicies(self, request: Any, context: Any) -> inference_pb.ListPoliciesResponse:
         policies = [inference_pb.LoadedPolicy(job="")]
-        if self.job:
-            policies.append(inference_pb.LoadedPolicy(job=self.job, version=self.version))
+        policies += [inference_pb.LoadedPolicy(job=j, version=v) for j, v in self.policies.items()]
         return inference_pb.ListPoliciesResponse(policies=policies)
 
     async def LoadPolicy(self, request: Any, context: Any) -> inference_pb.LoadPolicyResponse:
         await self.reached("load:begin", f"{request.job}@{request.version}")
-        if self.job not in ("", request.job):
+        if not self.adapters and self.job not in ("", request.job):
             raise FailedPreconditionError(f"serves {self.job}", reason="POOL_IN_USE")
         await self.fleet.client.get_version(request.job, request.version)
-        known = (self.job, self.version) == (request.job, request.version)
-        self.job, self.version = request.job, request.version
+        known = self.policies.pop(request.job, -1) == request.version
+        self.policies[request.job] = request.version
         self.loads.append((request.job, request.version))
         await self.reached("load:end", f"{request.job}@{request.version}")
         return inference_pb.LoadPolicyResponse(
-            policy=inference_pb.LoadedPolicy(job=self.job, version=self.version),
+            policy=inference_pb.LoadedPolicy(job=request.job, version=request.version),
             already_loaded=known,
         )
 
     async def UnloadPolicy(self, request: Any, context: Any) -> inference_pb.UnloadPolicyResponse:
         await self.reached("unload", request.job)
-        if self.job == request.job:
-            self.forget()
+        self.policies.pop(request.job, None)
         return inference_pb.UnloadPolicyResponse()
 
 
@@ -224,7 +244,7 @@ class RolloutDouble(Member, rollout_grpc.RolloutServiceServicer):
             for attempt in range(request.attempts):
                 yield rollout_pb.CollectGroupResponse(trajectory=self._episode(request, attempt))
             await self.reached("collect:end", request.group_id)
-            self.fleet.inference.resolve(request.policy)
+            self.fleet.pool(request.pool).resolve(request.policy)
             self.collected[request.group_id] += 1
         except asyncio.CancelledError:
             self.cancelled += 1
@@ -235,7 +255,7 @@ class RolloutDouble(Member, rollout_grpc.RolloutServiceServicer):
     def _episode(
         self, request: rollout_pb.CollectGroupRequest, attempt: int
     ) -> trajectory_pb2.Trajectory:
-        version = self.fleet.inference.resolve(request.policy)
+        version = self.fleet.pool(request.pool).resolve(request.policy)
         version = self.version_of(request.group_id, version)
         now = Timestamp()
         now.GetCurrentTime()
@@ -308,6 +328,15 @@ class JudgeDouble(Member, judge_grpc.JudgeServiceServicer):
         await self._client.aclose()
 
 
+@dataclass
+class _Opened:
+    """A job at a trainer."""
+
+    base_model: str
+    step: int
+    weights: str
+
+
 class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
     """An optimizer whose weights are a digest of all that they were trained on, in order."""
 
@@ -315,9 +344,9 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
 
     def __init__(self, fleet: Fleet) -> None:
         super().__init__(fleet)
-        self.job = ""
-        self.step = -1
-        self.weights = ""
+        self.rooms = 1
+        """Jobs that it takes at once, where it stands for several trainers."""
+        self.opened: dict[str, _Opened] = {}
         self.opens: list[tuple[str, int]] = []
         self.taken: list[tuple[str, int]] = []
         self.ages: dict[int, list[int]] = {}
@@ -331,22 +360,28 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         )
 
     def forget(self) -> None:
-        self.job, self.step, self.weights = "", -1, ""
+        self.opened.clear()
+
+    @property
+    def job(self) -> str:
+        return next(reversed(self.opened), "")
 
     async def Open(self, request: Any, context: Any) -> trainer_pb.OpenResponse:
         await self.reached("open", request.job_id)
-        if self.job not in ("", request.job_id):
+        here = self.opened.get(request.job_id)
+        if here is None and len(self.opened) >= self.rooms:
             raise ResourceExhaustedError(
                 f"job {self.job} is open", reason="TRAINER_BUSY", metadata={"job_id": self.job}
             )
         at = request.resume_version if request.HasField("resume_version") else 0
-        if (self.job, self.step) != (request.job_id, at) or self.fleet.trainer_reloads:
-            self.weights = trained_weights(request.seed, [])
+        if here is None or here.step != at or self.fleet.trainer_reloads:
+            weights = trained_weights(request.seed, [])
             if request.HasField("resume_version"):
-                self.weights = await self._fetch(request.job_id, at)
-        self.job, self.step = request.job_id, at
-        self.opens.append((self.job, at))
-        return trainer_pb.OpenResponse(step=self.step, trainable_parameters=1)
+                weights = await self._fetch(request.job_id, at)
+            here = _Opened(request.base_model, at, weights)
+        self.opened[request.job_id] = here
+        self.opens.append((request.job_id, at))
+        return trainer_pb.OpenResponse(step=at, trainable_parameters=1)
 
     async def Step(self, requests: Any, context: Any) -> trainer_pb.StepResponse:
         header: trainer_pb.StepHeader | None = None
@@ -368,34 +403,34 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         ]
         learned = [trajectory for group in groups for trajectory in group.trajectories]
         await asyncio.sleep(self.fleet.step_seconds)
-        self._expect(header.job_id, header.step - 1)
-        self.step += 1
-        self.weights = _learn(self.weights, learned)
-        self.taken.append((self.job, self.step))
-        self.ages[self.step] = [span.weights_version for span in spans]
-        await self.reached("step:taken", str(self.step))
+        here = self._expect(header.job_id, header.step - 1)
+        here.step = header.step
+        here.weights = _learn(here.weights, learned)
+        self.taken.append((header.job_id, header.step))
+        self.ages[header.step] = [span.weights_version for span in spans]
+        await self.reached("step:taken", str(header.step))
         return trainer_pb.StepResponse(
-            step=self.step,
-            metrics={"loss": 1 / self.step, "seconds_forward": 0.1},
+            step=header.step,
+            metrics={"loss": 1 / header.step, "kl_reference": 0.01, "seconds_forward": 0.1},
             skipped_groups={g.id: g.skip_reason for g in groups if g.skip_reason},
         )
 
     async def Save(self, request: Any, context: Any) -> trainer_pb.SaveResponse:
         await self.reached("save:begin", str(request.step))
-        self._expect(request.job_id, request.step)
+        here = self._expect(request.job_id, request.step)
         version = await self.fleet.client.push(
             {
                 "adapter/adapter_config.json": b"{}",
-                "adapter/adapter_model.safetensors": self.weights.encode(),
-                "state/state.json": json.dumps({"step": self.step}).encode(),
+                "adapter/adapter_model.safetensors": here.weights.encode(),
+                "state/state.json": json.dumps({"step": here.step}).encode(),
             },
             registry_pb.Manifest(
                 model=request.job_id,
                 version=request.step,
                 kind=registry_pb.VERSION_KIND_ADAPTER,
-                base_model=BASE_MODEL,
+                base_model=here.base_model,
                 group_ids=request.group_ids,
-                metrics={**request.metrics, **({"loss": 1 / self.step} if self.step else {})},
+                metrics={**request.metrics, **({"loss": 1 / here.step} if here.step else {})},
             ),
             request_id=f"{request.job_id}/{request.step}",
             timeout_s=2.0,
@@ -407,42 +442,19 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
 
     async def Close(self, request: Any, context: Any) -> trainer_pb.CloseResponse:
         await self.reached("close", request.job_id)
-        if self.job == request.job_id:
-            self.forget()
+        self.opened.pop(request.job_id, None)
         return trainer_pb.CloseResponse()
 
-    def _expect(self, job: str, step: int) -> None:
-        if self.job != job:
+    def _expect(self, job: str, step: int) -> _Opened:
+        here = self.opened.get(job)
+        if here is None:
             raise FailedPreconditionError(f"{job} is not open", reason="JOB_NOT_OPEN")
-        if self.step != step:
-            raise FailedPreconditionError(f"is at {self.step}, not {step}", reason="WRONG_STEP")
+        if here.step != step:
+            raise FailedPreconditionError(f"is at {here.step}, not {step}", reason="WRONG_STEP")
+        return here
 
     async def _fetch(self, job: str, version: int) -> str:
         return await self.fleet.weights_of(job, version)
-
-
-class Hold:
-    """The first time that a point is reached; the call that did waits there for `release`."""
-
-    def __init__(self, point: str, about: str) -> None:
-        """`about` is how the name of what it is about ends."""
-        self._point = point
-        self._about = about
-        self._reached = asyncio.Event()
-        self._released = asyncio.Event()
-
-    async def __call__(self, point: str, about: str) -> None:
-        wanted = point == self._point and about.endswith(self._about)
-        if wanted and not self._reached.is_set():
-            self._reached.set()
-            await self._released.wait()
-
-    async def reached(self) -> None:
-        async with asyncio.timeout(30):
-            await self._reached.wait()
-
-    def release(self) -> None:
-        self._released.set()
 
 
 class Fleet:
@@ -452,7 +464,11 @@ class Fleet:
         self.folder = folder
         self.registry = registry
         self.inference = InferenceDouble(self)
+        self.pools = {"default": self.inference}
+        """By name."""
         self.rollout = RolloutDouble(self)
+        self.rollouts = [self.rollout]
+        """The replicas, which a controller finds behind one address."""
         self.judge = JudgeDouble(self)
         self.trainer = TrainerDouble(self)
         self.client = RegistryClient(self.registry.address)
@@ -463,7 +479,28 @@ class Fleet:
 
     @property
     def doubles(self) -> tuple[Member, ...]:
-        return (self.inference, self.rollout, self.judge, self.trainer)
+        return (*self.pools.values(), *self.rollouts, self.judge, self.trainer)
+
+    def pool(self, name: str) -> InferenceDouble:
+        if name not in self.pools:
+            raise InvalidArgumentError(f"there is no pool {name!r}")
+        return self.pools[name]
+
+    async def add_pool(
+        self, name: str, base_model: str = BASE_MODEL, *, adapters: bool = False
+    ) -> InferenceDouble:
+        """A further pool, running; before the controller is."""
+        pool = self.pools[name] = InferenceDouble(self, base_model, adapters=adapters)
+        await pool.start()
+        return pool
+
+    async def add_rollouts(self, count: int) -> list[RolloutDouble]:
+        """Further replicas, running; before the controller is. Returns all."""
+        added = [RolloutDouble(self) for _ in range(count)]
+        self.rollouts += added
+        for replica in added:
+            await replica.start()
+        return self.rollouts
 
     async def reached(self, point: str, about: str) -> None:
         await self.at(point, about)
@@ -491,10 +528,18 @@ class Fleet:
             "judge": self.judge,
             "trainer": self.trainer,
         }
-        return {
+        found = {
             f"PODIUM_CONTROLLER_{name.upper()}_ADDRESS": member.address
             for name, member in members.items()
         }
+        if len(self.rollouts) > 1:
+            # As the name of a Service does, it stands for every replica.
+            replicas = ",".join(replica.address for replica in self.rollouts)
+            found["PODIUM_CONTROLLER_ROLLOUT_ADDRESS"] = f"ipv4:{replicas}"
+        if len(self.pools) > 1:
+            addresses = [f"{name}={pool.address}" for name, pool in self.pools.items()]
+            found["PODIUM_CONTROLLER_POOLS"] = ",".join(addresses)
+        return found
 
     def settings(self) -> dict[str, str]:
         """The same, as fields of its settings."""

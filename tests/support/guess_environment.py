@@ -50,12 +50,14 @@ class Guess(Environment):
         Guess.open += 1
         Guess.seeds.append(seed)
         self._answer = int(scenario.data["answer"])
+        self._tries = 0
         await _act(self.config.reset)
         tools = [TOOL] if self.config.tools else []
         return Observation([user("Guess a digit.")], tools, {"tries": 0})
 
     async def step(self, action: Message) -> StepResult:
         said = action.tool_calls[0].arguments_json if action.tool_calls else action.content
+        self._tries += 1
         match said:
             case "nan" | "inf" | "-inf":
                 return StepResult(Observation(), reward=float(said))
@@ -67,17 +69,22 @@ class Guess(Environment):
                 wrong: Any = {"reward": 1.0}
                 return wrong  # type: ignore[no-any-return]
             case "cut":
-                return StepResult(Observation(), reward=0.5, truncated=True)
+                return StepResult(self._seen(), reward=0.5, truncated=True)
+            case "long state":
+                return StepResult(Observation([user("?")], state={"text": "x" * 2**20}))
         await _act(said)
         digits = [int(letter) for letter in said if letter.isdecimal()]
         if self._answer in digits:
             metrics = {"success": 1.0}
             return StepResult(
-                Observation(), reward=1.0, terminated=True, metrics=metrics, info={"said": said}
+                self._seen(), reward=1.0, terminated=True, metrics=metrics, info={"said": said}
             )
         hint = "higher" if digits and digits[0] < self._answer else "lower"
-        tools = [TOOL] if self.config.tools else []
-        return StepResult(Observation([user(hint)], tools), metrics={"success": 0.0})
+        return StepResult(self._seen(hint), metrics={"success": 0.0})
+
+    def _seen(self, *hints: str) -> Observation:
+        tools = [TOOL] if self.config.tools and hints else []
+        return Observation([user(hint) for hint in hints], tools, {"tries": self._tries})
 
     async def close(self) -> None:
         Guess.open -= 1

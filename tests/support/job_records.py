@@ -108,6 +108,15 @@ def episode(
     return made
 
 
+def without_search(
+    episodes: list[trajectory_pb2.Trajectory],
+) -> list[trajectory_pb2.Trajectory]:
+    """The same, of a task in which nothing is searched."""
+    for each in episodes:
+        del each.metrics["search_hit"]
+    return episodes
+
+
 def episodes(version: int, valid: int, hit: int, success: int) -> list[trajectory_pb2.Trajectory]:
     """100 episodes, the first `success` of the first `hit` of the first `valid` successful."""
     return [

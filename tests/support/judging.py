@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import httpx
-from podium.judge.v1 import judge_service_pb2
+from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
+from podium.rpc import Server, ServerSettings
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings
@@ -53,6 +56,23 @@ def rewards(group: trajectory_pb2.Group) -> list[float | None]:
     return [t.reward if t.HasField("reward") else None for t in group.trajectories]
 
 
+@asynccontextmanager
+async def judge_service(model: FakeJudge) -> AsyncIterator[str]:
+    """The address of the real servicer over gRPC, whose default judge model is a scripted one."""
+    async with httpx.AsyncClient() as http:
+        server = Server("judge", ServerSettings())
+        server.add(
+            judge_service_pb2_grpc.add_JudgeServiceServicer_to_server,
+            JudgeBench(model, http).servicer,
+            "podium.judge.v1.JudgeService",
+        )
+        await server.start()
+        try:
+            yield f"127.0.0.1:{server.port}"
+        finally:
+            await server.stop(0)
+
+
 class JudgeBench:
     """The real servicer, whose default judge model is a scripted one."""
 
@@ -74,11 +94,15 @@ class JudgeBench:
         ruler: spec_pb2.RulerSpec | None = None,
         *more: spec_pb2.Scorer,
         job_usage: judge_service_pb2.JudgeUsage | None = None,
+        project_budget: judge_service_pb2.ProjectBudget | None = None,
     ) -> judge_service_pb2.ScoreGroupResponse:
         """What ScoreGroup answers for a RULER scorer and perhaps others."""
         scorers = [spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler), *more]
         request = judge_service_pb2.ScoreGroupRequest(
-            group=group, reward=spec_pb2.RewardSpec(scorers=scorers), job_usage=job_usage
+            group=group,
+            reward=spec_pb2.RewardSpec(scorers=scorers),
+            job_usage=job_usage,
+            project_budget=project_budget,
         )
         context: grpc.aio.ServicerContext[Any, Any] = None  # type: ignore[assignment]
         return await self.servicer.ScoreGroup(request, context)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def free_port() -> int:
     """A port that was free a moment ago, below those that the kernel gives to clients."""
-    for port in range(20000 + os.getpid() % 10000, 32000):
+    for port in _RANGE:
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
@@ -36,6 +36,9 @@ def free_port() -> int:
 
 
 _GIVEN: set[int] = set()
+# Workers of one run have a range each, and two runs at once begin at different places of it.
+_FIRST = 20000 + 3000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4)
+_RANGE = range(_FIRST + os.getpid() % 1500, _FIRST + 3000)
 
 
 class RegistryProcess:

@@ -28,7 +28,7 @@ _COMMANDS = "/reset begins again, /exit or Ctrl-D ends"
     "--model",
     default="",
     metavar="JOB[@VERSION]",
-    help="Whose policy. [default: the base model]",
+    help="Whose policy; VERSION is a number or an alias, such as best. [default: the base model]",
 )
 @click.option("--once", metavar="TEXT", help="Send this, print the answer, end.")
 @click.option("--system", metavar="TEXT", help="The system message.")
@@ -68,10 +68,10 @@ async def chat(
     Without --once, each line that is typed is a message; a piped stdin is one
     message as a whole.
     """
-    from podium.sdk.policies import parse_policy
+    from podium.sdk.policies import resolve_policy
     from podium.types.v1 import policy_pb2, trajectory_pb2
 
-    policy = parse_policy(model)
+    policy = await resolve_policy(model, client.checkpoints.get)
     earlier = await asyncio.to_thread(_read_history, history) if history else []
     await load_policy(client, policy)
     sampling = policy_pb2.SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
@@ -82,7 +82,7 @@ async def chat(
         text = once if once is not None else await asyncio.to_thread(sys.stdin.read)
         await conversation.say(text.strip())
         return
-    note(f"talking to {model or 'the base model'}; {_COMMANDS}")
+    note(f"talking to {named(policy)}; {_COMMANDS}")
     while (line := await _ask()) is not None:
         if line == "/exit":
             break
@@ -157,6 +157,13 @@ def _read_history(path: Path) -> list[trajectory_pb2.Message]:
             f"{', '.join(roles)}",
             param_hint="--history",
         ) from None
+
+
+def named(policy: policy_pb2.PolicyRef) -> str:
+    """A policy as people call it."""
+    if not policy.job:
+        return "the base model"
+    return f"{policy.job}@{policy.version}" if policy.HasField("version") else policy.job
 
 
 async def load_policy(client: AsyncClient, policy: policy_pb2.PolicyRef) -> None:

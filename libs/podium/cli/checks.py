@@ -6,14 +6,13 @@ import asyncio
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
-from typing import Literal
 
+from podium.cli.findings import Finding
 from podium.core.errors import PodiumError
 from podium.launcher import health, layout, upfile
-from podium.sdk.addresses import Addresses, locate
+from podium.sdk.addresses import Addresses
 from podium.sdk.client import AsyncClient
 
 _GIB = 2**30
@@ -21,22 +20,11 @@ _LOW_DISK, _LOW_MEMORY = 5 * _GIB, 4 * _GIB
 _LOCAL_NEEDS = ("torch", "transformers", "peft", "vllm", "sqlalchemy", "alembic", "obstore")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What one check found, and what to do about it."""
-
-    status: Literal["ok", "warn", "fail"]
-    name: str
-    detail: str
-    advice: str = ""
-
-
-async def every_check(address: str, data_dir: Path | None, model: str) -> list[Finding]:
+async def every_check(addresses: Addresses, data_dir: Path | None, model: str) -> list[Finding]:
     """Runs all checks."""
-    addresses = locate(address, data_dir)
     folder = data_dir or upfile.find()
     running = upfile.read(folder) if folder else None
-    remote = running is None and addresses.source in ("--address", "PODIUM_ADDRESS")
+    remote = running is None and addresses.elsewhere
     findings = [_packages(remote)]
     if running is not None:
         findings += await _services(running)
@@ -99,7 +87,7 @@ def _ports() -> Finding:
 
 
 async def _controller(addresses: Addresses, expected: bool) -> Finding:
-    where = f"{addresses.controller} (from {addresses.source})"
+    where = f"{_where(addresses)} (from {addresses.source})"
     try:
         async with AsyncClient(addresses, timeout=5.0) as client:
             async for _ in client.jobs.list():
@@ -110,10 +98,18 @@ async def _controller(addresses: Addresses, expected: bool) -> Finding:
             "address",
             f"{error.message}; looked at {where}",
             "Check the address and the network."
-            if addresses.source in ("--address", "PODIUM_ADDRESS")
+            if addresses.elsewhere
             else "Nothing runs here yet: start it with 'podium up'.",
         )
     return Finding("ok", "address", f"jobs are taken at {where}")
+
+
+def _where(addresses: Addresses) -> str:
+    from podium.sdk.release import describe
+
+    if addresses.controller or addresses.kubernetes is None:
+        return addresses.controller or "no address"
+    return describe(addresses.kubernetes)
 
 
 def _model(name: str) -> Finding:

@@ -22,37 +22,54 @@ data_dir_option = click.option(
     help="Data directory of 'podium up'. [default: .podium here or above]",
 )
 
+address_option = click.option(
+    "--address",
+    metavar="HOST:PORT",
+    default="",
+    help="The controller. [default: PODIUM_ADDRESS, else the context's, else what 'podium up' "
+    "runs here]",
+)
+context_option = click.option(
+    "--context",
+    metavar="NAME",
+    default="",
+    help="What 'podium login' saved by this name. [default: PODIUM_CONTEXT, else the one in use]",
+)
+
 
 def connected(
     command: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]],
 ) -> Callable[..., R]:
-    """Turns `async def command(client, …)` into a click callback with `--address`."""
+    """Turns `async def command(client, …)` into a click callback that says where to."""
 
-    @click.option(
-        "--address",
-        metavar="HOST:PORT",
-        default="",
-        help="The controller. [default: PODIUM_ADDRESS, else what 'podium up' runs here]",
-    )
+    @address_option
+    @context_option
     @data_dir_option
     @functools.wraps(command)
-    def callback(address: str, data_dir: Path | None, *args: P.args, **kwargs: P.kwargs) -> R:
-        return run_client(address, data_dir, lambda client: command(client, *args, **kwargs))
+    def callback(
+        address: str, context: str, data_dir: Path | None, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        return run_client(
+            address, context, data_dir, lambda client: command(client, *args, **kwargs)
+        )
 
     return callback
 
 
 def run_client(
-    address: str, data_dir: Path | None, body: Callable[[AsyncClient], Coroutine[Any, Any, R]]
+    address: str,
+    context: str,
+    data_dir: Path | None,
+    body: Callable[[AsyncClient], Coroutine[Any, Any, R]],
 ) -> R:
-    """Runs `body` with a client on a fresh event loop."""
+    """Runs `body` with a client on a fresh event loop; the rest is `locate`'s."""
     import asyncio
 
     from podium.sdk.addresses import locate
     from podium.sdk.client import AsyncClient
 
     async def main() -> R:
-        async with AsyncClient(locate(address, data_dir)) as client:
+        async with AsyncClient(locate(address, data_dir, context)) as client:
             return await body(client)
 
     return asyncio.run(main())

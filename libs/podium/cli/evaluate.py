@@ -12,15 +12,18 @@ import click
 
 from podium.cli.connection import connected
 from podium.cli.environment import environment_class, scenarios_here
-from podium.cli.output import data, note, table
+from podium.cli.output import data, note
 from podium.cli.settings import read_settings
 
 if TYPE_CHECKING:
     from podium.environments import Agent, Environment
-    from podium.evaluation import Attempt, Comparison, Summary
+    from podium.evaluation import Attempt
     from podium.sdk import AsyncClient
 
-_AGENTS = "a policy (`base`, `JOB` or `JOB@VERSION`), `baseline:NAME`, or `openai:MODEL`"
+_AGENTS = (
+    "a policy (`base`, `JOB`, `JOB@VERSION` or `JOB@ALIAS`, such as `JOB@best`), `baseline:NAME`,"
+    " or `openai:MODEL`"
+)
 
 
 @click.command("eval", short_help="Measure a policy, a baseline or another model.")
@@ -52,7 +55,7 @@ _AGENTS = "a policy (`base`, `JOB` or `JOB@VERSION`), `baseline:NAME`, or `opena
 @click.option(
     "--max-turns",
     type=click.IntRange(1, 1000),
-    default=8,
+    default=10,
     show_default=True,
     help="After which an episode is cut.",
 )
@@ -85,6 +88,11 @@ _AGENTS = "a policy (`base`, `JOB` or `JOB@VERSION`), `baseline:NAME`, or `opena
     help="Where a remote environment is served; policies only.",
 )
 @click.option(
+    "--pool",
+    default="",
+    help="The inference pool of a policy, as `podium job get` names it.  [default: the first one]",
+)
+@click.option(
     "--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="At once."
 )
 @click.option(
@@ -110,22 +118,26 @@ async def evaluate(
     seed: int,
     settings: Sequence[str],
     environment_address: str,
+    pool: str,
     concurrency: int,
     output: str,
 ) -> None:
     """Measure agents on the scenarios of ENVIRONMENT, a built-in name or `module:Class`.
 
-    Prints success with its 95 % interval, pass@k, reward and turns of each agent, and of every
-    further agent how it differs from the first on the same scenarios.
+    Prints success with its 95 % interval, pass@k, reward and turns of each agent, of every
+    further agent how it differs from the first on the same scenarios, and what each did with
+    the first 20 scenarios; -o json has all of them.
 
     `openai:MODEL` is asked at OPENAI_BASE_URL with OPENAI_API_KEY.
     """
+    from podium.cli.evaluation_tables import of_scenarios, show_scenarios, show_summaries
     from podium.evaluation import compare, summarise
 
     task = _Task(
         client=client,
         environment=environment,
         address=environment_address,
+        pool=pool,
         config=read_settings(settings),
         split=split,
         limit=limit,
@@ -143,7 +155,8 @@ async def evaluate(
         agent: compare(results[first], results[agent], threshold) for agent in list(results)[1:]
     }
     if output == "table":
-        _show(summaries, comparisons, first)
+        show_summaries(summaries, comparisons, first)
+        show_scenarios(results, threshold)
         return
     data(
         [
@@ -152,6 +165,7 @@ async def evaluate(
                 **asdict(summary),
                 "pass_at": {str(k): value for k, value in summary.pass_at.items()},
                 "compared_with_first": asdict(comparisons[agent]) if agent in comparisons else None,
+                "by_scenario": of_scenarios(results[agent], threshold),
                 "episodes": [
                     {**asdict(attempt), "success": attempt.succeeded(threshold)}
                     for attempt in results[agent]
@@ -163,34 +177,6 @@ async def evaluate(
     )
 
 
-def _show(
-    summaries: Mapping[str, Summary], comparisons: Mapping[str, Comparison], first: str
-) -> None:
-    most = max(next(iter(summaries.values())).pass_at)
-    table(
-        ["AGENT", "SUCCESS", "95 %", f"PASS@{most}", "REWARD", "TURNS", "FAILED", "N"],
-        [
-            [
-                agent,
-                f"{summary.success:.2%}",
-                f"{summary.low:.1%} to {summary.high:.1%}",
-                f"{summary.pass_at[most]:.2%}",
-                f"{summary.reward:.3f}",
-                f"{summary.turns:.1f}",
-                str(summary.failed),
-                str(summary.attempts),
-            ]
-            for agent, summary in summaries.items()
-        ],
-    )
-    for agent, found in comparisons.items():
-        click.echo(
-            f"{agent} against {first}: {100 * found.difference:+.1f} points, better in "
-            f"{found.better} and worse in {found.worse} of {found.scenarios} scenarios, "
-            f"p = {found.p_value:.3g}"
-        )
-
-
 @dataclass(frozen=True)
 class _Task:
     """What every agent of one command is measured on."""
@@ -198,6 +184,7 @@ class _Task:
     client: AsyncClient
     environment: str
     address: str
+    pool: str
     config: Mapping[str, Any]
     split: str
     limit: int | None
@@ -225,12 +212,14 @@ class _Task:
         raise _wrong_agent(agent)
 
     async def _policy(self, agent: str) -> list[Attempt]:
-        from podium.cli.chat import load_policy
+        from podium.cli.chat import load_policy, named
         from podium.contract import apply_defaults
-        from podium.sdk.policies import parse_policy
+        from podium.sdk.policies import resolve_policy
         from podium.types.v1 import policy_pb2, spec_pb2
 
-        policy = parse_policy(agent)
+        policy = await resolve_policy(agent, self.client.checkpoints.get)
+        if named(policy) not in (agent, "the base model"):
+            note(f"{agent} is {named(policy)}")
         await load_policy(self.client, policy)
         spec = spec_pb2.EnvironmentSpec(name=self.environment, address=self.address)
         spec.config.update(self.config)
@@ -245,6 +234,7 @@ class _Task:
             policy,
             sampling,
             episode,
+            pool=self.pool,
             attempts=self.attempts,
             seed=self.seed,
             concurrency=self.concurrency,

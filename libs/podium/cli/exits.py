@@ -58,15 +58,23 @@ _CODES: tuple[tuple[type[errors.PodiumError], Exit], ...] = (
 
 _HINTS = {
     Exit.UNREACHABLE: "'podium doctor' looks for the cause. Where nothing runs yet, start it with "
-    "'podium up'; where it runs elsewhere, name it with --address HOST:PORT or PODIUM_ADDRESS.",
-    Exit.AUTH: "Set PODIUM_TOKEN to a bearer token that this installation accepts.",
+    "'podium up'; where it runs elsewhere, save it with 'podium login', or name it with --address "
+    "HOST:PORT or PODIUM_ADDRESS.",
+    Exit.AUTH: "Name a token that this installation accepts with 'podium login', or set "
+    "PODIUM_TOKEN.",
 }
 
 # By reason, where something more exact than the code's hint can be said.
 _REASON_HINTS = {
-    "POLICY_NOT_LOADED": "'podium checkpoint list JOB' shows the versions that exist; the pool "
-    "serves those of the job that it trains, or trained last.",
+    "POLICY_NOT_LOADED": "'podium checkpoint list JOB' shows the versions that exist; a pool of "
+    "merged weights serves the job that it trains, or trained last, in its newest version.",
     "ALREADY_UP": "",
+    "KUBECTL_FAILED": "The words are kubectl's, which acts with the rights of your kubeconfig.",
+    "NO_KUBECTL": "Install kubectl, or save the services' addresses with 'podium login'.",
+    "NO_ADDRESS": "Save it with 'podium login', or set its PODIUM_..._ADDRESS.",
+    "NO_CONTEXT": "'podium login' saves one, 'podium context list' shows them.",
+    "NO_RELEASE": "Name release and namespace with 'podium login'; 'podium install' says how to "
+    "install one.",
     "SERVICE_ENDED": "Read the log above; 'podium doctor' checks the usual causes.",
     "SERVICE_NOT_READY": "Read the logs; a first start of a large model can need a longer "
     "--ready-timeout.",
@@ -77,6 +85,8 @@ def code_of(error: errors.PodiumError) -> Exit:
     """The exit code of an error."""
     if error.reason == "WAIT_TIMEOUT":
         return Exit.TIMEOUT
+    if error.reason == "NO_KUBECTL":
+        return Exit.UNREACHABLE
     return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.FAILED)
 
 

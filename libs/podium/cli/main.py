@@ -14,7 +14,8 @@ Exit codes: 0 done, 1 failed job or other, 2 usage or invalid file,
 3 unreachable, 4 not allowed, 5 not found or conflict, 124 wait timed out,
 130 interrupted. Data goes to stdout, everything else to stderr.
 
-Environment: PODIUM_ADDRESS, PODIUM_TOKEN, NO_COLOR, PODIUM_DEBUG=1.
+Environment: PODIUM_ADDRESS, PODIUM_TOKEN, PODIUM_CONTEXT, PODIUM_CONFIG_DIR,
+NO_COLOR, PODIUM_DEBUG=1.
 """
 
 
@@ -26,6 +27,12 @@ Environment: PODIUM_ADDRESS, PODIUM_TOKEN, NO_COLOR, PODIUM_DEBUG=1.
         "up": ("podium.cli.stack:up", "Run the services on this machine."),
         "down": ("podium.cli.stack:down", "Stop what 'up' runs."),
         "status": ("podium.cli.stack:status", "Show what 'up' runs."),
+        "login": ("podium.cli.login:login", "Save an installation to work with."),
+        "context": ("podium.cli.context:context", "List, choose and delete saved installations."),
+        "install": (
+            "podium.cli.install.command:install",
+            "Check a cluster, and say how to install there.",
+        ),
         "job": ("podium.cli.job:job", "Submit, watch and steer training jobs."),
         "checkpoint": ("podium.cli.checkpoint:checkpoint", "List and export trained versions."),
         "chat": ("podium.cli.chat:chat", "Talk to a policy."),

@@ -24,6 +24,16 @@ output_option = click.option(
     help="How to print the data.",
 )
 
+plain_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(("table", "json", "yaml")),
+    default="table",
+    show_default=True,
+    help="How to print what was found.",
+)
+"""For what has no names."""
+
 M = TypeVar("M", bound="Message")
 
 

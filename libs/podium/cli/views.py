@@ -56,6 +56,17 @@ def _steps(job: jobs.Job) -> str:
     return f"{job.completed_steps}/{job.spec.training.steps}"
 
 
+def _episodes(job: jobs.Job) -> str:
+    """`24 running, 8 waiting, 4 of 8 groups collected`; empty when the job does not run."""
+    if not job.HasField("episodes_running"):
+        return ""
+    text = f"{job.episodes_running} running"
+    if job.HasField("episodes_waiting"):
+        groups = f"{job.groups_collected} of {job.spec.rollout.groups_per_step} groups collected"
+        text += f", {job.episodes_waiting} waiting, {groups}"
+    return text
+
+
 def _took(item: jobs.Step) -> str:
     return duration(item.commit_time.ToSeconds() - item.start_time.ToSeconds())
 
@@ -81,12 +92,16 @@ JOB = View[jobs.Job](
     name=lambda job: job.id,
     columns=(
         ("id", lambda job: job.id),
+        ("project", lambda job: job.spec.project),
         ("state", state),
         ("failure", lambda job: " ".join(filter(None, (job.failure_reason, job.failure_message)))),
         ("phase", lambda job: job.phase),
+        ("waits for", lambda job: " ".join(filter(None, (job.wait_reason, job.wait_message)))),
         ("steps", _steps),
+        ("episodes", _episodes),
         ("eta", lambda j: duration(j.remaining_seconds) if j.HasField("remaining_seconds") else ""),
         ("model", lambda job: job.spec.base_model),
+        ("pool", lambda job: job.pool),
         ("environment", lambda job: job.spec.environment.name),
         ("created", lambda job: local_time(job.create_time)),
         ("started", lambda job: local_time(job.start_time)),

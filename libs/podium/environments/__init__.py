@@ -17,6 +17,7 @@
 service in another process.
 """
 
+from podium.environments.adapters.tuples import from_tuples
 from podium.environments.agents import Agent, Played, Scripted, play
 from podium.environments.base import Environment
 from podium.environments.catalog import builtin_names, load
@@ -49,6 +50,7 @@ __all__ = [
     "ToolCall",
     "anew",
     "builtin_names",
+    "from_tuples",
     "load",
     "play",
     "system",

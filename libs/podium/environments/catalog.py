@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+from podium.environments.adapters.tuples import from_tuples, has_tuples
 from podium.environments.base import Environment
 
 _BUILTIN = {
@@ -43,6 +44,8 @@ def load(name: str) -> type[Environment]:
 def load_class(path: str) -> type[Environment]:
     """An environment's class by `package.module:Class`.
 
+    A class that is none, but has `reset` and `step`, is adapted by `from_tuples`.
+
     Raises:
         InvalidArgumentError: it does not name an Environment.
     """
@@ -51,9 +54,15 @@ def load_class(path: str) -> type[Environment]:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise _wrong(path, str(error)) from error
-    if not (isinstance(found, type) and issubclass(found, Environment)):
-        raise _wrong(path, "is not a subclass of podium.environments.Environment")
-    return found
+    if isinstance(found, type) and issubclass(found, Environment):
+        return found
+    if not has_tuples(found):
+        raise _wrong(
+            path,
+            "is neither a subclass of podium.environments.Environment nor a class with reset and"
+            " step",
+        )
+    return from_tuples(found)
 
 
 def _wrong(path: str, why: str) -> InvalidArgumentError:

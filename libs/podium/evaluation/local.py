@@ -18,7 +18,7 @@ async def run_local(
     *,
     attempts: int = 1,
     seed: int = 0,
-    max_turns: int = 8,
+    max_turns: int = 10,
     concurrency: int = 8,
     done: Callable[[Attempt], None] = lambda attempt: None,
 ) -> list[Attempt]:

@@ -22,6 +22,7 @@ async def run_policy(
     sampling: policy_pb2.SamplingParams,
     episode: spec_pb2.EpisodeSpec,
     *,
+    pool: str = "",
     attempts: int = 1,
     seed: int = 0,
     concurrency: int = 8,
@@ -31,6 +32,8 @@ async def run_policy(
 
     Args:
         sampling, episode: with their defaults filled.
+        pool: where it is served, by the rollout service's name for it; empty
+            for its first one.
         concurrency: scenarios at once.
         done: told of each attempt as it ends.
 
@@ -51,6 +54,7 @@ async def run_policy(
             sampling=sampling,
             episode=episode,
             seed=seed,
+            pool=pool,
         )
         found = []
         async with slots:

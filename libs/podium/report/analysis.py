@@ -1,4 +1,4 @@
-"""Which part of a gain in success is format, and which is search."""
+"""Which part of a gain in success is format, and which is the task itself, such as search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Rates:
     `format` is the share whose every action could be read; `hit_if_valid`,
     the share of those whose search found the target; `success_if_valid` and
     `success_if_invalid`, the shares that succeeded. A rate over no episodes
-    is None.
+    is None. `searches` is whether the task reports a search at all.
     """
 
     episodes: int
@@ -26,11 +26,15 @@ class Rates:
     hit_if_valid: float | None
     success_if_valid: float | None
     success_if_invalid: float | None
+    searches: bool
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A gain in success, split without remainder: total = by_format + by_search."""
+    """A gain in success, split without remainder: total = by_format + by_search.
+
+    `by_search` is whatever is not format; of a task that searches that is the search.
+    """
 
     total: float
     by_format: float
@@ -43,14 +47,26 @@ def rates(episodes: Sequence[Trajectory]) -> Rates | None:
         return None
     valid = [episode for episode in episodes if _value(episode, FORMAT) >= 1.0]
     invalid = [episode for episode in episodes if _value(episode, FORMAT) < 1.0]
+    searches = any(HIT in episode.metrics for episode in episodes)
     return Rates(
         episodes=len(episodes),
         format=len(valid) / len(episodes),
         success=_mean(episodes, SUCCESS) or 0.0,
-        hit_if_valid=_mean(valid, HIT),
+        hit_if_valid=_mean(valid, HIT) if searches else None,
         success_if_valid=_mean(valid, SUCCESS),
         success_if_invalid=_mean(invalid, SUCCESS),
+        searches=searches,
     )
+
+
+def labelled(before: Rates, after: Rates) -> list[tuple[str, float | None, float | None]]:
+    """What a reader is shown of both: a label, the rate before, the rate after."""
+    found = ("search found the target, given that", before.hit_if_valid, after.hit_if_valid)
+    return [
+        ("every action in valid format", before.format, after.format),
+        *([found] if after.searches else []),
+        ("success, given valid format", before.success_if_valid, after.success_if_valid),
+    ]
 
 
 def split_gain(before: Rates, after: Rates) -> Gain:

@@ -46,7 +46,7 @@ def _episode(when: str, episode: pb.Trajectory) -> str:
     )
     return (
         f'<div class="episode">{verdict}<h3>{when}</h3>{turns}{failure}'
-        f'<p class="end">{escape(_ending(episode))}</p></div>'
+        f'{_rewards(episode)}<p class="end">{escape(_ending(episode))}</p></div>'
     )
 
 
@@ -59,6 +59,17 @@ def _message(message: pb.Message, *, first: bool) -> str:
         # Every episode begins with the same instructions.
         body = f"<details><summary>instructions</summary>{body}</details>"
     return f'<div class="turn {role}"><span class="who">{role}</span>{body}</div>'
+
+
+def _rewards(episode: pb.Trajectory) -> str:
+    """What each step paid, and the episode as a whole; nothing when no step did."""
+    paid = [step.reward for step in episode.transitions]
+    if not any(paid):
+        return ""
+    parts = [f"{reward:g}" for reward in paid]
+    if episode.score_reward:
+        parts.append(f"and {episode.score_reward:g} in the end")
+    return f'<p class="end">rewards of the steps: {" · ".join(parts)}</p>'
 
 
 def _ending(episode: pb.Trajectory) -> str:

@@ -110,40 +110,35 @@ def _gain(data: ReportData) -> str:
     if before is None or after is None:
         return ""
     gain = analysis.split_gain(before, after)
+    rest, better = ("search", "searching and choosing") if after.searches else ("more", "acting")
     rows = "".join(
         f'<tr><td>{name}</td><td class="n">{_rate(first)}</td><td class="n">{_rate(last)}</td></tr>'
         for name, first, last in (
-            ("every action in valid format", before.format, after.format),
-            (
-                "search found the target, given valid format",
-                before.hit_if_valid,
-                after.hit_if_valid,
-            ),
-            ("success, given valid format", before.success_if_valid, after.success_if_valid),
+            *analysis.labelled(before, after),
             ("success", before.success, after.success),
         )
     )
     return (
-        "<h2>Format or search?</h2>"
+        f"<h2>Format or {rest}?</h2>"
         f"<p>Of the change of {100 * gain.total:+.0f} points, "
         f"<b>{100 * gain.by_format:+.0f}</b> come from writing actions that can be read and "
-        f"<b>{100 * gain.by_search:+.0f}</b> from searching and choosing better once they can.</p>"
-        f'<div class="panel">{_gain_bar(gain)}<div class="scroll"><table><tr><th>share of sampled '
-        'episodes</th><th class="n">before</th><th class="n">after</th></tr>'
+        f"<b>{100 * gain.by_search:+.0f}</b> from {better} better once they can.</p>"
+        f'<div class="panel">{_gain_bar(gain, rest)}<div class="scroll"><table><tr>'
+        '<th>share of sampled episodes</th><th class="n">before</th><th class="n">after</th></tr>'
         f'{rows}</table></div></div><p class="soft" style="margin-top:8px">Kitagawa decomposition: '
         "change of the mix of formats, and change of success within each; the two add up "
         "exactly.</p>"
     )
 
 
-def _gain_bar(gain: analysis.Gain) -> str:
+def _gain_bar(gain: analysis.Gain, rest: str) -> str:
     total = gain.by_format + gain.by_search
     if gain.by_format < 0 or gain.by_search < 0 or total <= 0:
         return ""
     parts = "".join(
         f'<div class="b{style}" style="flex:{amount / total:.4f}">'
         f"{name if amount / total > 0.08 else ''}</div>"
-        for style, name, amount in ((3, "format", gain.by_format), (1, "search", gain.by_search))
+        for style, name, amount in ((3, "format", gain.by_format), (1, rest, gain.by_search))
         if amount > 0
     )
     return f'<div class="bar">{parts}</div>'

@@ -6,7 +6,8 @@ import grpc
 
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.rpc.client_config import DEFAULT_MESSAGE_BYTES, channel_options
-from podium.rpc.client_interceptors import client_interceptors
+from podium.rpc.client_interceptors import BeforeCall, client_interceptors
+from podium.rpc.tls import Tls
 
 
 def connect(
@@ -14,7 +15,9 @@ def connect(
     *,
     default_timeout: float | None = 30.0,
     token: str = "",
-    credentials: grpc.ChannelCredentials | None = None,
+    before_call: BeforeCall | None = None,
+    tls: Tls | None = None,
+    server_name: str = "",
     max_message_bytes: int = DEFAULT_MESSAGE_BYTES,
 ) -> grpc.aio.Channel:
     """A channel to `host:port`, balanced over every address that its name has.
@@ -27,16 +30,23 @@ def connect(
     Args:
         token: bearer token to present with every call. Never sent unless
             given: an address may be a user's own server.
-        credentials: TLS; None for plaintext.
+        before_call: awaited before each call, and not within its deadline; it gives the token, and
+            what it raises is what the call raises.
+        tls: the certificate to show, and whose to take; None for plain text. Never given unless
+            the peer is one of this installation, as with the token.
+        server_name: whose certificate it must be, where that is not the address' host.
 
     Raises:
         InvalidArgumentError: the address is neither host:port nor a gRPC target.
     """
     target = _target(address)
     options = channel_options(max_message_bytes)
-    interceptors = client_interceptors(address, default_timeout, token)
-    if credentials is None:
+    interceptors = client_interceptors(address, default_timeout, token, before_call)
+    if tls is None:
         return grpc.aio.insecure_channel(target, options, interceptors=interceptors)
+    if server_name:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    credentials = tls.channel_credentials()
     return grpc.aio.secure_channel(target, credentials, options, interceptors=interceptors)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import grpc
@@ -22,14 +22,24 @@ HANDLED = Counter(
 _tracer = tracer(__name__)
 T = TypeVar("T")
 
+BeforeCall = Callable[[], Awaitable[str]]
+"""Awaited before each call; returns the bearer token to present, empty for none."""
+
 
 class _Client:
     """What every kind of call goes through."""
 
-    def __init__(self, address: str, default_timeout: float | None, token: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        default_timeout: float | None,
+        token: str,
+        before_call: BeforeCall | None,
+    ) -> None:
         self._address = address
         self._default_timeout = default_timeout
         self._token = token
+        self._before_call = before_call
 
     async def _call(
         self,
@@ -38,6 +48,7 @@ class _Client:
         request: Any,
         unary_response: bool,
     ) -> Any:
+        token = await self._before_call() if self._before_call else self._token
         method = details.method
         path = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
         span = _tracer.start_span(
@@ -50,7 +61,7 @@ class _Client:
             },
         )
         try:
-            call = await continuation(self._details(details, span, unary_response), request)
+            call = await continuation(self._details(details, span, token, unary_response), request)
         except BaseException as error:
             _finish(path, span, _code_of(error))
             raise
@@ -58,12 +69,12 @@ class _Client:
         return call
 
     def _details(
-        self, details: ClientCallDetails, span: trace.Span, unary_response: bool
+        self, details: ClientCallDetails, span: trace.Span, token: str, unary_response: bool
     ) -> ClientCallDetails:
         carrier: dict[str, str] = {}
         propagate.inject(carrier, trace.set_span_in_context(span))
-        if self._token:
-            carrier["authorization"] = f"Bearer {self._token}"
+        if token:
+            carrier["authorization"] = f"Bearer {token}"
         # A new object: the caller may use its own for the next call too.
         metadata = Metadata(*(details.metadata or ()), *carrier.items())
         timeout = details.timeout
@@ -95,11 +106,14 @@ class _StreamStream(_Client, grpc.aio.StreamStreamClientInterceptor):
 
 
 def client_interceptors(
-    address: str, default_timeout: float | None, token: str
+    address: str,
+    default_timeout: float | None,
+    token: str,
+    before_call: BeforeCall | None,
 ) -> list[grpc.aio.ClientInterceptor]:
     """One a kind: grpc.aio takes an object that is several for the first alone."""
     kinds = (_UnaryUnary, _StreamUnary, _UnaryStream, _StreamStream)
-    return [kind(address, default_timeout, token) for kind in kinds]
+    return [kind(address, default_timeout, token, before_call) for kind in kinds]
 
 
 def _finish(path: str, span: trace.Span, code: grpc.StatusCode) -> None:

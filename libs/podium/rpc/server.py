@@ -18,6 +18,7 @@ from podium.rpc.drain import Drain
 from podium.rpc.masking import check_request, error_layer
 from podium.rpc.observe import telemetry_layer
 from podium.rpc.settings import ServerSettings
+from podium.rpc.tls import Tls
 from podium.telemetry import MetricsServer, start_metrics_server
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Server:
         authenticator: Authenticator | None = None,
         public_methods: frozenset[str] = frozenset(),
     ) -> None:
-        """Nothing is bound yet.
+        """Nothing is bound yet. Health and metrics are in plain text, for probes and scrapers.
 
         Args:
             authenticator: decides about every method that is not public; None
@@ -59,6 +60,7 @@ class Server:
         """Set when the drain begins; long loops may end by it."""
         if authenticator is None and settings.auth_tokens_file is not None:
             authenticator = BearerTokens.from_file(settings.auth_tokens_file)
+        self._tls = settings.tls()
         self._auth = auth_layer(authenticator, public_methods)
         self._drain = Drain()
         self._added: list[tuple[Callable[[Any, Any], None], object, str]] = []
@@ -111,7 +113,7 @@ class Server:
         if self.settings.reflection:
             names = [name for _, _, name in self._added]
             reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], server)
-        self.port = self._bind(server, "gRPC", self.settings.port)
+        self.port = self._bind(server, "gRPC", self.settings.port, self._tls)
         await server.start()
         self._server = server
         await self._health.set("", _SERVING)
@@ -172,9 +174,11 @@ class Server:
         for _, _, name in self._added:
             await self._health.set(name, _SERVING if self._serving else _NOT_SERVING)
 
-    def _bind(self, server: grpc.aio.Server, what: str, port: int) -> int:
+    def _bind(self, server: grpc.aio.Server, what: str, port: int, tls: Tls | None = None) -> int:
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         try:
+            if tls is not None:
+                return server.add_secure_port(f"{host}:{port}", tls.server_credentials())
             return server.add_insecure_port(f"{host}:{port}")
         except RuntimeError as error:
             raise UnavailableError(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from podium.rpc.client_config import DEFAULT_MESSAGE_BYTES
+from podium.rpc.tls import Tls
+
+_TLS_FILES = ("tls_certificate_file", "tls_key_file", "tls_authorities_file")
 
 
 class ServerSettings(BaseSettings):
@@ -41,10 +44,33 @@ class ServerSettings(BaseSettings):
     """Bearer tokens that callers may present, one a line; unset allows every caller."""
     token_file: Path | None = None
     """The bearer token that this service presents to its peers."""
+    tls_certificate_file: Path | None = None
+    """PEM of the certificate that this service shows to callers and to its peers. With it and the
+    two below, all calls are by mutual TLS; without them, in plain text."""
+    tls_key_file: Path | None = None
+    """PEM of its key."""
+    tls_authorities_file: Path | None = None
+    """PEM of the authorities whose certificates callers and peers may show."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """Least level that is logged."""
     log_format: Literal["json", "text"] = "text"
     """One JSON object a line, or text for people."""
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        missing = [name for name in _TLS_FILES if getattr(self, name) is None]
+        if missing and len(missing) < len(_TLS_FILES):
+            raise ValueError(f"{', '.join(missing)} must be set too, or no file for TLS")
+        return self
+
+    def tls(self) -> Tls | None:
+        """What to show callers and peers; None for plain text.
+
+        Raises:
+            InvalidArgumentError: a file cannot be read, or is no PEM.
+        """
+        certificate, key, authorities = (getattr(self, name) for name in _TLS_FILES)
+        return Tls.load(certificate, key, authorities) if certificate else None
 
     def peer_token(self) -> str:
         """The token for `connect`; empty when there is none."""
@@ -65,6 +91,9 @@ def load_settings(kind: type[S]) -> S:
     except ValidationError as error:
         prefix = kind.model_config.get("env_prefix", "")
         for wrong in error.errors(include_url=False):
+            if not wrong["loc"]:
+                print(f"{prefix}…: {wrong['msg']}", file=sys.stderr)
+                continue
             name = "_".join((prefix + str(wrong["loc"][0]), *map(str, wrong["loc"][1:]))).upper()
             print(f"{name}: got {wrong['input']!r}: {wrong['msg']}", file=sys.stderr)
         sys.exit(2)

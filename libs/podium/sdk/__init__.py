@@ -7,6 +7,9 @@
         for update in podium.jobs.watch(job.id):
             print(update.event.message)
 
+Which installation it talks to is `podium.sdk.addresses.locate`'s to say;
+`Client(context="work")` is one that `podium login` saved.
+
 `AsyncClient` is the same with `await` and `async for`. Both raise
 `podium.core.errors`. Importing this module does not load gRPC.
 """

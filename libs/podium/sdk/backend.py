@@ -89,6 +89,10 @@ class RemoteBackend:
                 return TrainResult(step, dict(update.step.metrics))
         raise _ended(await self._client.jobs.get(name))
 
+    async def api_token(self) -> str:
+        """See `Backend`."""
+        return await self._client.openai_token()
+
     async def take(self, key: str) -> list[inference_pb.CapturedCall]:
         """See `Backend`."""
         try:
@@ -110,6 +114,10 @@ class RemoteBackend:
     def checkpoints(self, name: str) -> AsyncGenerator[registry_pb.Version, None]:
         """See `Backend`."""
         return self._client.checkpoints.list(name)
+
+    async def version(self, name: str, which: int | str) -> registry_pb.Version:
+        """See `Backend`."""
+        return await self._client.checkpoints.get(name, which)
 
     async def download(self, name: str, step: int, folder: Path) -> None:
         """See `Backend`."""
@@ -169,8 +177,7 @@ class RemoteBackend:
         if given:
             return given
         engine = await self._client.policies.engine()
-        host = self._client.addresses.inference.rpartition(":")[0]
-        return f"http://{host}:{engine.http_port}/v1"
+        return f"http://{await self._client.openai_address(engine.http_port)}/v1"
 
 
 def _check_same(job: jobs_pb.Job, spec: spec_pb2.JobSpec) -> None:

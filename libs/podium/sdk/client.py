@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import cast
 
-from podium.rpc import connect
+from podium.core.errors import InvalidArgumentError, Violation
 from podium.sdk.addresses import Addresses, locate
 from podium.sdk.backend import RemoteBackend
 from podium.sdk.checkpoints import Checkpoints
 from podium.sdk.environments import Environments
+from podium.sdk.in_process import BackendCheckpoints, NotCovered, not_covered
 from podium.sdk.jobs import Jobs
 from podium.sdk.judge import Judge
 from podium.sdk.models import Models
 from podium.sdk.policies import Policies
 from podium.sdk.sessions import Sessions
-
-if TYPE_CHECKING:
-    import grpc
+from podium.sdk.ways import Ways
+from podium.training.backend import Backend
 
 
 class AsyncClient:
@@ -27,19 +27,60 @@ class AsyncClient:
     manages jobs needs only the controller.
     """
 
-    def __init__(self, addresses: Addresses | None = None, *, timeout: float = 30.0) -> None:
-        """`timeout` is the deadline of one unary call, in seconds."""
-        self.addresses = addresses or locate()
-        self._timeout = timeout
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self.jobs = Jobs(lambda: self._channel(self.addresses.controller))
-        self.policies = Policies(lambda: self._channel(self.addresses.inference))
-        self.checkpoints = Checkpoints(lambda: self._channel(self.addresses.registry))
-        self.environments = Environments(lambda: self._channel(self.addresses.rollout))
-        self.sessions = Sessions(lambda: self._channel(self.addresses.controller))
-        self.judge = Judge(lambda: self._channel(self.addresses.judge))
-        self.backend = RemoteBackend(self)
+    def __init__(
+        self,
+        addresses: Addresses | None = None,
+        *,
+        context: str = "",
+        timeout: float = 30.0,
+        backend: Backend | None = None,
+    ) -> None:
+        """Connects to nothing yet.
+
+        With a `backend` of this process (`podium.InProcessBackend`) it is a client for tests,
+        which talks to no installation. Covered are `models`, with all that a model does, and
+        `checkpoints` but for `checkpoints.models`. Every method of `jobs`, `policies`,
+        `environments`, `sessions` and `judge`, and `openai_address`, raises
+        UnimplementedError (NOT_IN_PROCESS), which names the method. The backend stays open:
+        whoever made it closes it.
+
+        Args:
+            addresses: where the services are; by default what `locate` finds.
+            context: name of an installation that `podium login` saved, in place of addresses.
+            timeout: deadline of one unary call, in seconds.
+            backend: where models train, in place of an installation.
+
+        Raises:
+            NotFoundError: there is no such context.
+            InvalidArgumentError: the file of contexts is broken, or both a backend and an
+                installation are named.
+        """
+        if backend is not None:
+            if addresses is not None or context:
+                raise InvalidArgumentError(
+                    violations=[
+                        Violation("backend", "takes the place of addresses and context; name one")
+                    ]
+                )
+            addresses = Addresses("", "", "", "", "", source="a backend in this process")
+        self.addresses = addresses or locate(context=context)
+        self._ways = Ways(self.addresses, timeout)
+        self.jobs = Jobs(lambda: self._ways.channel("controller"))
+        self.policies = Policies(lambda: self._ways.channel("inference"))
+        self.checkpoints = Checkpoints(lambda: self._ways.channel("registry"))
+        self.environments = Environments(lambda: self._ways.channel("rollout"))
+        self.sessions = Sessions(lambda: self._ways.channel("controller"))
+        self.judge = Judge(lambda: self._ways.channel("judge"))
+        self._in_process = backend is not None
+        self.backend: Backend = backend or RemoteBackend(self)
         """Where models of `podium.training` train."""
+        if backend is not None:
+            self.jobs = cast(Jobs, NotCovered("jobs", Jobs))
+            self.policies = cast(Policies, NotCovered("policies", Policies))
+            self.checkpoints = cast(Checkpoints, BackendCheckpoints(backend))
+            self.environments = cast(Environments, NotCovered("environments", Environments))
+            self.sessions = cast(Sessions, NotCovered("sessions", Sessions))
+            self.judge = cast(Judge, NotCovered("judge", Judge))
         self.models = Models(self.backend)
 
     async def __aenter__(self) -> AsyncClient:
@@ -54,14 +95,25 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the channels. Idempotent."""
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close()
+        """Closes the channels, and what leads to them. Idempotent."""
+        await self._ways.close()
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = connect(
-                address, default_timeout=self._timeout, token=self.addresses.token
-            )
-        return self._channels[address]
+    async def openai_address(self, port: int) -> str:
+        """`host:port` of the OpenAI API, which the inference service has at `port`.
+
+        Raises:
+            PodiumError: why it cannot be reached.
+        """
+        if self._in_process:
+            raise not_covered("openai_address")
+        return await self._ways.http("inference", port)
+
+    async def openai_token(self) -> str:
+        """The bearer token that the OpenAI API asks for; empty where none is known.
+
+        Raises:
+            PodiumError: why a release's Secret cannot be read.
+        """
+        if self._in_process:
+            raise not_covered("openai_token")
+        return await self._ways.token()

@@ -93,10 +93,10 @@ class Jobs:
             await self._stub.DeleteJob(pb.DeleteJobRequest(job_id=job_id))
 
     async def list(
-        self, states: Sequence[pb.JobState.ValueType] = ()
+        self, states: Sequence[pb.JobState.ValueType] = (), *, project: str = ""
     ) -> AsyncGenerator[pb.Job, None]:
-        """Jobs, newest first; only those in `states` when given."""
-        request = pb.ListJobsRequest(states=states, page_size=_PAGE)
+        """Jobs, newest first; only those in `states` and of the `project`, when given."""
+        request = pb.ListJobsRequest(states=states, project=project, page_size=_PAGE)
         with rpc_errors("controller"):
             async for job in pages(self._stub.ListJobs, request, lambda r: r.jobs):
                 yield job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podium.sdk.policies import parse_policy
+from podium.sdk.policies import resolve_policy
 from podium.training.backend import Backend
 from podium.training.model import TrainableModel
 from podium.types.v1 import spec_pb2
@@ -27,13 +27,13 @@ class Models:
     ) -> TrainableModel:
         """A model by name, made if there is none, when it can be called.
 
-        A new one starts from the checkpoint `fork`, `MODEL` or `MODEL@VERSION`, weights,
-        optimizer and step number, when that is given. `options` are TrainableModel's. Raises
-        what `RemoteBackend.register` does.
+        A new one starts from the checkpoint `fork`, `MODEL`, `MODEL@VERSION` or
+        `MODEL@ALIAS`, weights, optimizer and step number, when that is given. `options` are
+        TrainableModel's. Raises what `RemoteBackend.register` does.
         """
         model = TrainableModel(name=name, project=project, base_model=base_model, **options)
         if fork:
-            source = parse_policy(fork)
+            source = await resolve_policy(fork, self._backend.version)
             version = source.version if source.HasField("version") else None
             model.spec.fork.CopyFrom(spec_pb2.ForkSpec(model=source.job, version=version))
         await model.register(self._backend)

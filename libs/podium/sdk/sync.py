@@ -17,6 +17,7 @@ from podium.rollout.v1 import rollout_service_pb2
 from podium.sdk.addresses import Addresses
 from podium.sdk.client import AsyncClient
 from podium.sdk.sync_models import SyncModels
+from podium.training.backend import Backend
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 ItemT = TypeVar("ItemT")
@@ -25,11 +26,24 @@ ItemT = TypeVar("ItemT")
 class Client:
     """Talks to a Podium installation. Use it in a `with` block; safe for one thread at a time."""
 
-    def __init__(self, addresses: Addresses | None = None, *, timeout: float = 30.0) -> None:
-        """`timeout` is the deadline of one unary call, in seconds."""
+    def __init__(
+        self,
+        addresses: Addresses | None = None,
+        *,
+        context: str = "",
+        timeout: float = 30.0,
+        backend: Backend | None = None,
+    ) -> None:
+        """As `AsyncClient`."""
         self._exit = ExitStack()
         self._portal = self._exit.enter_context(start_blocking_portal())
-        self._client = self._portal.call(lambda: AsyncClient(addresses, timeout=timeout))
+        try:
+            self._client = self._portal.call(
+                lambda: AsyncClient(addresses, context=context, timeout=timeout, backend=backend)
+            )
+        except BaseException:
+            self._exit.close()
+            raise
         self._exit.callback(self._portal.call, self._client.close)
         self.jobs = SyncJobs(self._portal, self._client)
         self.policies = SyncPolicies(self._portal, self._client)
@@ -112,10 +126,10 @@ class SyncJobs(_Part):
         self._portal.call(self._client.jobs.delete, job_id)
 
     def list(
-        self, states: Sequence[job_service_pb2.JobState.ValueType] = ()
+        self, states: Sequence[job_service_pb2.JobState.ValueType] = (), *, project: str = ""
     ) -> Iterator[job_service_pb2.Job]:
         """Jobs, newest first."""
-        return self._iterate(lambda: self._client.jobs.list(states))
+        return self._iterate(lambda: self._client.jobs.list(states, project=project))
 
     def events(self, job_id: str) -> Iterator[job_service_pb2.Event]:
         """A job's events so far."""

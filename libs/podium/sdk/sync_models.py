@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.from_thread import BlockingPortal
 
+from podium.core.packages import needed
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.sdk.models import Models
 from podium.training import rollouts
@@ -65,7 +66,7 @@ class SyncModel:
 
     def openai_client(self, **options: Any) -> openai.OpenAI:
         """OpenAI's client for it; one may serve many rollouts, each call under its own's key."""
-        import openai
+        openai = needed("openai", "openai>=2.54", "an OpenAI client")
 
         def use_own_key(request: Any) -> None:
             request.headers["Authorization"] = f"Bearer {self.inference_api_key}"

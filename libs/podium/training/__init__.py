@@ -17,10 +17,16 @@ from __future__ import annotations
 from podium.training.backend import Backend, TrainResult
 from podium.training.gather import gather_trajectories, gather_trajectory_groups
 from podium.training.model import Model, TrainableModel, TrainConfig
-from podium.training.trajectories import Trajectory, TrajectoryException, TrajectoryGroup
+from podium.training.trajectories import (
+    History,
+    Trajectory,
+    TrajectoryException,
+    TrajectoryGroup,
+)
 
 __all__ = [
     "Backend",
+    "History",
     "Model",
     "TrainConfig",
     "TrainResult",

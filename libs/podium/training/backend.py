@@ -30,6 +30,9 @@ class Backend(Protocol):
     async def register(self, name: str, spec: spec_pb2.JobSpec) -> str:
         """Makes the model's job, or finds it; returns the OpenAI API's base URL when it serves."""
 
+    async def api_token(self) -> str:
+        """The bearer token that the OpenAI API asks for; empty where it asks for none."""
+
     async def step(self, name: str) -> int:
         """How many steps the model has taken."""
 
@@ -52,6 +55,9 @@ class Backend(Protocol):
 
     def checkpoints(self, name: str) -> AsyncGenerator[registry_pb.Version, None]:
         """The model's checkpoints, newest first."""
+
+    async def version(self, name: str, which: int | str) -> registry_pb.Version:
+        """Reads a checkpoint by number or alias."""
 
     async def download(self, name: str, step: int, folder: Path) -> None:
         """Writes a checkpoint's adapter, or whole weights, to a folder."""

@@ -56,6 +56,39 @@ def join(calls: Iterable[inference_pb.CapturedCall], policy: str) -> Joined:
     return result
 
 
+def merge(known: list[pb.History], other: pb.History) -> None:
+    """Adds a conversation to the others, unless one of them is its beginning or its whole.
+
+    By their words: roles, contents, and tool calls without their random ids. Of two of
+    which one continues the other, the longer one stays, with the tools of both.
+    """
+    words = _words(other)
+    if not words:
+        return
+    for place, each in enumerate(known):
+        old = _words(each)
+        short = min(len(old), len(words))
+        if old[:short] != words[:short]:
+            continue
+        longer, shorter = (other, each) if len(words) > len(old) else (each, other)
+        kept = pb.History(messages=longer.messages, tools=longer.tools or shorter.tools)
+        known[place] = kept
+        return
+    known.append(other)
+
+
+def _words(history: pb.History) -> list[tuple[object, ...]]:
+    return [
+        (
+            message.role,
+            message.content,
+            message.name,
+            tuple((call.name, call.arguments_json) for call in message.tool_calls),
+        )
+        for message in history.messages
+    ]
+
+
 @dataclass
 class _Open:
     """A history that may go on."""

@@ -37,6 +37,8 @@ class InProcessBackend:
         """
         self.batches: dict[str, list[Sequence[trajectory_pb2.Group]]] = {}
         """What was trained on, by model and step."""
+        self.aliases: dict[tuple[str, str], int] = {}
+        """The step that an alias of a model names; `latest` names the newest by itself."""
         self._versions: dict[str, dict[int, registry_pb.Version]] = {}
         self._requests: dict[tuple[str, str], int] = {}
         self._finished: set[str] = set()
@@ -105,6 +107,10 @@ class InProcessBackend:
             metrics["reward_mean"] = math.fsum(rewards) / len(rewards)
         return TrainResult(step, metrics)
 
+    async def api_token(self) -> str:
+        """See `Backend`. It asks for none."""
+        return ""
+
     async def take(self, key: str) -> list[inference_pb.CapturedCall]:
         """See `Backend`."""
         with self._lock:
@@ -123,6 +129,16 @@ class InProcessBackend:
         """See `Backend`."""
         for step in sorted(self._versions.get(name, {}), reverse=True):
             yield self._versions[name][step]
+
+    async def version(self, name: str, which: int | str) -> registry_pb.Version:
+        """See `Backend`; of aliases, `latest` and those in `aliases`."""
+        if isinstance(which, int):
+            return self._version(name, which)
+        if which == "latest":
+            return self._version(name, await self.step(name))
+        if (name, which) not in self.aliases:
+            raise NotFoundError(f"{name} has no alias {which!r}")
+        return self._version(name, self.aliases[name, which])
 
     async def download(self, name: str, step: int, folder: Path) -> None:
         """A function has no weights.

@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from podium.core.openai_messages import message_of, messages_of, tools_of
+from podium.core.rollout_keys import PREFIX, verified
 from podium.inference.v1 import inference_service_pb2 as pb
-from podium.training.rollouts import KEY_PREFIX
 from podium.types.v1 import trajectory_pb2
 
 Answer = str | Mapping[str, Any]
@@ -83,10 +83,10 @@ class InProcessApi:
             _assistant(self._answer(messages, step)) for _ in range(int(fields.get("n") or 1))
         ]
         key = http.headers.get("Authorization", "").removeprefix("Bearer ")
-        if key.startswith(KEY_PREFIX):
+        if key.startswith(PREFIX):
             request_id = uuid.uuid4().hex
             for message in answers:
-                self._keep(key, _call(fields, message, name, step, request_id))
+                self._keep(verified(key, "") or key, _call(fields, message, name, step, request_id))
         if fields.get("stream"):
             _stream(http, _chunks(fields, answers))
         else:

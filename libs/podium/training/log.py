@@ -83,6 +83,10 @@ def _trajectory(trajectory: Trajectory) -> dict[str, Any]:
         "logs": trajectory.logs,
         "messages": trajectory.messages(),
         "tools": trajectory.offered_tools(),
+        "additional_histories": [
+            {"messages": each.messages(), "tools": each.tools}
+            for each in trajectory.additional_histories
+        ],
         "start_time": trajectory.start_time.isoformat(),
         "end_time": trajectory.end_time.isoformat() if trajectory.end_time else None,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -10,7 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.contract import complete_training
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.core.names import slug
+from podium.core.packages import needed
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.training import rollouts
@@ -54,8 +56,7 @@ class Model:
 
     def openai_client(self, **options: Any) -> openai.AsyncOpenAI:
         """OpenAI's client for it; `options` as its constructor's."""
-        import openai
-
+        openai = needed("openai", "openai>=2.54", "an OpenAI client")
         return openai.AsyncOpenAI(
             base_url=self.inference_base_url, api_key=self.inference_api_key, **options
         )
@@ -79,6 +80,8 @@ class TrainableModel:
     """Where `log` writes."""
     _backend: Backend | None = field(default=None, repr=False)
     _base_url: str = field(default="", repr=False)
+    api_token: str = field(default="", repr=False, init=False)
+    """What the OpenAI API asks of calls outside of rollouts, since `register`; empty for none."""
 
     def __post_init__(self) -> None:
         """Makes the name one that can be served.
@@ -87,8 +90,8 @@ class TrainableModel:
             InvalidArgumentError: nothing of it can, or it is too long.
         """
         whole = f"{self.project}-{self.name}" if self.project else self.name
-        slug = re.sub(r"[^a-z0-9]+", "-", whole.lower()).strip("-")
-        if not slug or len(slug) > _MAX_NAME:
+        name = slug(whole)
+        if not name or len(name) > _MAX_NAME:
             raise InvalidArgumentError(
                 violations=[
                     Violation(
@@ -98,7 +101,7 @@ class TrainableModel:
                     )
                 ]
             )
-        self.name = slug
+        self.name = name
         spec = spec_pb2.JobSpec()
         spec.CopyFrom(self.spec)
         spec.base_model = self.base_model or spec.base_model
@@ -110,6 +113,7 @@ class TrainableModel:
         """Makes the model's job or goes on with it; returns when it can be called."""
         own = backend.backend if isinstance(backend, HasBackend) else backend
         self._base_url = await own.register(self.name, self.spec)
+        self.api_token = await own.api_token()
         self._backend = own
 
     @property
@@ -151,7 +155,7 @@ class TrainableModel:
 
         `options` are those of its constructor.
         """
-        import openai
+        openai = needed("openai", "openai>=2.54", "an OpenAI client")
 
         async def use_own_key(request: Any) -> None:
             request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
@@ -249,7 +253,9 @@ class TrainableModel:
         await self.backend.finish(self.name)
 
     def _check(self, config: TrainConfig | None) -> None:
-        rate = self.spec.training.learning_rate or 1e-5
+        training = spec_pb2.TrainingSpec()
+        training.CopyFrom(self.spec.training)
+        rate = complete_training(training).learning_rate
         if config is not None and config.learning_rate != rate:
             raise InvalidArgumentError(
                 violations=[

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from podium.core.rollout_keys import new_key, signed
+
 if TYPE_CHECKING:
     from podium.training.model import TrainableModel
 
-KEY_PREFIX = "podium-rollout-"
 NO_KEY = "podium"
-"""The API key of calls that belong to no rollout; nothing is captured."""
+"""The API key of calls that belong to no rollout where none is asked for; nothing is captured."""
 
 
 @dataclass
 class Rollout:
     """One attempt of an agent; every call under its key belongs to it."""
 
-    key: str = field(default_factory=lambda: f"{KEY_PREFIX}{uuid.uuid4().hex}")
+    key: str = field(default_factory=new_key)
     models: dict[str, TrainableModel] = field(default_factory=dict)
     """Those that were called, or may have been, by name."""
 
@@ -44,10 +44,18 @@ def entered(rollout: Rollout) -> Iterator[Rollout]:
         _current.reset(token)
 
 
+def begin_again() -> None:
+    """Gives the rollout that this runs in a new key; what was called before is not its any more."""
+    rollout = current()
+    if rollout is not None:
+        rollout.key = new_key()
+        rollout.models.clear()
+
+
 def key_for(model: TrainableModel) -> str:
     """The API key for a call of the model that is made here and now."""
     rollout = current()
     if rollout is None:
-        return NO_KEY
+        return model.api_token or NO_KEY
     rollout.models[model.name] = model
-    return rollout.key
+    return signed(rollout.key, model.api_token)

@@ -11,27 +11,45 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from podium.core.openai_messages import to_openai, tools_to_openai
+from podium.core.openai_messages import messages_of, to_openai, tools_of, tools_to_openai
 from podium.core.tasks import run_all
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.training import rollouts
+from podium.training.histories import join, merge
 from podium.training.progress import Budget, budget
+from podium.types.v1 import trajectory_pb2 as pb
 
 Scalar = float | int | str | bool | None
+
+
+class History(BaseModel):
+    """A conversation beside an attempt's main one: a sub-agent's, or what was before compaction."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    messages_and_choices: list[Any] = Field(default_factory=list)
+    """As a trajectory's."""
+    tools: list[Any] | None = None
+
+    def messages(self) -> list[Any]:
+        """The conversation as chat completions write it."""
+        return [_message(item) for item in self.messages_and_choices]
 
 
 class Trajectory(BaseModel):
     """One attempt.
 
     What trains are the calls that were captured while it ran; `messages_and_choices`
-    is what its author wants to remember and may be empty.
+    and `additional_histories` are what its author wants to remember, and to have
+    judged, and may be empty.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     messages_and_choices: list[Any] = Field(default_factory=list)
     """Messages of chat completions, as dicts, and choices of their answers."""
     tools: list[Any] | None = None
+    additional_histories: list[History] = Field(default_factory=list)
     reward: float = 0.0
     metrics: dict[str, float | int | bool] = Field(default_factory=dict)
     metadata: dict[str, Scalar] = Field(default_factory=dict)
@@ -57,6 +75,26 @@ class Trajectory(BaseModel):
             return [_message(item) for item in self.messages_and_choices]
         last = self._calls[-1]
         return [to_openai(message) for message in (*last.messages, last.reply)]
+
+    def histories(self) -> list[pb.History]:
+        """All that was said: the noted conversations, then captured ones that they do not hold.
+
+        A conversation that another one continues word for word is part of it.
+        """
+        noted = [History(messages_and_choices=self.messages_and_choices, tools=self.tools)]
+        found: list[pb.History] = []
+        for each in (*noted, *self.additional_histories):
+            merge(
+                found,
+                pb.History(
+                    messages=messages_of({"messages": each.messages()}),
+                    tools=tools_of({"tools": each.tools}),
+                ),
+            )
+        for policy in dict.fromkeys(call.generation.policy for call in self._calls):
+            for history in join(self._calls, policy).histories:
+                merge(found, pb.History(messages=history.messages, tools=history.tools))
+        return found
 
     def offered_tools(self) -> list[dict[str, Any]]:
         """The tools that the model was offered, as chat completions write them."""

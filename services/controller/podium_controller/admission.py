@@ -3,49 +3,57 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 
 from podium.core.errors import (
     AlreadyExistsError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
+    PodiumError,
+    UnavailableError,
     Violation,
 )
 from podium.types.v1 import spec_pb2
 
+from podium_controller.pools import Offer, Pools, served
 from podium_controller.ports import Peers
+from podium_controller.projects import Projects, project_of
 
 
 class Admission:
     """The checks of CreateJob that need other services."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: Peers, pools: Pools, projects: Projects) -> None:
         self._peers = peers
+        self._pools = pools
+        self._projects = projects
+
+    def check_project(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """Whether there is such a project."""
+        return self._projects.violations(project_of(spec))
 
     async def check_model(self, spec: spec_pb2.JobSpec) -> list[Violation]:
-        """What the pool's engine says against the specification.
+        """What the engines of the pools say against the specification.
 
         Raises:
             FailedPreconditionError: no pool serves the base model.
+            UnavailableError: none does that answers, and another has never answered.
         """
-        engine = await self._peers.inference.engine()
-        if engine.base_model != spec.base_model:
-            raise FailedPreconditionError(
-                f"no pool serves the base model {spec.base_model!r}; there is one of"
-                f" {engine.base_model!r}",
-                reason="BASE_MODEL_NOT_SERVED",
-                metadata={"base_model": spec.base_model, "served": engine.base_model},
+        offers = await self._pools.ask()
+        serving = [offer for offer in offers if offer.serves(spec)]
+        if not serving:
+            raise _not_served(spec.base_model, offers)
+        if any(offer.has_room_for_a_turn(spec) for offer in serving):
+            return []
+        window = max(offer.engine.max_model_len for offer in serving if offer.engine is not None)
+        return [
+            Violation(
+                "job.spec.rollout.sampling.max_tokens",
+                f"got {spec.rollout.sampling.max_tokens}; the pool's context window is {window}"
+                " tokens, prompt and answer together",
             )
-        most = spec.rollout.sampling.max_tokens
-        if engine.max_model_len and most >= engine.max_model_len:
-            return [
-                Violation(
-                    "job.spec.rollout.sampling.max_tokens",
-                    f"got {most}; the pool's context window is {engine.max_model_len} tokens,"
-                    " prompt and answer together",
-                )
-            ]
-        return []
+        ]
 
     async def check_fork(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether there is what the job starts from; an open version becomes the newest one's."""
@@ -71,10 +79,17 @@ class Admission:
             violations.append(Violation("job.spec.training.steps", text))
         return violations
 
+    async def check_trainer(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """Whether a trainer can be had where the job wants it."""
+        return await self._peers.trainers.violations(spec.trainer)
+
     async def check_environment(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether the environment exists and has scenarios to train and evaluate on."""
         if not spec.HasField("environment"):
             return []
+        if spec.environment.image:
+            # It runs with the job, and is asked for its scenarios then.
+            return await self._peers.environments.violations(spec.environment)
         found = await self._check_split(spec, spec.environment.split, "environment.split")
         if not found and spec.HasField("evaluation"):
             found = await self._check_split(spec, spec.evaluation.split, "evaluation.split")
@@ -122,3 +137,15 @@ class Admission:
             ]
         splits = ", ".join(known[name].splits)
         return [Violation(f"job.spec.{path}", f"got {split!r}; environment {name!r} has {splits}")]
+
+
+def _not_served(base_model: str, offers: Sequence[Offer]) -> PodiumError:
+    message = f"job.spec.base_model: got {base_model!r}, which no pool serves; {served(offers)}"
+    known = [offer.engine.base_model for offer in offers if offer.engine is not None]
+    if len(known) < len(offers):
+        return UnavailableError(message, reason="POOL_UNAVAILABLE", metadata={"peer": "inference"})
+    return FailedPreconditionError(
+        message,
+        reason="BASE_MODEL_NOT_SERVED",
+        metadata={"base_model": base_model, "served": ", ".join(sorted(set(known)))},
+    )

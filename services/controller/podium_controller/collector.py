@@ -18,8 +18,10 @@ from podium_controller.judging import (
     ALL_FAILED,
     JUDGE_BUDGET,
     JUDGE_FAILED,
+    JUDGE_UNAVAILABLE,
     Judging,
     failure_text,
+    unjudgeable,
     unusable,
 )
 from podium_controller.origin import Origin
@@ -85,7 +87,8 @@ class Collector:
         Raises:
             JobFailedError: groups stay too old (STALENESS_EXCEEDED), or all of
                 them fail again and again (ENVIRONMENT_FAILING, JUDGE_FAILING), or
-                the judges may spend no more (JUDGE_BUDGET_SPENT).
+                not one could be judged because the judges may spend no more
+                (JUDGE_BUDGET_SPENT) or gave no answer (JUDGE_UNAVAILABLE).
         """
         count = await self._origin.count(step)
         span = self._begin_span(step)
@@ -101,6 +104,7 @@ class Collector:
         batch = Batch(step, [], now_ns(), span)
         for rounds in range(1, _USELESS_ROUNDS + 1):
             await self._round(batch, count)
+            _check_judged(batch)
             reasons = {unusable(group) for group in batch.groups}
             if "" in reasons or (reasons == {ALL_FAILED} and not self._origin.renewable):
                 break
@@ -183,8 +187,11 @@ class Collector:
             collected()
         if stored.status == JUDGED:
             return stored.group
-        group = await self._judging.score(stored.group)
-        await self._ledger.save_group(key, JUDGED, group)
+        group = await self._judging.score(key, stored.group)
+        if unusable(group) == JUDGE_UNAVAILABLE:
+            await self._reporter.warn(
+                f"group {group.id} is skipped. The judge says: {failure_text(group)}", step
+            )
         return group
 
     async def _give_up_or_warn(self, batch: Batch, rounds: int) -> None:
@@ -194,12 +201,6 @@ class Collector:
         text = failure_text(told)
         who = "The judge" if kind == JUDGE_FAILED else "The environment"
         metrics.count_group(kind, len(batch.groups))
-        if unjudged := [group for group in batch.groups if unusable(group) == JUDGE_BUDGET]:
-            raise JobFailedError(
-                f"no group of step {batch.step} could be judged. The judge says:"
-                f" {failure_text(unjudged[0])}",
-                reason="JUDGE_BUDGET_SPENT",
-            )
         if rounds == _USELESS_ROUNDS:
             raise JobFailedError(
                 f"all {len(batch.groups)} groups of step {batch.step} failed {rounds} times in a"
@@ -222,3 +223,16 @@ class Collector:
 
     def _is_foreground(self, step: int) -> bool:
         return step == self.foreground_step
+
+
+def _check_judged(batch: Batch) -> None:
+    """Ends the job when no group has a score and asking again would not help."""
+    group = unjudgeable(batch.groups)
+    if group is None:
+        return
+    reason = unusable(group)
+    metrics.count_group(reason, len(batch.groups))
+    raise JobFailedError(
+        f"no group of step {batch.step} could be judged. The judge says: {failure_text(group)}",
+        reason="JUDGE_BUDGET_SPENT" if reason == JUDGE_BUDGET else "JUDGE_UNAVAILABLE",
+    )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import secrets
+
+from podium.core.names import slug
 
 RESERVED = frozenset({"base"})
 """What a policy reference means by these is not a job."""
+
+DEFAULT_PROJECT = "default"
+"""Of a job that names none."""
 
 SAMPLED = "sampled"
 GREEDY = "greedy"
@@ -19,9 +23,9 @@ _SLUG_LENGTH = 40
 
 def new_job_id(environment: str) -> str:
     """A readable id that nobody has: `email-search-k3v9q2`."""
-    slug = re.sub(r"[^a-z0-9]+", "-", environment.lower()).strip("-")[:_SLUG_LENGTH].strip("-")
+    name = slug(environment)[:_SLUG_LENGTH].strip("-")
     suffix = "".join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX_LENGTH))
-    return f"{slug or 'job'}-{suffix}"
+    return f"{name or 'job'}-{suffix}"
 
 
 def training_group(job_id: str, step: int, index: int) -> str:

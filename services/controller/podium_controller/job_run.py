@@ -21,7 +21,9 @@ from podium_controller.errors import (
     PauseRequestedError,
 )
 from podium_controller.loop import TrainingLoop
+from podium_controller.pools import Pool
 from podium_controller.ports import JobRecord, Ledger, Peers
+from podium_controller.projects import ProjectLimits
 
 logger = logging.getLogger(__name__)
 
@@ -55,15 +57,23 @@ class JobRun:
         self,
         job: JobRecord,
         peers: Peers,
+        pool: Pool,
         ledger: RunLedger,
         control: Control,
+        limits: ProjectLimits,
         close_seconds: float,
     ) -> None:
-        """`close_seconds` bounds each call that frees trainer and pool."""
+        """`close_seconds` bounds each call that frees trainer and pool.
+
+        `limits` are those of the job's project.
+        """
         self._job = job
         self._peers = peers
+        self._pool = pool
+        self._trainer = peers.trainers.of(job)
         self._ledger = ledger
         self._control = control
+        self._limits = limits
         self._close_seconds = close_seconds
 
     async def run(self) -> None:
@@ -91,7 +101,15 @@ class JobRun:
         logger.info("job run ended", extra={"job": self._job.id, "state": states.name(state)})
 
     async def _loop(self) -> _End:
-        loop = TrainingLoop(self._job, self._peers, self._ledger, self._control)
+        loop = TrainingLoop(
+            self._job,
+            self._peers,
+            self._pool,
+            self._trainer,
+            self._ledger,
+            self._control,
+            self._limits,
+        )
         work = asyncio.create_task(loop.run())
         cancelled = asyncio.create_task(self._control.cancel.wait())
         try:
@@ -141,14 +159,17 @@ class JobRun:
             logger.info("could not look for a last step", extra={"job": self._job.id})
 
     async def _free(self, end: _End) -> None:
-        """Gives trainer and pool back.
+        """Gives trainer, environment and pool back.
 
         A job that succeeded stays loaded, to be talked to, and one whose client is silent, to
         be sampled from; whoever needs the pool takes it.
         """
-        calls = [self._peers.trainer.close(self._job.id, self._close_seconds)]
+        calls = [
+            self._trainer.close(self._job.id, self._close_seconds),
+            self._peers.environments.close(self._job.id, self._close_seconds),
+        ]
         if end.outcome != pb.JOB_STATE_SUCCEEDED and not end.idle:
-            calls.append(self._peers.inference.unload(self._job.id, self._close_seconds))
+            calls.append(self._pool.inference.unload(self._job.id, self._close_seconds))
         for result in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(result, Exception):
                 # Whoever needs them next takes them back: Optimizer.open, Serving.reload.

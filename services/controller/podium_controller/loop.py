@@ -15,6 +15,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.telemetry import attributes, tracer
+from podium.types.v1 import spec_pb2
 
 from podium_controller import metrics
 from podium_controller.collector import Batch, Collector
@@ -24,7 +25,9 @@ from podium_controller.feed import Feed
 from podium_controller.judging import Judging
 from podium_controller.optimizer import SECONDS_PREFIX, Optimizer, Published
 from podium_controller.origin import ClientOrigin, Origin, RolloutOrigin
-from podium_controller.ports import JobRecord, Ledger, Peers
+from podium_controller.pools import Pool
+from podium_controller.ports import JobRecord, Ledger, Peers, Trainer
+from podium_controller.projects import ProjectLimits, project_of
 from podium_controller.publisher import Publisher
 from podium_controller.recovery import Recovery
 from podium_controller.reporter import COLLECT, PUBLISH, SERVE, WAIT, Reporter
@@ -41,21 +44,32 @@ _tracer = tracer(__name__)
 class TrainingLoop:
     """Runs a job from wherever it is to its last step."""
 
-    def __init__(self, job: JobRecord, peers: Peers, ledger: Ledger, control: Control) -> None:
+    def __init__(
+        self,
+        job: JobRecord,
+        peers: Peers,
+        pool: Pool,
+        trainer: Trainer,
+        ledger: Ledger,
+        control: Control,
+        limits: ProjectLimits,
+    ) -> None:
+        """`pool` is where the job's policies are served, `limits` its project's."""
         self._job = job
         self._spec = job.spec
         self._peers = peers
         self._ledger = ledger
         self._control = control
+        self._limits = limits
         self._completed = job.completed_steps
         self._reporter = Reporter(job.id, ledger)
         self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
-        self._serving = Serving(job.id, peers.inference, ledger, self._recovery)
+        self._serving = Serving(job.id, pool.inference, ledger, self._recovery)
         self._publisher = Publisher(job.id, job.spec, peers.registry, self._recovery)
         self._optimizer = Optimizer(
             job.id,
             job.spec,
-            peers.trainer,
+            trainer,
             peers.registry,
             ledger,
             self._recovery,
@@ -63,6 +77,9 @@ class TrainingLoop:
         )
         self._source = Source(
             rollout=peers.rollout,
+            pool=pool,
+            project=project_of(job.spec),
+            reporter=self._reporter,
             serving=self._serving,
             recovery=self._recovery,
             environment=job.spec.environment,
@@ -83,6 +100,7 @@ class TrainingLoop:
             PodiumError: what a service answered that time does not heal.
         """
         await self._reporter.set_phase(WAIT)
+        await self._place_environment()
         evaluator = await self._evaluator()
         feed = await self._feed()
         try:
@@ -129,7 +147,14 @@ class TrainingLoop:
             self._job.id,
             self._spec,
             origin,
-            Judging(self._peers.judge, self._spec.reward, self._recovery),
+            Judging(
+                self._peers.judge,
+                self._spec.reward,
+                self._recovery,
+                self._ledger,
+                project_of(self._spec),
+                self._limits,
+            ),
             self._ledger,
             self._reporter,
             self._begin_span,
@@ -137,7 +162,7 @@ class TrainingLoop:
         return Feed(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
 
     async def _rollout_origin(self) -> Origin:
-        environment = self._spec.environment
+        environment = self._source.environment
         scenarios = await self._recovery.run(
             "rollout", lambda: self._peers.rollout.scenarios(environment, environment.split)
         )
@@ -151,7 +176,7 @@ class TrainingLoop:
         scenarios = await self._recovery.run(
             "rollout",
             lambda: self._peers.rollout.scenarios(
-                self._spec.environment, evaluation.split, evaluation.scenarios
+                self._source.environment, evaluation.split, evaluation.scenarios
             ),
         )
         return Evaluator(
@@ -164,6 +189,19 @@ class TrainingLoop:
             scenarios,
         )
 
+    async def _place_environment(self) -> None:
+        """Where the job's environment is an image: at the address where it runs now."""
+        if not self._spec.environment.image:
+            return
+        async with self._reporter.waiting("the environment") as on_wait:
+            placing = self._peers.environments.place(self._job, on_wait)
+            address = await self._control.unless_paused(placing)
+        placed = spec_pb2.EnvironmentSpec()
+        placed.CopyFrom(self._spec.environment)
+        placed.address, placed.image = address, ""
+        placed.ClearField("replicas")
+        self._source = replace(self._source, environment=placed)
+
     async def _establish(self) -> None:
         """Trainer and pool at the newest published version, which is committed too."""
         if self._spec.HasField("fork") and self._completed == self._spec.fork.version:
@@ -171,6 +209,7 @@ class TrainingLoop:
         while await self.adopt():
             pass
         self._control.check_pause()
+        await self._control.unless_paused(self._optimizer.ready())
         async with self._reporter.timed(PUBLISH):
             await self._optimizer.open(self._completed or None)
         async with self._reporter.timed(SERVE):

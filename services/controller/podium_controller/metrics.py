@@ -10,6 +10,18 @@ _PREFIX = "podium_controller"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 JOBS = Gauge(f"{_PREFIX}_jobs", "Jobs by state.", ("state",))
+PROJECT_JOBS = Gauge(
+    f"{_PREFIX}_project_jobs", "Queued and running jobs of a project.", ("project", "state")
+)
+PROJECT_GPUS = Gauge(
+    f"{_PREFIX}_project_gpus", "GPUs of the trainers of a project's jobs.", ("project",)
+)
+POOL_EPISODES = Gauge(
+    f"{_PREFIX}_pool_episodes", "Episodes in flight at a pool.", ("pool", "project")
+)
+POOL_WAITING = Gauge(
+    f"{_PREFIX}_pool_groups_waiting", "Groups that wait for their turn at a pool.", ("pool",)
+)
 STEPS = Counter(f"{_PREFIX}_steps_total", "Steps committed.", ("job_id",))
 REWARD = Gauge(f"{_PREFIX}_reward_mean", "Mean reward of the last step.", ("job_id",))
 SUCCESS = Gauge(f"{_PREFIX}_success_ratio", "Mean success of the last step.", ("job_id",))
@@ -27,6 +39,11 @@ STALENESS = Histogram(
 )
 GROUPS = Counter(f"{_PREFIX}_groups_total", "Groups by what became of them.", ("outcome",))
 RECOVERIES = Counter(f"{_PREFIX}_recoveries_total", "Losses of a service.", ("service",))
+CLUSTER_CALLS = Counter(
+    f"{_PREFIX}_cluster_calls_total",
+    "Calls of the Kubernetes API server; a watch is one.",
+    ("method", "resource"),
+)
 LEADER = Gauge(f"{_PREFIX}_leader", "1 while this controller runs the jobs.")
 
 _OUTCOMES = frozenset(
@@ -36,6 +53,7 @@ _OUTCOMES = frozenset(
         "all_failed",
         "judge_failed",
         "judge_budget",
+        "judge_unavailable",
         "zero_variance",
         "group_of_one",
         "no_trainable_trajectory",

@@ -57,6 +57,11 @@ class Optimizer:
         found = await self._recovery.run("registry", lambda: self._look(version))
         return None if found is None else from_manifest(found.manifest)
 
+    async def ready(self) -> bool:
+        """Returns when the trainer can be opened; see `ports.Trainer.ready`."""
+        async with self._reporter.waiting() as on_wait:
+            return await self._trainer.ready(on_wait)
+
     async def open(self, version: int | None) -> None:
         """Opens the trainer at a published version; None for a new job.
 
@@ -71,7 +76,7 @@ class Optimizer:
             if at is None:
                 await self._trainer.save(trainer_pb.SaveRequest(job_id=self._job_id, step=0))
 
-        await self._recovery.run("trainer", call)
+        await self._recovery.run("trainer", call, ready=self.ready)
 
     async def step(
         self,
@@ -104,7 +109,7 @@ class Optimizer:
                 await self._open(step - 1)
             return True
 
-        return await self._recovery.run("trainer", call, rebuild)
+        return await self._recovery.run("trainer", call, rebuild, self.ready)
 
     async def _attempt(
         self,

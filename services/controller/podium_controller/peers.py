@@ -1,14 +1,15 @@
-"""The five services over gRPC."""
+"""The other services over gRPC."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+import functools
+import importlib
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
-from podium.core.errors import DataLossError, NotFoundError
-from podium.inference.v1 import inference_service_pb2 as inference_pb
-from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
+from podium.core.errors import DataLossError, NotFoundError, Violation
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.judge.v1 import judge_service_pb2_grpc as judge_grpc
 from podium.registry.v1 import registry_service_pb2 as registry_pb
@@ -16,39 +17,84 @@ from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
 from podium.rpc import connect, rpc_errors
+from podium.rpc.members import Members
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_controller.ports import Peers
+from podium_controller.errors import JobFailedError
+from podium_controller.inference_peer import GrpcInference
+from podium_controller.pools import Pool, Pools
+from podium_controller.ports import Environments, JobRecord, OnWait, Peers, Trainers
+from podium_controller.projects import Projects
 from podium_controller.settings import Settings
+from podium_controller.turns import Turns
 
 _PAGE = 1000
 
 
 @asynccontextmanager
 async def connected(settings: Settings) -> AsyncIterator[Peers]:
-    """Channels to all five, closed at the end. Nothing needs to answer yet."""
-    token = settings.peer_token()
-    channels = {
-        name: connect(
-            getattr(settings, f"{name}_address"),
-            token=token,
-            max_message_bytes=settings.max_message_bytes,
-        )
-        for name in ("rollout", "judge", "trainer", "inference", "registry")
-    }
-    try:
+    """Channels to all but the pools, closed at the end. Nothing needs to answer yet."""
+    async with AsyncExitStack() as stack:
+        channels = {}
+        for name in ("rollout", "judge", "registry"):
+            channels[name] = _dial(settings, getattr(settings, f"{name}_address"))
+            stack.push_async_callback(channels[name].close)
+        trainers, environments = await stack.enter_async_context(_workplace(settings))
         yield Peers(
             rollout=GrpcRollout(channels["rollout"], settings.collect_slack_seconds),
             judge=GrpcJudge(channels["judge"], settings.judge_seconds),
-            trainer=GrpcTrainer(channels["trainer"], settings),
-            inference=GrpcInference(channels["inference"], settings.publish_seconds),
+            trainers=trainers,
+            environments=environments,
             registry=GrpcRegistry(channels["registry"]),
         )
-    finally:
-        for channel in channels.values():
+
+
+@asynccontextmanager
+async def connected_pools(settings: Settings, projects: Projects) -> AsyncIterator[Pools]:
+    """The same of the inference pools."""
+    async with AsyncExitStack() as stack:
+        found = []
+        for name, address in settings.pool_addresses().items():
+            members = Members(address, functools.partial(_dial, settings))
+            stack.push_async_callback(members.close)
+            turns = Turns(name, settings.pool_episodes, projects)
+            found.append(Pool(name, GrpcInference(members, settings.publish_seconds), turns))
+        pools = Pools(found)
+        stack.push_async_callback(pools.close)
+        yield pools
+
+
+def _dial(settings: Settings, address: str, server_name: str = "") -> grpc.aio.Channel:
+    return connect(
+        address,
+        token=settings.peer_token(),
+        tls=settings.tls(),
+        server_name=server_name,
+        max_message_bytes=settings.max_message_bytes,
+    )
+
+
+@asynccontextmanager
+async def _workplace(settings: Settings) -> AsyncIterator[tuple[Trainers, Environments]]:
+    if settings.trainer_template is None:
+        channel = _dial(settings, settings.trainer_address)
+        try:
+            yield FixedTrainer(GrpcTrainer(channel, settings)), NoEnvironments()
+        finally:
             await channel.close()
+        return
+
+    def dial_trainer(address: str) -> tuple[grpc.aio.Channel, GrpcTrainer]:
+        # By a pod's own address, which no certificate names.
+        channel = _dial(settings, address, settings.trainer_server_name)
+        return channel, GrpcTrainer(channel, settings)
+
+    # The Kubernetes client loads in seconds, and not at all on a laptop.
+    cluster = await asyncio.to_thread(importlib.import_module, "podium_controller.cluster.trainers")
+    async with cluster.cluster_workplace(settings, dial_trainer) as (trainers, environments):
+        yield trainers, environments or NoEnvironments()
 
 
 class GrpcRollout:
@@ -126,6 +172,10 @@ class GrpcTrainer:
         self._stub: trainer_grpc.TrainerServiceAsyncStub = trainer_grpc.TrainerServiceStub(channel)
         self._settings = settings
 
+    async def ready(self, on_wait: OnWait) -> bool:
+        """See `ports.Trainer`. What is at an address is there, or is waited for as a lost peer."""
+        return False
+
     async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
         """See `ports.Trainer`."""
         with rpc_errors("trainer"):
@@ -155,43 +205,65 @@ class GrpcTrainer:
             await self._stub.Close(trainer_pb.CloseRequest(job_id=job_id), timeout=seconds)
 
 
-class GrpcInference:
-    """See `ports.Inference`."""
+class FixedTrainer:
+    """See `ports.Trainers`: the one at an address, for every job."""
 
-    def __init__(self, channel: grpc.aio.Channel, load_seconds: float) -> None:
-        self._stub: inference_grpc.InferenceServiceAsyncStub = inference_grpc.InferenceServiceStub(
-            channel
-        )
-        self._load_seconds = load_seconds
+    def __init__(self, trainer: GrpcTrainer) -> None:
+        self._trainer = trainer
 
-    async def engine(self) -> inference_pb.GetEngineResponse:
-        """See `ports.Inference`."""
-        with rpc_errors("inference"):
-            return await self._stub.GetEngine(inference_pb.GetEngineRequest())
+    async def violations(self, spec: spec_pb2.TrainerSpec) -> list[Violation]:
+        """See `ports.Trainers`."""
+        asked = {
+            "nodes": (spec.nodes if spec.nodes > 1 else 0, "1"),
+            "gpus_per_node": (spec.gpus_per_node, "none"),
+            "queue": (spec.queue, "none"),
+            "priority_class": (spec.priority_class, "none"),
+        }
+        return [
+            Violation(
+                f"job.spec.trainer.{field}",
+                f"got {got!r}; allowed is {allowed}: this installation has one trainer for all"
+                " jobs and places none",
+            )
+            for field, (got, allowed) in asked.items()
+            if got
+        ]
 
-    async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
-        """See `ports.Inference`."""
-        request = inference_pb.LoadPolicyRequest(job=job_id, version=version)
-        with rpc_errors("inference"):
-            return await self._stub.LoadPolicy(request, timeout=self._load_seconds)
+    def gpus(self, spec: spec_pb2.TrainerSpec) -> int:
+        """See `ports.Trainers`. What the one has is its own."""
+        return 0
 
-    async def unload(self, job_id: str, seconds: float | None = None) -> None:
-        """See `ports.Inference`."""
-        request = inference_pb.UnloadPolicyRequest(job=job_id)
-        with rpc_errors("inference"):
-            await self._stub.UnloadPolicy(request, timeout=seconds or self._load_seconds)
+    def of(self, job: JobRecord) -> GrpcTrainer:
+        """See `ports.Trainers`."""
+        return self._trainer
 
-    async def policies(self) -> list[inference_pb.LoadedPolicy]:
-        """See `ports.Inference`."""
-        request = inference_pb.ListPoliciesRequest(page_size=_PAGE)
-        found: list[inference_pb.LoadedPolicy] = []
-        while True:
-            with rpc_errors("inference"):
-                response = await self._stub.ListPolicies(request)
-            found += response.policies
-            request.page_token = response.next_page_token
-            if not request.page_token:
-                return found
+    async def retain(self, job_ids: Collection[str]) -> None:
+        """See `ports.Trainers`. It stays."""
+
+
+class NoEnvironments:
+    """See `ports.Environments`: none is placed here."""
+
+    async def violations(self, spec: spec_pb2.EnvironmentSpec) -> list[Violation]:
+        """See `ports.Environments`."""
+        return [
+            Violation(
+                "job.spec.environment.image",
+                f"got {spec.image!r}; allowed is none: this installation places no environments;"
+                " serve it, and name its address",
+            )
+        ]
+
+    async def place(self, job: JobRecord, on_wait: OnWait) -> str:
+        """See `ports.Environments`."""
+        (found,) = await self.violations(job.spec.environment)
+        raise JobFailedError(str(found), reason="ENVIRONMENT_INVALID")
+
+    async def close(self, job_id: str, seconds: float | None = None) -> None:
+        """See `ports.Environments`. There is none."""
+
+    async def retain(self, job_ids: Collection[str]) -> None:
+        """See `ports.Environments`. There are none."""
 
 
 class GrpcRegistry:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from podium.core.errors import Violation
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
@@ -41,8 +42,43 @@ class Judge(Protocol):
         """The group with its rewards, or with a skip_reason and none, and what it cost."""
 
 
+TRAINER_STARTING = "TRAINER_STARTING"
+"""The reason of a wait that every trainer has once."""
+
+ENVIRONMENT_STARTING = "ENVIRONMENT_STARTING"
+"""The same of an environment that is given as an image."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a job waits for: `reason` for programs, `message` for people; both empty for nothing."""
+
+    reason: str
+    message: str
+
+
+NOTHING = Wait("", "")
+"""It waits for nothing."""
+
+OnWait = Callable[[Wait], Awaitable[None]]
+
+
 class Trainer(Protocol):
     """One job's optimizer."""
+
+    async def ready(self, on_wait: OnWait) -> bool:
+        """Returns when the trainer can be opened, however long a cluster takes to place it.
+
+        Args:
+            on_wait: told what it waits for, whenever that changes.
+
+        Returns:
+            Whether the cluster took the former trainer away, as by an
+            eviction: not the job's fault, and not to be counted as one.
+
+        Raises:
+            JobFailedError: there will be none; in the cluster's words.
+        """
 
     async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
         """Loads the model at a version."""
@@ -59,20 +95,59 @@ class Trainer(Protocol):
         """Frees the model."""
 
 
+class Trainers(Protocol):
+    """Where the trainers of jobs come from."""
+
+    async def violations(self, spec: spec_pb2.TrainerSpec) -> list[Violation]:
+        """What of a job's wishes cannot be had here."""
+
+    def gpus(self, spec: spec_pb2.TrainerSpec) -> int:
+        """How many a trainer takes, on all its nodes, as far as is known."""
+
+    def of(self, job: JobRecord) -> Trainer:
+        """The trainer of a job, which need not be there before `ready`."""
+
+    async def retain(self, job_ids: Collection[str]) -> None:
+        """Removes the trainers of all other jobs, as far as they are known."""
+
+
+class Environments(Protocol):
+    """Where the environments of jobs come from that are given as images."""
+
+    async def violations(self, spec: spec_pb2.EnvironmentSpec) -> list[Violation]:
+        """What of a job's wishes cannot be had here."""
+
+    async def place(self, job: JobRecord, on_wait: OnWait) -> str:
+        """Runs a job's environment; returns its `host:port` once it takes connections.
+
+        Args:
+            on_wait: told what it waits for, whenever that changes.
+
+        Raises:
+            JobFailedError: there will be none; in the cluster's words.
+        """
+
+    async def close(self, job_id: str, seconds: float | None = None) -> None:
+        """Ends a job's environment, if it has one. Idempotent."""
+
+    async def retain(self, job_ids: Collection[str]) -> None:
+        """Ends the environments of all other jobs, as far as they are known."""
+
+
 class Inference(Protocol):
-    """Serves policies."""
+    """Serves policies: a pool, of one pod or several."""
 
     async def engine(self) -> inference_pb.GetEngineResponse:
         """Describes the pool."""
 
     async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
-        """Has the pool serve a version."""
+        """Has every pod serve a version; one that comes later fetches it for itself."""
 
     async def unload(self, job_id: str, seconds: float | None = None) -> None:
-        """Has the pool forget a job's versions."""
+        """Has every pod forget a job's versions."""
 
     async def policies(self) -> list[inference_pb.LoadedPolicy]:
-        """What the pool serves."""
+        """What the pods serve, each policy once."""
 
 
 class Registry(Protocol):
@@ -103,12 +178,12 @@ class Registry(Protocol):
 
 @dataclass(frozen=True)
 class Peers:
-    """The five services that a controller drives."""
+    """The services that a controller drives, but for the pools."""
 
     rollout: Rollout
     judge: Judge
-    trainer: Trainer
-    inference: Inference
+    trainers: Trainers
+    environments: Environments
     registry: Registry
 
 
@@ -121,6 +196,9 @@ class JobRecord:
     state: State
     completed_steps: int
     trace_parent: str
+    pool: str = ""
+    """Where it runs or ran last; empty before it first ran."""
+    wait: Wait = NOTHING
 
 
 COLLECTED = "collected"
@@ -166,6 +244,9 @@ class Ledger(Protocol):
     async def set_phase(self, job_id: str, phase: str) -> None:
         """Says what a job does now."""
 
+    async def set_wait(self, job_id: str, reason: str, message: str) -> None:
+        """Says what a job waits for; empty for nothing."""
+
     async def add_event(
         self, job_id: str, kind: pb.EventType.ValueType, message: str, step: int = 0
     ) -> None:
@@ -176,6 +257,21 @@ class Ledger(Protocol):
 
     async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
         """Stores a group that is not consumed yet, in place of what was there."""
+
+    async def save_judged(
+        self,
+        key: GroupKey,
+        group: trajectory_pb2.Group,
+        usage: judge_pb.JudgeUsage,
+        month: str,
+    ) -> None:
+        """Stores a group as judged, and with it what its judges have used."""
+
+    async def judge_usage(self, job_id: str) -> judge_pb.JudgeUsage:
+        """What a job's judges have used, in all."""
+
+    async def project_judge_tokens(self, project: str, month: str) -> int:
+        """Tokens that the judges of all jobs of a project have used in a month."""
 
     async def drop_group(self, key: GroupKey) -> None:
         """Forgets a group that is not consumed yet."""

@@ -22,11 +22,14 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller import metrics
 from podium_controller.control import Control
 from podium_controller.errors import DatabaseUnavailableError, JobFailedError
+from podium_controller.ports import Wait
 from podium_controller.reporter import Reporter
 
 T = TypeVar("T")
 Rebuild = Callable[[], Coroutine[Any, Any, bool]]
 """Brings a service back to where the job needs it; True when it had lost that state."""
+Ready = Callable[[], Coroutine[Any, Any, bool]]
+"""Returns when the service is there to be called; True when its loss is not to be counted."""
 
 SERVICES = frozenset({"rollout", "judge", "trainer", "inference", "registry"})
 
@@ -44,6 +47,8 @@ _FORGOTTEN = {
     "JOB_NOT_OPEN": "trainer",
     "WRONG_STEP": "trainer",
 }
+# What says more than that a service is lost.
+_TELLING = frozenset({"JUDGE_UNAVAILABLE"})
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 # A call whose service comes back every time and is lost again every time.
@@ -105,6 +110,14 @@ class _Patience:
     def left(self) -> float:
         return self.until - time.monotonic()
 
+    def excuse(self, seconds: float, uncounted: bool) -> None:
+        """So many of the seconds were the cluster's; `uncounted` the loss itself too."""
+        self.until += seconds
+        if uncounted:
+            self.losses -= 1
+            self.until = time.monotonic() + self.seconds
+            self.pause = _FIRST_PAUSE
+
     def next_pause(self) -> float:
         """Seconds to wait before the next attempt: longer each time, never past the end."""
         pause, self.pause = self.pause, min(self.pause * 2, _LONGEST_PAUSE)
@@ -127,12 +140,17 @@ class Recovery:
         self._lines: dict[str, _Line] = {}
 
     async def run(
-        self, service: str, call: Callable[[], Awaitable[T]], rebuild: Rebuild = _nothing
+        self,
+        service: str,
+        call: Callable[[], Awaitable[T]],
+        rebuild: Rebuild = _nothing,
+        ready: Ready = _nothing,
     ) -> T:
         """The result of `call`, repeated until its services let it through.
 
         Calls of one service that fail together are one loss: one of them
-        rebuilds, the others wait and repeat.
+        rebuilds, the others wait and repeat. What `ready` takes, before each
+        rebuild, is not counted against the service.
 
         Raises:
             JobFailedError: a service stayed away for too long; its reason is
@@ -150,7 +168,7 @@ class Recovery:
                 if not is_transient(error):
                     raise
                 patience.start()
-                await self._recover(line, rebuilt, service, error, patience, rebuild)
+                await self._recover(line, rebuilt, service, error, patience, rebuild, ready)
             else:
                 await self._end_loss(line, began)
                 return result
@@ -163,15 +181,20 @@ class Recovery:
         error: PodiumError,
         patience: _Patience,
         rebuild: Rebuild,
+        ready: Ready,
     ) -> None:
         async with line.lock:
             if line.rebuilt != rebuilt:
                 return
             await self._begin_loss(line, called, error)
-            async with self._reporter.recovering():
+            wait = Wait(_reason(lost_service(error, called), error), error.message)
+            async with self._reporter.recovering(wait):
                 while True:
                     _give_up_if_over(patience, called, error)
                     await self._control.unless_paused(asyncio.sleep(patience.next_pause()))
+                    asked = time.monotonic()
+                    uncounted = await self._control.unless_paused(ready())
+                    patience.excuse(time.monotonic() - asked, uncounted)
                     try:
                         async with asyncio.timeout(max(patience.left(), 0.01)):
                             had_lost_state = await self._control.unless_paused(rebuild())
@@ -226,9 +249,13 @@ def _give_up_if_over(patience: _Patience, called: str, error: PodiumError) -> No
         why = f"{service} stayed away for more than {patience.seconds:g} seconds"
     else:
         return
-    full = isinstance(error, ResourceExhaustedError)
     raise JobFailedError(
         f"{why}: {error.message}",
-        reason=error.reason if full else f"{service.upper()}_LOST",
+        reason=_reason(service, error),
         metadata={"service": service},
     ) from error
+
+
+def _reason(service: str, error: PodiumError) -> str:
+    told = isinstance(error, ResourceExhaustedError) or error.reason in _TELLING
+    return error.reason if told else f"{service.upper()}_LOST"

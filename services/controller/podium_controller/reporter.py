@@ -10,7 +10,14 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.telemetry import attributes, tracer
 
 from podium_controller import metrics
-from podium_controller.ports import Ledger
+from podium_controller.ports import (
+    ENVIRONMENT_STARTING,
+    NOTHING,
+    TRAINER_STARTING,
+    Ledger,
+    OnWait,
+    Wait,
+)
 
 COLLECT = "collect"
 JUDGE = "judge"
@@ -23,6 +30,8 @@ WAIT = "wait"
 
 _tracer = tracer(__name__)
 
+_STARTS = (TRAINER_STARTING, ENVIRONMENT_STARTING)
+
 
 class Reporter:
     """One job's voice. `phase` is what its main line does, whatever else runs beside it."""
@@ -32,6 +41,9 @@ class Reporter:
         self._ledger = ledger
         self._phase = ""
         self._recovering = 0
+        # A former run may have left something.
+        self._shows_wait = True
+        self._held = NOTHING
 
     async def set_phase(self, phase: str) -> None:
         """Writes the phase, unless a recovery has the word."""
@@ -42,17 +54,44 @@ class Reporter:
             await self._ledger.set_phase(self.job_id, phase)
 
     @asynccontextmanager
-    async def recovering(self) -> AsyncIterator[None]:
-        """The phase is `recover` inside, whoever else sets one."""
+    async def recovering(self, wait: Wait) -> AsyncIterator[None]:
+        """The phase is `recover` inside, whoever else sets one, and the job waits for `wait`."""
         self._recovering += 1
         try:
             if self._recovering == 1:
                 await self._ledger.set_phase(self.job_id, RECOVER)
+                await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
             yield
         finally:
             self._recovering -= 1
         if not self._recovering:
             await self._ledger.set_phase(self.job_id, self._phase)
+            await self._ledger.set_wait(self.job_id, self._held.reason, self._held.message)
+
+    @asynccontextmanager
+    async def waiting(self, what: str = "the trainer") -> AsyncIterator[OnWait]:
+        """Says what the job's trainer waits for. Each reason is an event once; a start is none."""
+        told: set[str] = set()
+
+        async def on_wait(wait: Wait) -> None:
+            self._shows_wait = True
+            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+            if wait.reason not in told and wait.reason not in _STARTS:
+                told.add(wait.reason)
+                await self.warn(f"{what} is not there: {wait.message} ({wait.reason})")
+
+        yield on_wait
+        if self._shows_wait:
+            await self._ledger.set_wait(self.job_id, "", "")
+            self._shows_wait = False
+        if told:
+            await self.event(pb.EVENT_TYPE_RECOVERY, f"{what} is there; the job goes on")
+
+    async def held(self, wait: Wait) -> None:
+        """Says what all of its groups wait for; NOTHING when one has started."""
+        if wait != self._held:
+            self._held = wait
+            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
 
     async def event(self, kind: pb.EventType.ValueType, message: str, step: int = 0) -> None:
         """Appends to the job's history."""

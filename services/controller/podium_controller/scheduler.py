@@ -8,7 +8,8 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from podium.core.tasks import cancel_and_wait
@@ -18,7 +19,10 @@ from podium_controller import metrics, states
 from podium_controller.control import Control
 from podium_controller.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.job_run import JobRun
-from podium_controller.ports import JobRecord, Peers
+from podium_controller.line import Limits, Line, Place
+from podium_controller.pools import Pool, Pools
+from podium_controller.ports import JobRecord, Peers, Wait
+from podium_controller.projects import Projects, project_of
 from podium_controller.settings import Settings
 from podium_controller.store import LeaseStore, SqlLedger
 
@@ -32,6 +36,7 @@ _RENEWALS = 3
 class _Running:
     control: Control
     task: asyncio.Task[None]
+    place: Place
 
 
 class Scheduler:
@@ -40,12 +45,17 @@ class Scheduler:
     def __init__(
         self,
         peers: Peers,
+        pools: Pools,
+        projects: Projects,
         leases: LeaseStore,
         ledger_for: Callable[[int], SqlLedger],
         settings: Settings,
     ) -> None:
         """`ledger_for` makes the ledger of a lease from its fencing token."""
         self._peers = peers
+        self._pools = pools
+        self._projects = projects
+        self._limits = Limits(settings.max_active_jobs, settings.max_jobs_per_pool)
         self._leases = leases
         self._ledger_for = ledger_for
         self._settings = settings
@@ -56,6 +66,12 @@ class Scheduler:
     def wake(self) -> None:
         """A job's state was changed through this process."""
         self._news.set()
+
+    def episodes_running(self, job_id: str) -> int | None:
+        """A job's episodes in flight; None when it does not run here."""
+        run = self._runs.get(job_id)
+        pool = self._pools.get(run.place.pool) if run is not None else None
+        return pool.turns.running(job_id) if pool is not None else None
 
     async def run(self) -> None:
         """Stands by, leads, stands by again; until it is cancelled."""
@@ -85,7 +101,8 @@ class Scheduler:
             logger.warning("the lease is lost; standing by")
         finally:
             metrics.LEADER.set(0)
-            metrics.JOBS.clear()
+            for metric in (metrics.JOBS, metrics.PROJECT_JOBS, metrics.PROJECT_GPUS):
+                metric.clear()
             runs = [running.task for running in self._runs.values()]
             self._runs.clear()
             await cancel_and_wait(scanning, *runs)
@@ -132,23 +149,72 @@ class Scheduler:
     async def _look(self, ledger: SqlLedger) -> None:
         for job_id in [job_id for job_id, run in self._runs.items() if run.task.done()]:
             _report(self._runs.pop(job_id).task)
-        for job in await ledger.in_states(sorted(states.ACTIVE)):
-            self._steer(job, ledger)
-        for job in await ledger.in_states([pb.JOB_STATE_QUEUED]):
-            if len(self._runs) >= self._settings.max_active_jobs:
-                break
-            if job.id not in self._runs and await ledger.start(job.id):
-                self._begin(job, ledger)
-        counts = await ledger.counts()
+        active = await ledger.in_states(sorted(states.ACTIVE))
+        for job in active:
+            await self._steer(job, ledger)
+        needed = {job.id for job in active} | self._runs.keys()
+        await self._peers.trainers.retain(needed)
+        await self._peers.environments.retain(needed)
+        await self._admit(ledger)
+        self._show(await ledger.counts())
+
+    def _show(self, counts: Mapping[tuple[str, states.State], int]) -> None:
+        by_state: Counter[states.State] = Counter()
+        queued: Counter[str] = Counter()
+        for (project, state), jobs in counts.items():
+            by_state[state] += jobs
+            if state == pb.JOB_STATE_QUEUED:
+                queued[self._projects.label(project)] += jobs
         for state in pb.JobState.values():
             if state != pb.JOB_STATE_UNSPECIFIED:
-                metrics.JOBS.labels(states.name(state)).set(counts.get(state, 0))
+                metrics.JOBS.labels(states.name(state)).set(by_state[state])
+        running: Counter[str] = Counter()
+        gpus: Counter[str] = Counter()
+        for each in self._runs.values():
+            label = self._projects.label(each.place.project)
+            running[label] += 1
+            gpus[label] += each.place.gpus
+        for label in self._projects.labels():
+            metrics.PROJECT_JOBS.labels(label, "queued").set(queued[label])
+            metrics.PROJECT_JOBS.labels(label, "running").set(running[label])
+            metrics.PROJECT_GPUS.labels(label).set(gpus[label])
 
-    def _steer(self, job: JobRecord, ledger: SqlLedger) -> None:
+    async def _admit(self, ledger: SqlLedger) -> None:
+        """Starts the queued jobs whose turn it is, and says what the others wait for."""
+        queued = [
+            job
+            for job in await ledger.in_states([pb.JOB_STATE_QUEUED])
+            # One that is queued anew while its former run ends waits for that.
+            if job.id not in self._runs
+        ]
+        if not queued:
+            return
+        self._pools.refresh(self.wake)
+        places = [running.place for running in self._runs.values()]
+        line = Line(self._limits, self._projects, self._pools.offers(), places)
+        waits: dict[str, Wait] = {}
+        for job in queued:
+            found = line.turn(job, self._peers.trainers.gpus(job.spec.trainer))
+            if isinstance(found, Wait):
+                if found != job.wait:
+                    waits[job.id] = found
+            elif await ledger.start(job.id, found.name):
+                line.take(self._begin(job, found, ledger).place)
+        await ledger.keep_waiting(waits)
+
+    async def _steer(self, job: JobRecord, ledger: SqlLedger) -> None:
         running = self._runs.get(job.id)
         if running is None:
+            pool = self._pools.get(job.pool)
+            if pool is None:
+                # Its pool is gone from the settings: it is queued again, and placed anew.
+                what = f"the pool {job.pool!r} is gone from the settings"
+                text = f"{what if job.pool else 'its pool is not known'}; the job is placed anew"
+                await ledger.add_event(job.id, pb.EVENT_TYPE_WARNING, text)
+                await ledger.settle(job.id, pb.JOB_STATE_PAUSED)
+                return
             # A former run ended with its controller; this one goes on from what it stored.
-            running = self._begin(job, ledger)
+            running = self._begin(job, pool, ledger)
         if job.state == pb.JOB_STATE_CANCELLING:
             running.control.cancel.set()
         elif job.state == pb.JOB_STATE_PAUSING:
@@ -156,12 +222,15 @@ class Scheduler:
         else:
             running.control.pause.clear()
 
-    def _begin(self, job: JobRecord, ledger: SqlLedger) -> _Running:
+    def _begin(self, job: JobRecord, pool: Pool, ledger: SqlLedger) -> _Running:
         control = Control()
-        run = JobRun(job, self._peers, ledger, control, self._settings.close_seconds)
+        limits = self._projects.of(project_of(job.spec))
+        seconds = self._settings.close_seconds
+        run = JobRun(job, self._peers, pool, ledger, control, limits, seconds)
         task = asyncio.create_task(run.run(), name=f"job-{job.id}")
         task.add_done_callback(lambda _: self.wake())
-        running = _Running(control, task)
+        gpus = self._peers.trainers.gpus(job.spec.trainer)
+        running = _Running(control, task, Place(job.id, pool.name, project_of(job.spec), gpus))
         self._runs[job.id] = running
         logger.info("job run begins", extra={"job": job.id, "completed_steps": job.completed_steps})
         return running

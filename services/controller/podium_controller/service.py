@@ -12,7 +12,8 @@ from podium.rpc import Server
 
 from podium_controller.admission import Admission
 from podium_controller.hub import Hub
-from podium_controller.peers import connected
+from podium_controller.peers import connected, connected_pools
+from podium_controller.projects import Projects
 from podium_controller.scheduler import Scheduler
 from podium_controller.servicer import JobServicer
 from podium_controller.session_servicer import SessionServicer
@@ -23,13 +24,19 @@ from podium_controller.store import BatchStore, Database, JobStore, LeaseStore, 
 @asynccontextmanager
 async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
     """Adds JobService and SessionService to the server and runs jobs inside the block."""
+    projects = Projects.load(settings.projects_file)
     database = Database(settings.resolved_database_url())
     try:
         await database.migrate()
         hub = Hub()
-        async with connected(settings) as peers:
+        async with (
+            connected(settings) as peers,
+            connected_pools(settings, projects) as pools,
+        ):
             scheduler = Scheduler(
                 peers,
+                pools,
+                projects,
                 LeaseStore(database),
                 lambda epoch: SqlLedger(database, hub, epoch),
                 settings,
@@ -38,10 +45,11 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
                 job_service_pb2_grpc.add_JobServiceServicer_to_server,
                 JobServicer(
                     JobStore(database, hub),
-                    Admission(peers),
+                    Admission(peers, pools, projects),
                     hub,
                     scheduler.wake,
                     settings.poll_seconds,
+                    scheduler.episodes_running,
                 ),
                 "podium.jobs.v1.JobService",
             )

@@ -17,6 +17,7 @@ from podium_controller import paging, states
 from podium_controller.admission import Admission
 from podium_controller.hub import Hub
 from podium_controller.identifiers import new_job_id
+from podium_controller.reporter import COLLECT, RECOVER
 from podium_controller.specification import complete, violations
 from podium_controller.store import JobStore
 from podium_controller.store.jobs import NewJob
@@ -42,13 +43,20 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         hub: Hub,
         wake: Callable[[], None],
         poll_seconds: float,
+        episodes_running: Callable[[str], int | None],
     ) -> None:
-        """`wake` tells the scheduler that there is news."""
+        """Makes the service.
+
+        Args:
+            wake: tells the scheduler that there is news.
+            episodes_running: of a job; None when it does not run here.
+        """
         self._store = store
         self._admission = admission
         self._hub = hub
         self._wake = wake
         self._poll_seconds = poll_seconds
+        self._episodes_running = episodes_running
 
     async def CreateJob(
         self, request: pb.CreateJobRequest, context: Context
@@ -86,7 +94,9 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.GetJobResponse:
         """See the proto file."""
-        return pb.GetJobResponse(job=await self._store.get(request.job_id))
+        job = await self._store.get(request.job_id)
+        await self._tell_episodes(job)
+        return pb.GetJobResponse(job=job)
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """See the proto file."""
@@ -95,6 +105,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             list(request.states),
             int(cursor[0]) if cursor else None,
             request.page_size or _DEFAULT_PAGE,
+            project=request.project,
         )
         token = paging.encode(request, [before]) if before is not None else ""
         return pb.ListJobsResponse(jobs=jobs, next_page_token=token)
@@ -139,6 +150,19 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 return
             if len(updates) < _WATCH_PAGE:
                 await self._hub.wait(ticket, self._poll_seconds)
+
+    async def _tell_episodes(self, job: pb.Job) -> None:
+        running = self._episodes_running(job.id)
+        if running is None:
+            return
+        job.episodes_running = running
+        if job.phase not in (COLLECT, RECOVER) or job.spec.HasField("client"):
+            return
+        collected = await self._store.groups_collected(job.id, job.completed_steps + 1)
+        rollout = job.spec.rollout
+        left = (rollout.groups_per_step - collected) * rollout.group_size
+        job.groups_collected = collected
+        job.episodes_waiting = max(0, left - running)
 
     async def ListEvents(
         self, request: pb.ListEventsRequest, context: Context
@@ -202,11 +226,12 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             AlreadyExistsError: the id is taken.
             FailedPreconditionError: no pool serves the base model.
         """
-        found = violations(job)
+        found = violations(job) + self._admission.check_project(job.spec)
         results = await asyncio.gather(
             self._admission.check_environment(job.spec),
             self._admission.check_model(job.spec),
             self._admission.check_fork(job.spec),
+            self._admission.check_trainer(job.spec),
             return_exceptions=True,
         )
         for result in results:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from podium.rpc import ServerSettings
+from podium.rpc.pools import DEFAULT_POOL, PoolAddresses
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
+
+UseJobSets = Literal["auto", "always", "never"]
 
 
 class Settings(ServerSettings):
@@ -25,12 +29,38 @@ class Settings(ServerSettings):
 
     registry_address: str = "127.0.0.1:50052"
     inference_address: str = "127.0.0.1:50053"
+    """The one inference pool; unused with pools."""
+    pools: PoolAddresses = Field(default={})
+    """Several: `name=address,…` or a JSON object, as the rollout service has them."""
     rollout_address: str = "127.0.0.1:50054"
     judge_address: str = "127.0.0.1:50055"
     trainer_address: str = "127.0.0.1:50056"
+    """The one trainer, of every job in turn; unused with a trainer_template."""
 
+    trainer_template: Path | None = None
+    """A batch/v1 Job as YAML: every job gets a trainer of its own, made from it, on Kubernetes."""
+    trainer_owner: str = ""
+    """`apiVersion/Kind/name` of an object that takes all trainers, and environments that are
+    images, with it when it is deleted."""
+    environment_template: Path | None = None
+    """An apps/v1 Deployment as YAML: what environments that are images are made from."""
+    trainer_job_set: UseJobSets = "auto"
+    """Whether a trainer is a JobSet, and not a Job alone; auto: where the cluster has JobSets."""
+    trainer_server_name: str = "podium-trainer"
+    """The name in the certificate of trainers on Kubernetes, with TLS."""
+    gpu_resource: str = "nvidia.com/gpu"
+    """How the cluster's nodes name their GPUs."""
+    namespace: str = ""
+    """Where trainers run; empty for the controller's own namespace."""
+
+    projects_file: Path | None = None
+    """Limits of projects, as YAML by their names; without it every name is a project."""
     max_active_jobs: int = Field(default=1, ge=1, le=1000)
     """Jobs that run at once, each with a trainer of its own; more wait in line."""
+    max_jobs_per_pool: int = Field(default=16, ge=1, le=1000)
+    """Jobs that share a pool of adapters at once; a pool of merged weights takes one."""
+    pool_episodes: int = Field(default=256, ge=1)
+    """Episodes that jobs in competition have in flight at a pool; a job alone is not bound."""
     lease_seconds: float = Field(default=10.0, ge=1, le=600)
     """How long a controller that died keeps its standby from taking over."""
     poll_seconds: float = Field(default=1.0, gt=0, le=60)
@@ -48,6 +78,10 @@ class Settings(ServerSettings):
     """Deadline of publishing a version, and of loading it."""
     close_seconds: float = Field(default=10.0, gt=0)
     """What freeing trainer and pool may take at the end of a job."""
+
+    def pool_addresses(self) -> dict[str, str]:
+        """The pools by name."""
+        return self.pools or {DEFAULT_POOL: self.inference_address}
 
     def resolved_database_url(self) -> str:
         """The database's URL with the default filled in."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
+from podium_controller.pools import Pool
 from podium_controller.ports import GroupKey, Rollout
 from podium_controller.recovery import Recovery
+from podium_controller.reporter import Reporter
 from podium_controller.serving import Serving
 
 
@@ -17,6 +19,9 @@ class Source:
     """Where a job's episodes come from."""
 
     rollout: Rollout
+    pool: Pool
+    project: str
+    reporter: Reporter
     serving: Serving
     recovery: Recovery
     environment: spec_pb2.EnvironmentSpec
@@ -44,9 +49,10 @@ class Source:
             sampling=sampling,
             episode=self.episode,
             seed=self.seed,
+            pool=self.pool.name,
         )
         trajectories = await self.recovery.run(
-            "rollout", lambda: self.rollout.collect(request), self._rebuild
+            "rollout", lambda: self._collect(request), self._rebuild
         )
         return trajectory_pb2.Group(
             id=group_id,
@@ -55,6 +61,15 @@ class Source:
             scenario=scenario,
             trajectories=trajectories,
         )
+
+    async def _collect(
+        self, request: rollout_pb.CollectGroupRequest
+    ) -> list[trajectory_pb2.Trajectory]:
+        # Inside the recovery: who waits for a lost service keeps nobody from the pool.
+        async with self.pool.turns.turn(
+            request.job_id, self.project, request.attempts, self.reporter.held
+        ):
+            return await self.rollout.collect(request)
 
     async def _rebuild(self) -> bool:
         await self.rollout.environments()

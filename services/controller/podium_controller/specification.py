@@ -6,7 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from podium.contract import apply_defaults, complete_training, training_violations
+from podium.contract import (
+    apply_defaults,
+    complete_training,
+    ruler_violations,
+    training_violations,
+)
 from podium.core.errors import Violation
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
@@ -48,6 +53,7 @@ def violations(job: pb.Job) -> list[Violation]:
     found: list[Violation] = []
     if job.id in RESERVED:
         found.append(Violation("job.id", f"{job.id!r} is reserved; it names the base model"))
+    found += _not_empty(job.spec.project, "project")
     found += _environment(job.spec)
     found += _sampling(job.spec.rollout.sampling)
     if AGENT in job.spec.rollout.episode.players:
@@ -66,10 +72,21 @@ def violations(job: pb.Job) -> list[Violation]:
     return found
 
 
+def _image(environment: spec_pb2.EnvironmentSpec) -> list[Violation]:
+    path = "job.spec.environment"
+    if environment.image and environment.address:
+        got = f"got {environment.address!r} beside an image; allowed is one of them"
+        return [Violation(f"{path}.address", got)]
+    if environment.replicas > 1 and not environment.image:
+        got = f"got {environment.replicas}; allowed is 1 without an image"
+        return [Violation(f"{path}.replicas", got)]
+    return []
+
+
 def _environment(spec: spec_pb2.JobSpec) -> list[Violation]:
     """Where the attempts come from: the environment, or the job's client."""
     if spec.HasField("environment"):
-        return _not_empty(spec.environment.split, "environment.split")
+        return _not_empty(spec.environment.split, "environment.split") + _image(spec.environment)
     if not spec.HasField("client"):
         return [Violation("job.spec.environment", "is required, unless job.spec.client is set")]
     if spec.HasField("evaluation"):
@@ -129,6 +146,8 @@ def _reward(reward: spec_pb2.RewardSpec) -> list[Violation]:
                 found.append(Violation(f"{path}.{name}", f"does not belong to a {kind} scorer"))
         if own == "weighted":
             found += _criteria(scorer.weighted, f"{path}.weighted")
+        if own == "ruler":
+            found += ruler_violations(scorer.ruler, f"{path}.ruler")
     if reward.scorers and not any(scorer.weight > 0 for scorer in reward.scorers):
         found.append(
             Violation("job.spec.reward.scorers", "got weight 0 for every scorer; one must count")

@@ -37,6 +37,10 @@ jobs = Table(
     Column("number", _Counter, primary_key=True, autoincrement=True),
     Column("id", String(63), nullable=False, unique=True),
     Column("spec", LargeBinary, nullable=False),
+    # Of its specification, for lists.
+    Column("project", String(63), nullable=False, server_default="default", index=True),
+    # Where it runs or ran last; empty before it first ran.
+    Column("pool", String(63), nullable=False, server_default=""),
     Column("state", Integer, nullable=False, index=True),
     Column("phase", String(32), nullable=False),
     Column("completed_steps", BigInteger, nullable=False),
@@ -46,6 +50,8 @@ jobs = Table(
     Column("end_time", BigInteger),
     Column("failure_reason", String(128), nullable=False),
     Column("failure_message", Text, nullable=False),
+    Column("wait_reason", String(128), nullable=False, server_default=""),
+    Column("wait_message", Text, nullable=False, server_default=""),
     Column("last_sequence", BigInteger, nullable=False),
     Column("latest_step", LargeBinary),
     Column("step_seconds", Float),
@@ -121,6 +127,22 @@ groups = Table(
     Column("status", String(16), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Index(None, "job_id", "evaluation", "step", "mode", "position"),
+)
+
+# What judges have used. Rows outlive their jobs: a project cannot earn its budget back.
+judge_usage = Table(
+    "judge_usage",
+    metadata,
+    Column("job_id", String(63), ForeignKey("jobs.id"), primary_key=True),
+    # In UTC, such as 2026-11.
+    Column("month", String(7), primary_key=True),
+    Column("project", String(63), nullable=False),
+    Column("calls", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cost", Float, nullable=False),
+    Column("cached", BigInteger, nullable=False),
+    Index(None, "project", "month"),
 )
 
 leases = Table(

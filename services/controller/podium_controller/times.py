@@ -12,6 +12,11 @@ def now_ns() -> int:
     return time.time_ns()
 
 
+def month() -> str:
+    """The calendar month, in UTC: `2026-11`."""
+    return time.strftime("%Y-%m", time.gmtime())
+
+
 def timestamp(nanoseconds: int) -> Timestamp:
     """As protobuf has it."""
     stamp = Timestamp()

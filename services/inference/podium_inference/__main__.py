@@ -9,12 +9,14 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import grpc
 from podium import models
 from podium.core.tool_formats import SPECIAL
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.registry_client import RegistryClient
-from podium.rpc import Server, load_settings, run_service
+from podium.rpc import Server, connect, load_settings, run_service
+from podium.rpc.members import Members
 
 from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
@@ -23,6 +25,7 @@ from podium_inference.pool import Pool
 from podium_inference.render import Renderer
 from podium_inference.servicer import InferenceServicer
 from podium_inference.settings import Settings
+from podium_inference.siblings import Siblings, join
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +42,9 @@ def main() -> None:
         folder = models.resolve(settings.model)
         digest = await asyncio.to_thread(models.digest, folder)
         engine = VllmEngine(settings, folder)
-        registry = RegistryClient(settings.registry_address, token=settings.peer_token())
+        registry = RegistryClient(
+            settings.registry_address, token=settings.peer_token(), tls=settings.tls()
+        )
         holder = f"inference/{socket.gethostname()}/{os.getpid()}"
 
         def lease(job: str, version: int) -> AbstractAsyncContextManager[None]:
@@ -73,22 +78,43 @@ def main() -> None:
             engine.tokenizer, "" if settings.tool_format == "auto" else settings.tool_format
         )
         engine.keep_special_tokens = renderer.call_format in SPECIAL
+        members = _members(settings)
+        siblings = Siblings(members, settings.pod_ip)
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,
-            InferenceServicer(engine, pool, renderer, captures, description),
+            InferenceServicer(engine, pool, renderer, captures, siblings, description),
             "podium.inference.v1.InferenceService",
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))
         try:
             async with api.run(engine, pool):
+                # Before it is ready: the first request for a job need not wait.
+                await join(pool, siblings, settings.load_timeout_seconds)
                 yield
         finally:
             watch.cancel()
+            if members is not None:
+                await members.close()
             await pool.close()
             await registry.close()
             engine.close()
 
     run_service("inference", settings, build)
+
+
+def _members(settings: Settings) -> Members | None:
+    """The pool's pods, where its name is known."""
+
+    def dial(address: str, server_name: str) -> grpc.aio.Channel:
+        return connect(
+            address,
+            token=settings.peer_token(),
+            tls=settings.tls(),
+            server_name=server_name,
+            max_message_bytes=settings.max_message_bytes,
+        )
+
+    return Members(settings.pool_address, dial) if settings.pool_address else None
 
 
 async def _end_with_engine(engine: VllmEngine, server: Server) -> None:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from podium.core import rollout_keys
 from podium.core.openai_messages import messages_of, tools_of
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2 as types_pb
 
-from podium_inference.captures import KEY_PREFIX, Captures
+from podium_inference.captures import Captures
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,17 +59,23 @@ def asked() -> Asked | None:
 class RolloutKeys:
     """ASGI middleware: lets whatever serves a request see its rollout's key and body."""
 
-    def __init__(self, app: App) -> None:
-        """As every ASGI middleware's."""
+    def __init__(self, app: App, token: str = "") -> None:
+        """`token` is what the app asks callers for; empty for none."""
         self._app = app
+        self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection."""
         headers = dict(scope["headers"]) if scope["type"] == "http" else {}
-        key = _key(headers)
+        key = self._key(headers)
         if not key:
             await self._app(scope, receive, send)
             return
+        if self._token:
+            # Whose signature is right has the token, or had it from somebody who has.
+            others = [item for item in scope["headers"] if item[0] != b"authorization"]
+            bearer = (b"authorization", f"Bearer {self._token}".encode())
+            scope = {**scope, "headers": [*others, bearer]}
         request = Asked(key, headers.get(b"x-stainless-retry-count", b"0") != b"0")
 
         async def receive_and_keep() -> MutableMapping[str, Any]:
@@ -82,10 +89,11 @@ class RolloutKeys:
         finally:
             _asked.reset(token)
 
-
-def _key(headers: Mapping[bytes, bytes]) -> str:
-    kind, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    return key if kind.lower() == "bearer" and key.startswith(KEY_PREFIX) else ""
+    def _key(self, headers: Mapping[bytes, bytes]) -> str:
+        kind, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if kind.lower() != "bearer" or not key.startswith(rollout_keys.PREFIX):
+            return ""
+        return rollout_keys.verified(key, self._token) or ""
 
 
 def wanted(params: Any) -> Any:

@@ -16,9 +16,6 @@ from podium.inference.v1 import inference_service_pb2 as pb
 
 from podium_inference import metrics
 
-KEY_PREFIX = "podium-rollout-"
-"""A bearer key that begins so is a rollout's."""
-
 _REMEMBERED_DROPS = 100_000
 _LINGER_SECONDS = 60.0
 """How long what was taken is kept for a taker whose answer was lost."""

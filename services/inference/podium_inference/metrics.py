@@ -7,7 +7,7 @@ from prometheus_client import Counter, Gauge, Histogram
 GENERATIONS = Counter("podium_inference_generations_total", "Generations.", ["outcome"])
 TOKENS = Counter("podium_inference_tokens_total", "Tokens by kind.", ["kind"])
 RUNNING = Gauge("podium_inference_running", "Generations running or queued in the engine.")
-WAITING = Gauge("podium_inference_waiting", "Generations held back by a change of weights.")
+WAITING = Gauge("podium_inference_waiting", "Generations held back until their weights are there.")
 POLICIES = Gauge("podium_inference_policies", "Policy versions that are served.")
 NEWEST_VERSION = Gauge(
     "podium_inference_weights_version", "Newest version served of a policy.", ["policy"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Any
@@ -16,10 +17,14 @@ from podium.core.tool_formats import FORMATS
 from podium_inference.capture import How, RolloutKeys, asked, capture, wanted
 from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
+from podium_inference.named_policies import NamedPolicies
 from podium_inference.pool import Pool, Served
 from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+_API_KEY = "VLLM_API_KEY"
+"""vLLM's own variable: the one key that its API takes."""
 
 
 class GatedClient:
@@ -55,6 +60,9 @@ class GatedClient:
             served = self._pool.served()[0]
             job, version = served.job, served.version if served.job else None
         async with self._pool.use(job, version) as served:
+            if adapter is not None:
+                # Another than the API found, where it went and came back in between.
+                kwargs["lora_request"] = served.adapter
             params = sampling_params if request is None else wanted(sampling_params)
             outputs = self._llm.generate(prompt, params, request_id, **kwargs)
             if request is not None:
@@ -78,6 +86,7 @@ class OpenAiApi:
     @asynccontextmanager
     async def run(self, engine: VllmEngine, pool: Pool) -> AsyncIterator[None]:
         """Serves while the block runs."""
+        from starlette.middleware import Middleware
         from vllm.entrypoints.launchers.api_server.app_state import init_app_state
         from vllm.entrypoints.launchers.app import build_app
         from vllm.entrypoints.launchers.cli_args import (
@@ -102,11 +111,17 @@ class OpenAiApi:
         app = build_app(arguments, tasks, engine.llm.model_config)
         client: Any = GatedClient(engine, pool, self._captures, self._settings.tool_parser)
         await init_app_state(client, app.state, arguments, tasks)
+        # The innermost: who may not call has nothing fetched.
+        app.user_middleware.append(
+            Middleware(NamedPolicies, want=pool.want, base_model=self._settings.model)
+        )
+        # vLLM has built it already.
+        app.middleware_stack = app.build_middleware_stack()
         self._models = app.state.openai_serving_models
         self.update(pool.served())
         server = _Server(
             uvicorn.Config(
-                RolloutKeys(app),
+                RolloutKeys(app, os.environ.get(_API_KEY, "")),
                 host=self._settings.host,
                 port=self._settings.http_port,
                 log_level="warning",

@@ -4,43 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from podium.core.errors import (
-    DataLossError,
     FailedPreconditionError,
-    NotFoundError,
     PodiumError,
     ResourceExhaustedError,
     UnavailableError,
 )
-from podium.deltas import FOLDER, apply_delta
-from podium.registry.v1 import registry_service_pb2 as registry_pb
 
 from podium_inference import metrics
+from podium_inference.demand import Demand, not_loaded
 from podium_inference.engine import Engine
+from podium_inference.fetcher import Fetcher, Source
 
 logger = logging.getLogger(__name__)
 
-
-class Source(Protocol):
-    """Where versions come from: the registry."""
-
-    async def pull(
-        self, model: str, version: int | str, destination: Path, *, only: tuple[str, ...] = ()
-    ) -> registry_pb.Version:
-        """Fetches a version into a folder, verified."""
-        ...
-
-    async def get_version(self, model: str, version: int | str) -> registry_pb.Version:
-        """A version's manifest."""
-        ...
+BASE = ("", "base")
+"""What requests call the base model."""
+# Adapters that only requests have asked for; each takes its files and a place in the engine.
+_MOST_ON_DEMAND = 64
 
 
 @dataclass
@@ -53,6 +40,9 @@ class Served:
     weights: Path | None = None
     """The folder of its adapter or whole weights; None for the base model."""
     load_time: float = field(default_factory=time.time)
+    on_demand: bool = False
+    """Whether a request brought it: then it may go when it is idle and others come."""
+    last_used: float = field(default_factory=time.monotonic)
     running: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     held: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -71,7 +61,9 @@ class Pool:
     """The policies of one engine.
 
     Merged: one policy at a time; exchanging it waits for what runs and holds
-    back what comes. Adapter: many at once, each under a name of its own.
+    back what comes. Adapter: many at once, each under a name of its own. What
+    a request names and is not served is fetched first, within bounds: weights
+    go forward only, and what was unloaded stays so.
     """
 
     def __init__(
@@ -90,24 +82,22 @@ class Pool:
         """`lease(job, version)` is an async context manager that keeps a version alive."""
         self._engine = engine
         self._source = source
-        self._lease = lease
+        self._fetcher = Fetcher(
+            source, lease, engine.check, merged=merged, base_digest=base_digest, folder=folder
+        )
         self._merged = merged
-        self._base_digest = base_digest
-        self._folder = folder
         self._max_requests = max_requests
         self._timeout = load_timeout_s
         self._on_change = on_change
         self._base = Served(job="", version=0)
         self._served: dict[tuple[str, int], Served] = {}
         self._loading = asyncio.Lock()
+        self._demand = Demand(self._load_on_demand, load_timeout_s)
         self._open = asyncio.Event()
         self._open.set()
         self._whole = True
         """Whether the engine's weights are those of a policy."""
         self._requests = 0
-        self._fetches = 0
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
 
     @property
     def merged(self) -> bool:
@@ -124,8 +114,9 @@ class Pool:
         """The policy for one generation, kept from being exchanged while the block runs.
 
         Raises:
-            NotFoundError: POLICY_NOT_LOADED.
+            NotFoundError: POLICY_NOT_LOADED, and it is not to be fetched.
             ResourceExhaustedError: QUEUE_FULL.
+            PodiumError: what `load` fails with.
         """
         if self._requests >= self._max_requests:
             raise ResourceExhaustedError(
@@ -134,9 +125,9 @@ class Pool:
         self._requests += 1
         try:
             with metrics.WAITING.track_inprogress():
-                await self._open.wait()
-            served = self._find(job, version)
+                served = await self._await(job, version)
             served.running += 1
+            served.last_used = time.monotonic()
             served.idle.clear()
             metrics.RUNNING.inc()
             try:
@@ -160,21 +151,72 @@ class Pool:
                 does not end in time.
         """
         async with self._loading:
+            self._demand.allow(job, version)
             known = self._served.get((job, version))
             if known is not None:
+                known.on_demand = False
                 return known, 0.0, True
-            began = time.monotonic()
-            try:
-                served, pause = await self._load(job, version)
-            except PodiumError as error:
-                metrics.LOAD_FAILURES.labels(error.reason).inc()
-                raise
-            metrics.LOAD_SECONDS.observe(time.monotonic() - began)
-            metrics.PAUSE_SECONDS.observe(pause)
+            served, pause = await self._load_timed(job, version)
             if not self._merged:
                 await self._drop_older(job, keep_older)
                 self._changed()
             return served, pause, False
+
+    async def want(self, job: str, version: int | None) -> None:
+        """Has what a request will name served, if it is not.
+
+        Raises:
+            PodiumError: as `use`.
+        """
+        await self._await(job, version)
+
+    async def _await(self, job: str, version: int | None) -> Served:
+        """What a request names, when requests may go on."""
+        await self._open.wait()
+        if self._find(job, version) is None and job not in BASE:
+            await self._demand.fetch(job, version)
+            await self._open.wait()
+        served = self._find(job, version)
+        if served is None:
+            raise not_loaded(job, version, "it went again")
+        return served
+
+    async def _load_on_demand(self, job: str, version: int | None) -> None:
+        """See `Demand`."""
+        if version is None:
+            version = (await self._source.get_version(job, "latest")).manifest.version
+        # Whoever loads now may take its time, and whoever loaded may have had another wish.
+        self._check_wanted(job, version)
+        async with self._loading:
+            self._check_wanted(job, version)
+            if (job, version) in self._served:
+                return
+            served, _ = await self._load_timed(job, version)
+            served.on_demand = True
+            if not self._merged:
+                await self._drop_unused(served)
+                self._changed()
+        logger.info("fetched what a request named", extra={"job": job, "version": version})
+
+    def _check_wanted(self, job: str, version: int) -> None:
+        """Raises NotFoundError (POLICY_NOT_LOADED) for what requests alone may not bring."""
+        self._demand.check(job, version)
+        for served in self._served.values() if self._merged else ():
+            if served.job != job:
+                raise not_loaded(job, version, f"{served.model_name} is merged into its weights")
+            if served.version > version:
+                raise not_loaded(job, version, f"it serves {served.model_name}, which is newer")
+
+    async def _load_timed(self, job: str, version: int) -> tuple[Served, float]:
+        began = time.monotonic()
+        try:
+            served, pause = await self._load(job, version)
+        except PodiumError as error:
+            metrics.LOAD_FAILURES.labels(error.reason).inc()
+            raise
+        metrics.LOAD_SECONDS.observe(time.monotonic() - began)
+        metrics.PAUSE_SECONDS.observe(pause)
+        return served, pause
 
     async def _load(self, job: str, version: int) -> tuple[Served, float]:
         others = {other for other, _ in self._served if other != job}
@@ -184,32 +226,8 @@ class Pool:
                 reason="POOL_IN_USE",
                 metadata={"job": min(others)},
             )
-        self._fetches += 1
-        # Never reused, so that nothing can mistake old files for new ones.
-        folder = self._folder / f"{job}-{version}-{self._fetches}"
-        async with AsyncExitStack() as held:
-            held.callback(shutil.rmtree, folder, ignore_errors=True)
-            await held.enter_async_context(self._lease(job, version))  # type: ignore[arg-type]
-            found = await self._source.get_version(job, version)
-            digest = found.manifest.base_model_digest
-            if digest and digest != self._base_digest:
-                raise FailedPreconditionError(
-                    f"{job}@{version} was trained on another base model than this pool serves",
-                    reason="BASE_MODEL_MISMATCH",
-                    metadata={"trained_on": digest, "served": self._base_digest},
-                )
-            full = found.manifest.kind == registry_pb.VERSION_KIND_FULL
-            if full and not self._merged:
-                raise FailedPreconditionError(
-                    f"{job}@{version} has whole weights, which only a pool in merged mode serves",
-                    reason="WEIGHT_MODE",
-                )
-            if full:
-                weights = await self._fetch_whole(found.manifest, folder)
-            else:
-                await self._source.pull(job, version, folder, only=("adapter/",))
-                weights = folder / "adapter"
-            await self._engine.check(weights)
+        weights, held = await self._fetcher.fetch(job, version, self._weights_of)
+        async with held:
             served = Served(job=job, version=version, weights=weights)
             pause = 0.0
             if self._merged:
@@ -220,28 +238,17 @@ class Pool:
             served.held = held.pop_all()
         return served, pause
 
-    async def _fetch_whole(self, manifest: registry_pb.Manifest, folder: Path) -> Path:
-        """Whole weights: the delta alone where its parent is served, else all of them."""
-        job, version = manifest.model, manifest.version
-        parent = manifest.parents[0].version if manifest.parents else None
-        before = self._served.get((job, parent)) if parent is not None else None
-        await asyncio.to_thread(folder.mkdir)
-        paths = [file.path for file in manifest.files if file.path.startswith(FOLDER)]
-        if before and before.weights and paths:
-            changes = folder / "changes"
-            await self._source.pull(job, version, changes, only=(FOLDER,))
-            try:
-                deltas = [changes / path for path in paths]
-                await asyncio.to_thread(apply_delta, before.weights, deltas, folder / "model")
-                return folder / "model"
-            except DataLossError as error:
-                logger.warning("fetching all weights instead", extra={"reason": error.message})
-        await self._source.pull(job, version, folder / "whole", only=("model/",))
-        return folder / "whole" / "model"
+    def _weights_of(self, job: str, version: int) -> Path | None:
+        served = self._served.get((job, version))
+        return served.weights if served else None
 
     async def unload(self, job: str, version: int | None) -> None:
-        """Stops serving a version, or all of a job's, once its requests have ended."""
+        """Stops serving a version, or all of a job's, once its requests have ended.
+
+        Requests do not bring it back; `load` does.
+        """
         async with self._loading:
+            self._demand.forbid(job, version)
             doomed = [
                 served
                 for (name, number), served in self._served.items()
@@ -256,6 +263,7 @@ class Pool:
 
     async def close(self) -> None:
         """Gives back leases and files."""
+        await self._demand.close()
         for served in self._served.values():
             await served.held.aclose()
         self._served.clear()
@@ -286,6 +294,13 @@ class Pool:
         for version in versions[keep + 1 :]:
             await self._remove(self._served[job, version])
 
+    async def _drop_unused(self, keep: Served) -> None:
+        """Of what only requests have brought, the longest unused go."""
+        idle = [s for s in self._served.values() if s.on_demand and not s.running and s is not keep]
+        idle.sort(key=lambda s: s.last_used)
+        for served in idle[: max(0, len(idle) + 1 - _MOST_ON_DEMAND)]:
+            await self._remove(served)
+
     async def _remove(self, served: Served) -> None:
         del self._served[served.job, served.version]
         await self._bounded(served.idle.wait())
@@ -302,25 +317,15 @@ class Pool:
                 reason="REQUESTS_DID_NOT_END",
             ) from None
 
-    def _find(self, job: str, version: int | None) -> Served:
-        if job in ("", "base"):
-            if self._whole and not (self._merged and self._served):
-                return self._base
-        elif version is not None:
-            if (job, version) in self._served:
-                return self._served[job, version]
-        else:
-            numbers = [number for name, number in self._served if name == job]
-            if numbers:
-                return self._served[job, max(numbers)]
-        wanted = "the base model" if job in ("", "base") else job
+    def _find(self, job: str, version: int | None) -> Served | None:
+        if job in BASE:
+            if self._merged and (self._served or not self._whole):
+                raise not_loaded(job, version, "another policy is merged into its weights")
+            return self._base
         if version is not None:
-            wanted = f"{job}@{version}"
-        raise NotFoundError(
-            f"{wanted} is not loaded in this pool",
-            reason="POLICY_NOT_LOADED",
-            metadata={"policy": wanted},
-        )
+            return self._served.get((job, version))
+        numbers = [number for name, number in self._served if name == job]
+        return self._served[job, max(numbers)] if numbers else None
 
     def _changed(self) -> None:
         metrics.POLICIES.set(len(self._served))

@@ -79,7 +79,7 @@ class Renderer:
         if call_format == TEXT:
             messages, _ = as_text(messages, tools)
             tools = ()
-        text = self._text(self._plain(messages), tools_to_openai(tools) or None, prompt=True)
+        text = self._text(self._plain(messages), tools_to_openai(tools), prompt=True)
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def following(
@@ -112,8 +112,7 @@ class Renderer:
         if call_format == TEXT:
             messages, covered = as_text(messages, tools, covered)
             tools = ()
-        offered = tools_to_openai(tools) or None
-        suffix = self._suffix(self._plain(messages), offered, covered, called)
+        suffix = self._suffix(self._plain(messages), tools_to_openai(tools), covered, called)
         if suffix is None:
             raise FailedPreconditionError(
                 "the chat template writes earlier turns differently now",
@@ -125,7 +124,7 @@ class Renderer:
         return list(prefix_ids) + self._tokenizer.encode(suffix, add_special_tokens=False)
 
     def _suffix(
-        self, plain: list[Message], tools: list[Any] | None, covered: int, called: bool
+        self, plain: list[Message], tools: list[Any], covered: int, called: bool
     ) -> str | None:
         """What the template writes after the words of `plain[covered - 1]`, if it keeps them."""
         before = self._text(plain[: covered - 1], tools, prompt=True)
@@ -172,19 +171,20 @@ class Renderer:
     def _plain(self, messages: Sequence[pb.Message]) -> list[Message]:
         return _plain(messages, arguments_as_text=self._arguments_as_text)
 
-    def _keeps(
-        self, plain: Sequence[Message], tools: list[Any] | None, covered: int, before: str
-    ) -> bool:
+    def _keeps(self, plain: Sequence[Message], tools: list[Any], covered: int, before: str) -> bool:
         """Whether the sampled turn's own text stays as it is, e.g. with its thinking."""
         sampled = plain[covered - 1]
         whole = self._text(plain, tools, prompt=True)
         return whole[len(before) :].lstrip().startswith(sampled["content"].strip())
 
-    def _text(self, messages: Sequence[Message], tools: list[Any] | None, *, prompt: bool) -> str:
+    def _text(self, messages: Sequence[Message], tools: list[Any], *, prompt: bool) -> str:
         try:
             return str(
                 self._tokenizer.apply_chat_template(
-                    list(messages), tools=tools, add_generation_prompt=prompt, tokenize=False
+                    list(messages),
+                    tools=tools or None,
+                    add_generation_prompt=prompt,
+                    tokenize=False,
                 )
             )
         except Exception as error:

@@ -23,6 +23,7 @@ from podium_inference.captures import Captures
 from podium_inference.engine import Engine
 from podium_inference.pool import Pool, Served
 from podium_inference.render import Renderer
+from podium_inference.siblings import Siblings, take_everywhere
 
 _Context = grpc.aio.ServicerContext
 _tracer = tracer(__name__)
@@ -37,6 +38,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         pool: Pool,
         renderer: Renderer,
         captures: Captures,
+        siblings: Siblings,
         description: pb.GetEngineResponse,
     ) -> None:
         """`description` is what GetEngine answers."""
@@ -44,6 +46,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         self._pool = pool
         self._renderer = renderer
         self._captures = captures
+        self._siblings = siblings
         self._description = description
 
     async def Generate(self, request: pb.GenerateRequest, context: _Context) -> pb.GenerateResponse:
@@ -146,8 +149,12 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     async def TakeCapture(
         self, request: pb.TakeCaptureRequest, context: _Context
     ) -> AsyncIterator[pb.TakeCaptureResponse]:
-        for call in self._captures.take(request.key):
-            yield pb.TakeCaptureResponse(call=pb.CapturedCall.FromString(call))
+        if request.here_only:
+            for kept in self._captures.take(request.key):
+                yield pb.TakeCaptureResponse(call=pb.CapturedCall.FromString(kept))
+            return
+        for call in await take_everywhere(self._captures, self._siblings, request.key):
+            yield pb.TakeCaptureResponse(call=call)
 
     async def _prompt(
         self, request: pb.ChatRequest | pb.StreamChatRequest

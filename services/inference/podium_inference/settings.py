@@ -63,6 +63,10 @@ class Settings(ServerSettings):
 
     registry_address: str = "127.0.0.1:50052"
     """Where versions come from."""
+    pool_address: str = ""
+    """`host:port`, whose name has the addresses of all pods of the pool; empty for one pod."""
+    pod_ip: str = ""
+    """This pod's address among them."""
     data_dir: Path = Path(".podium/inference")
     """Fetched versions, while they are served."""
     load_timeout_seconds: float = Field(default=300.0, gt=0)

@@ -36,6 +36,25 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class ProjectBudget:
+    """What the judges of all of a project's jobs may use, and have used, in a period."""
+
+    project: str
+    max_tokens: int
+    used_tokens: int
+    period: str
+
+    def check(self) -> None:
+        """Raises GroupSkippedError when it is spent."""
+        if self.used_tokens >= self.max_tokens:
+            raise GroupSkippedError(
+                SkipReason.JUDGE_BUDGET,
+                f"the judges of project {self.project!r} have used {self.used_tokens} tokens of"
+                f" {self.max_tokens} in {self.period}",
+            )
+
+
+@dataclass(frozen=True)
 class Allowance:
     """One job's budget, and what counts against it."""
 
@@ -44,9 +63,12 @@ class Allowance:
     """By this replica; what is spent is added here."""
     told: Usage
     """By all replicas, as far as the caller knows."""
+    project: ProjectBudget | None = None
 
     def check(self) -> None:
-        """Raises GroupSkippedError when the budget is spent."""
+        """Raises GroupSkippedError when the job's budget is spent, or its project's."""
+        if self.project:
+            self.project.check()
         tokens = max(self.spent.tokens, self.told.tokens)
         if 0 < self.budget.tokens <= tokens:
             raise GroupSkippedError(

@@ -7,9 +7,14 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from google.protobuf import json_format
+from podium.contract.judging import (
+    fallbacks_of,
+    judge_violations,
+    judges_of,
+    panel_violations,
+)
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 
@@ -17,17 +22,6 @@ from podium_judge.judge_config import Endpoint, JudgeConfig, Price, Sampling
 from podium_judge.settings import Settings
 
 _KEY_VARIABLE = re.compile(r"PODIUM_JUDGE_KEY[A-Z0-9_]*")
-_SHORT_FORM = ("base_url", "model", "api_key_env")
-_OWN_PARAMETERS = (
-    "max_completion_tokens",
-    "max_tokens",
-    "messages",
-    "model",
-    "n",
-    "response_format",
-    "stream",
-    "temperature",
-)
 
 
 def _normal(url: str) -> str:
@@ -46,15 +40,13 @@ def resolve_judges(
         InvalidArgumentError: names every fault of every judge, and fields that
             contradict each other.
     """
-    violations = _contradictions(spec, field)
-    short = spec_pb2.JudgeModel(
-        base_url=spec.base_url, model=spec.model, api_key_env=spec.api_key_env
-    )
-    named = [(judge, f"{field}.judges[{n}]") for n, judge in enumerate(spec.judges)]
-    spares = [(judge, f"{field}.fallbacks[{n}]") for n, judge in enumerate(spec.fallbacks)]
+    violations = panel_violations(spec, field)
     found: list[JudgeConfig] = []
-    first = named or [(short, field)]
-    for judge, path in (*first, *spares):
+    first = judges_of(spec, field)
+    for judge, path in (*first, *fallbacks_of(spec, field)):
+        if wrong := judge_violations(judge, path):
+            violations.extend(wrong)
+            continue
         try:
             found.append(resolve_judge(judge, path, settings, environ))
         except InvalidArgumentError as error:
@@ -73,25 +65,6 @@ def resolve_judges(
     return found[: len(first)], found[len(first) :]
 
 
-def _contradictions(spec: spec_pb2.RulerSpec, field: str) -> list[Violation]:
-    found = []
-    if spec.judges:
-        found += [
-            Violation(f"{field}.{name}", "belongs to the only judge; not allowed with `judges`")
-            for name in _SHORT_FORM
-            if getattr(spec, name)
-        ]
-    most = max(1, len(spec.judges)) + len(spec.fallbacks)
-    if spec.quorum > most:
-        found.append(
-            Violation(
-                f"{field}.quorum",
-                f"got {spec.quorum}; allowed is at most {most}, the judges and fallbacks",
-            )
-        )
-    return found
-
-
 def resolve_judge(
     spec: spec_pb2.JudgeModel,
     field: str,
@@ -103,22 +76,13 @@ def resolve_judge(
     Whoever writes a job chooses the address, and must not learn the operator's keys
     by it: keys go only to the default address and to `trusted_base_urls`.
 
+    `judge_violations` has found nothing in it.
+
     Raises:
-        InvalidArgumentError: no HTTP address, a key variable of another name or that
-            is not set, a key for an address that is not trusted, one price without
-            the other, or a parameter that is not the job's to set.
+        InvalidArgumentError: a key variable of another name or that is not set, or a
+            key for an address that is not trusted.
     """
     base_url = _normal(spec.base_url or settings.base_url)
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise InvalidArgumentError(
-            violations=[
-                Violation(
-                    f"{field}.base_url",
-                    f"got {spec.base_url!r}; allowed is http(s)://host[:port]/…/v1 without a user",
-                )
-            ]
-        )
     trusted = {_normal(url) for url in (settings.base_url, *settings.trusted_base_urls)}
     is_default = base_url == _normal(settings.base_url)
     model = spec.model or (settings.model if is_default else "")
@@ -128,8 +92,8 @@ def resolve_judge(
             model,
             _key(spec.api_key_env, f"{field}.api_key_env", settings, base_url in trusted, environ),
         ),
-        _sampling(spec, field, settings),
-        _price(spec, field, settings, model),
+        _sampling(spec, settings),
+        _price(spec, settings, model),
         _label(settings, model, is_default),
     )
 
@@ -153,15 +117,8 @@ def _key(
     raise InvalidArgumentError(violations=[Violation(field, f"got {variable!r}; {problem}")])
 
 
-def _sampling(spec: spec_pb2.JudgeModel, field: str, settings: Settings) -> Sampling:
+def _sampling(spec: spec_pb2.JudgeModel, settings: Settings) -> Sampling:
     extra = _whole_numbers(json_format.MessageToDict(spec.extra_body))
-    taken = [
-        Violation(f"{field}.extra_body.{name}", "is set by the judge service itself")
-        for name in _OWN_PARAMETERS
-        if name in extra
-    ]
-    if taken:
-        raise InvalidArgumentError(violations=taken)
     return Sampling(
         spec.temperature if spec.HasField("temperature") else settings.temperature,
         spec.max_completion_tokens or settings.max_completion_tokens,
@@ -180,15 +137,9 @@ def _whole_numbers(value: Any) -> Any:
     return value
 
 
-def _price(spec: spec_pb2.JudgeModel, field: str, settings: Settings, model: str) -> Price | None:
-    reads, writes = spec.HasField("prompt_price"), spec.HasField("completion_price")
-    if reads and writes:
+def _price(spec: spec_pb2.JudgeModel, settings: Settings, model: str) -> Price | None:
+    if spec.HasField("prompt_price"):
         return Price(spec.prompt_price, spec.completion_price)
-    if reads or writes:
-        missing, there = ("completion", "prompt") if reads else ("prompt", "completion")
-        raise InvalidArgumentError(
-            violations=[Violation(f"{field}.{missing}_price", f"is missing beside {there}_price")]
-        )
     return Price(*settings.prices[model]) if model in settings.prices else None
 
 

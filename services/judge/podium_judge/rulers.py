@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 import httpx
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 
-from podium_judge.budget import Allowance, Budget, Spending
+from podium_judge.budget import Allowance, Budget, ProjectBudget, Spending
 from podium_judge.cache import OpinionCache
 from podium_judge.endpoints import resolve_judges
 from podium_judge.judge import CachedJudge, LimitedJudge, ModelJudge
@@ -21,6 +22,15 @@ from podium_judge.scores import Usage
 from podium_judge.settings import Settings
 
 _MAX_MODELS = 256
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the caller knows of the money: no replica knows what the others have spent."""
+
+    job: Usage
+    """What the job has spent."""
+    project: ProjectBudget | None = None
 
 
 class Rulers:
@@ -41,10 +51,8 @@ class Rulers:
         self._spending = Spending()
         self._biases: dict[str, PositionBias] = {}
 
-    def scorer(self, spec: spec_pb2.RulerSpec, field: str, job_id: str, told: Usage) -> RulerScorer:
+    def scorer(self, spec: spec_pb2.RulerSpec, field: str, job_id: str, told: Told) -> RulerScorer:
         """The scorer of `spec`, which stands at `field`, for a group of a job.
-
-        `told` is what the job has spent as far as the caller knows.
 
         Raises:
             InvalidArgumentError: the spec is wrong, or it has a budget and the group
@@ -79,15 +87,11 @@ class Rulers:
         )
 
     def _allowance(
-        self, spec: spec_pb2.RulerSpec, field: str, job_id: str, told: Usage
-    ) -> Allowance | None:
+        self, spec: spec_pb2.RulerSpec, field: str, job_id: str, told: Told
+    ) -> Allowance:
         bounds = [n for n in (spec.max_job_tokens, self._settings.max_job_tokens) if n]
         budget = Budget(min(bounds, default=0), spec.max_job_cost)
-        if budget == Budget():
-            return None
-        if not job_id:
-            if not spec.max_job_tokens and not spec.max_job_cost:
-                return None
+        if not job_id and (spec.max_job_tokens or spec.max_job_cost):
             name = "max_job_tokens" if spec.max_job_tokens else "max_job_cost"
             raise InvalidArgumentError(
                 violations=[
@@ -97,4 +101,6 @@ class Rulers:
                     )
                 ]
             )
-        return Allowance(budget, self._spending.of(job_id), told)
+        if not job_id or budget == Budget():
+            return Allowance(Budget(), Usage(), told.job, told.project)
+        return Allowance(budget, self._spending.of(job_id), told.job, told.project)

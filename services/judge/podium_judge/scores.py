@@ -25,7 +25,7 @@ class SkipReason(StrEnum):
     """Too few judges gave an answer of use, though they were told what was wrong with it."""
 
     JUDGE_BUDGET = "judge_budget"
-    """The job has spent what its judges may."""
+    """The job, or its project, has spent what its judges may."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from podium.telemetry import attributes, tracer
 from podium.types.v1 import spec_pb2
 
 from podium_judge import metrics
-from podium_judge.rulers import Rulers
+from podium_judge.budget import ProjectBudget
+from podium_judge.rulers import Rulers, Told
 from podium_judge.scores import Usage
 from podium_judge.scoring import score_group
 from podium_judge.settings import Settings
@@ -35,8 +36,8 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
     ) -> judge_service_pb2.ScoreGroupResponse:
         """See the proto file."""
         reward = _completed(request.reward)
-        told = _usage(request.job_usage)
         job_id = request.group.job_id
+        told = Told(_usage(request.job_usage), _project(request))
         usage = Usage()
         with (
             _tracer.start_as_current_span("score_group") as span,
@@ -77,6 +78,13 @@ def _completed(reward: spec_pb2.RewardSpec) -> spec_pb2.RewardSpec:
         elif scorer.kind == spec_pb2.SCORER_KIND_RULER:
             scorer.ruler.SetInParent()
     return apply_defaults(full)
+
+
+def _project(request: judge_service_pb2.ScoreGroupRequest) -> ProjectBudget | None:
+    if not request.HasField("project_budget"):
+        return None
+    told = request.project_budget
+    return ProjectBudget(told.project, told.max_tokens, told.used_tokens, told.period)
 
 
 def _usage(told: judge_service_pb2.JudgeUsage) -> Usage:

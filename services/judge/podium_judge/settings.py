@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from podium.contract.judging import is_judge_address
 from podium.rpc import ServerSettings
-from pydantic import Field, NonNegativeFloat, SecretStr
+from pydantic import Field, NonNegativeFloat, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 
@@ -49,3 +50,10 @@ class Settings(ServerSettings):
     """Tokens that any job may have its judges read and write; 0 for no bound."""
     prices: dict[str, tuple[NonNegativeFloat, NonNegativeFloat]] = Field(default_factory=dict)
     """Price of a million tokens, read and written, by model name, as a JSON mapping."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        if not is_judge_address(url):
+            raise ValueError("allowed is http(s)://host[:port]/…/v1 without a user")
+        return url

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -22,21 +23,25 @@ def main() -> None:
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
         environments = Environments(settings.environment_resume_seconds)
-        policy = InferencePolicy(
-            settings.inference_address,
-            generate_timeout_s=settings.generate_timeout_seconds,
-            token=settings.peer_token(),
-        )
+        policies = {
+            name: InferencePolicy(
+                address,
+                generate_timeout_s=settings.generate_timeout_seconds,
+                token=settings.peer_token(),
+                tls=settings.tls(),
+            )
+            for name, address in settings.pool_addresses().items()
+        }
         server.add(
             rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
-            RolloutServicer(Collector(environments, policy, settings.max_groups), environments),
+            RolloutServicer(Collector(environments, policies, settings.max_groups), environments),
             "podium.rollout.v1.RolloutService",
         )
         try:
             yield
         finally:
             await environments.close()
-            await policy.close()
+            await asyncio.gather(*(policy.close() for policy in policies.values()))
 
     run_service("rollout", settings, build)
 

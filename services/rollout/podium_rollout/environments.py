@@ -63,7 +63,9 @@ class Environments:
 
         Raises:
             NotFoundError: an unknown environment or split.
-            InvalidArgumentError: options that the environment refuses.
+            InvalidArgumentError: options that the environment refuses, a wrong file of scenarios,
+                or a token that is not of this listing.
+            FailedPreconditionError: a package or the scenarios are missing where it runs.
         """
         if not spec.address:
             # Scenarios may be in a large file.

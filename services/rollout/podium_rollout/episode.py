@@ -135,8 +135,7 @@ class Episode:
             score = await self._environment(
                 session.score(), self._request.episode.step_timeout_seconds
             )
-        progress.earn(score)
-        progress.info.MergeFrom(score.info)
+        progress.scored(score)
 
     async def _turn(
         self, session: Session, number: int, observation: environment_pb.Observation
@@ -157,8 +156,7 @@ class Episode:
             result = await self._environment(
                 session.step(action), self._request.episode.step_timeout_seconds
             )
-        progress.info = result.info
-        progress.earn(result)
+        progress.took(name, result)
         if result.terminated:
             return pb.STOP_REASON_TERMINATED, result.observation
         if result.truncated:

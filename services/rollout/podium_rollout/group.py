@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 
 from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, Violation
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
@@ -18,10 +18,12 @@ from podium_rollout.policy import Policy
 class Collector:
     """Runs groups, a bounded number at once."""
 
-    def __init__(self, environments: Environments, policy: Policy, max_groups: int) -> None:
-        """One a process."""
+    def __init__(
+        self, environments: Environments, policies: Mapping[str, Policy], max_groups: int
+    ) -> None:
+        """One a process. `policies` are the pools by name; the first is for who names none."""
         self._environments = environments
-        self._policy = policy
+        self._policies = policies
         self._max_groups = max_groups
         self._running = 0
 
@@ -32,17 +34,19 @@ class Collector:
 
         Raises:
             ResourceExhaustedError: too many groups at once.
-            InvalidArgumentError: sampling that cannot train, or a player that there is not.
+            InvalidArgumentError: sampling that cannot train, or a player or a
+                pool that there is not.
             PodiumError: an attempt's policy could not act; the others are
                 cancelled.
         """
         check_sampling(request)
+        policy = self._policy(request.pool)
         if self._running >= self._max_groups:
             raise ResourceExhaustedError(
                 f"{self._max_groups} groups are being collected already", reason="TOO_MANY_GROUPS"
             )
         episodes = [
-            Episode(request, attempt, self._environments, self._policy)
+            Episode(request, attempt, self._environments, policy)
             for attempt in range(request.attempts)
         ]
         self._running += 1
@@ -65,6 +69,15 @@ class Collector:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._running -= 1
             metrics.GROUPS_IN_FLIGHT.set(self._running)
+
+    def _policy(self, pool: str) -> Policy:
+        name = pool or next(iter(self._policies))
+        if name not in self._policies:
+            allowed = ", ".join(self._policies)
+            raise InvalidArgumentError(
+                violations=[Violation("pool", f"got {pool!r}; allowed are {allowed}")]
+            )
+        return self._policies[name]
 
 
 def check_sampling(request: rollout_pb.CollectGroupRequest) -> None:

@@ -8,6 +8,7 @@ import grpc
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.rpc import connect, rpc_errors
+from podium.rpc.tls import Tls
 
 _PEER = "inference"
 
@@ -26,9 +27,11 @@ class Policy(Protocol):
 class InferencePolicy:
     """`Policy` over `podium.inference.v1`."""
 
-    def __init__(self, address: str, *, generate_timeout_s: float, token: str = "") -> None:
+    def __init__(
+        self, address: str, *, generate_timeout_s: float, token: str = "", tls: Tls | None = None
+    ) -> None:
         """Connects lazily."""
-        self._channel: grpc.aio.Channel = connect(address, token=token)
+        self._channel: grpc.aio.Channel = connect(address, token=token, tls=tls)
         self._stub: pb_grpc.InferenceServiceAsyncStub = pb_grpc.InferenceServiceStub(self._channel)
         self._timeout = generate_timeout_s
 

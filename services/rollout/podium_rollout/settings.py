@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from podium.rpc import ServerSettings
+from podium.rpc.pools import DEFAULT_POOL, PoolAddresses
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
@@ -17,10 +18,16 @@ class Settings(ServerSettings):
     metrics_port: int = Field(default=50074, ge=0, le=65535)
 
     inference_address: str = "127.0.0.1:50053"
-    """The inference pool."""
+    """The inference pool; unused with pools."""
+    pools: PoolAddresses = Field(default={})
+    """Several: `name=address,…` or a JSON object. The first is that of requests that name none."""
     max_groups: int = Field(default=256, ge=1)
     """Groups at once; more are refused with RESOURCE_EXHAUSTED."""
     generate_timeout_seconds: float = Field(default=300.0, gt=0)
     """Of one generation, within the episode's own deadline."""
     environment_resume_seconds: float = Field(default=30.0, gt=0)
     """How long a remote environment's session is sought after its connection broke."""
+
+    def pool_addresses(self) -> dict[str, str]:
+        """The pools by name."""
+        return self.pools or {DEFAULT_POOL: self.inference_address}

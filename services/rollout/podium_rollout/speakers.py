@@ -23,7 +23,7 @@ from podium.sdk.policies import parse_policy
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
-from podium_rollout import metrics
+from podium_rollout import metrics, spans
 from podium_rollout.conversation import MAIN, Conversations, History
 from podium_rollout.policy import Policy
 from podium_rollout.seeds import derive
@@ -79,6 +79,7 @@ class PolicySpeaker:
                 raise
             response = await self._generate(conversations.split(), turn)
         generation, rendered = response.generation, response.rendered
+        spans.answered(generation)
         record = conversations.history.record
         context = _fresh(conversations.history, rendered)
         room = rendered.max_model_len - len(record) - len(context)
@@ -108,6 +109,7 @@ class PolicySpeaker:
         request.prompt_token_ids.MergeFrom(history.record.token_ids)
         if request.sampling.temperature > 0:
             request.sampling.seed = derive(self.request.seed, turn.trajectory_id, turn.number)
+        spans.asked(request)
         try:
             return await self.pool.generate(request)
         except InvalidArgumentError as error:

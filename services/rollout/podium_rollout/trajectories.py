@@ -17,6 +17,17 @@ from podium_rollout.conversation import Conversations, History
 from podium_rollout.remote import EnvironmentRaisedError
 
 _TRACEBACK_BYTES = 16 * 1024
+_STATE_BYTES = 16 * 1024
+
+_Earned = environment_pb.StepResponse | environment_pb.ScoreResponse
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A step of the environment, and in which conversation the action was said."""
+
+    conversation: str
+    result: environment_pb.StepResponse
 
 
 @dataclass
@@ -31,14 +42,27 @@ class Progress:
     reward: float = 0.0
     side_rewards: dict[str, float] = field(default_factory=dict)
     """Of the sides but the main one, by conversation."""
+    steps: list[Taken] = field(default_factory=list)
+    score: environment_pb.ScoreResponse = field(default_factory=environment_pb.ScoreResponse)
     info: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
     metrics: dict[str, float] = field(default_factory=dict)
     began: float = field(default_factory=time.time)
     """When the episode had its session."""
     reset: bool = False
 
-    def earn(self, earned: environment_pb.StepResponse | environment_pb.ScoreResponse) -> None:
-        """Adds rewards, and takes over metrics."""
+    def took(self, conversation: str, result: environment_pb.StepResponse) -> None:
+        """Takes over a step."""
+        self.steps.append(Taken(conversation, result))
+        self.info = result.info
+        self._earn(result)
+
+    def scored(self, score: environment_pb.ScoreResponse) -> None:
+        """Takes over what the episode earned as a whole."""
+        self.score = score
+        self.info.MergeFrom(score.info)
+        self._earn(score)
+
+    def _earn(self, earned: _Earned) -> None:
         self.reward += earned.reward
         for side, reward in earned.side_rewards.items():
             self.side_rewards[side] = self.side_rewards.get(side, 0.0) + reward
@@ -74,6 +98,7 @@ def _main(
         if name.partition("/")[2] not in others or "/" not in name
     }
     _fill(trajectory, progress, lambda name: name not in others, trained, own)
+    _tell_steps(trajectory, progress, lambda earned: earned.reward)
     if math.isfinite(progress.reward) and trajectory.stop_reason != pb.STOP_REASON_FAILED:
         trajectory.environment_reward = progress.reward
     return trajectory
@@ -92,6 +117,7 @@ def _side(head: pb.Trajectory, progress: Progress, side: str) -> pb.Trajectory:
     if math.isfinite(progress.side_rewards[side]):
         trajectory.environment_reward = progress.side_rewards[side]
     _fill(trajectory, progress, lambda name: name == side, lambda _: True, own)
+    _tell_steps(trajectory, progress, lambda earned: earned.side_rewards.get(side, 0.0))
     return trajectory
 
 
@@ -112,6 +138,23 @@ def _fill(
     trajectory.info.CopyFrom(progress.info)
     trajectory.start_time.FromNanoseconds(int(progress.began * 1e9))
     trajectory.end_time.GetCurrentTime()
+
+
+def _tell_steps(
+    trajectory: pb.Trajectory, progress: Progress, reward: Callable[[_Earned], float]
+) -> None:
+    for taken in progress.steps:
+        result = taken.result
+        added = trajectory.transitions.add(
+            conversation=taken.conversation,
+            reward=reward(result),
+            terminated=result.terminated,
+            truncated=result.truncated,
+        )
+        state = result.observation.state
+        if state.fields and state.ByteSize() <= _STATE_BYTES:
+            added.state.CopyFrom(state)
+    trajectory.score_reward = reward(progress.score)
 
 
 def _add(trajectory: pb.Trajectory, history: History, trained: bool) -> None:

@@ -44,7 +44,9 @@ def main() -> None:
         from podium_trainer.versions import RegistryVersions
         from podium_trainer.worker import Worker
 
-        registry = RegistryClient(settings.registry_address, token=settings.peer_token())
+        registry = RegistryClient(
+            settings.registry_address, token=settings.peer_token(), tls=settings.tls()
+        )
         ranks = await asyncio.to_thread(join, settings.collective_timeout_seconds)
         team = Team(ranks, _compute(settings))
         worker = Worker(RegistryVersions(registry, ranks), team, threads=settings.threads)
@@ -59,7 +61,15 @@ def main() -> None:
             await worker.stop()
             await registry.close()
 
-    run_service("trainer", settings, build)
+    try:
+        run_service("trainer", settings, build)
+    except SystemExit as ended:
+        # All is given up and told by now, and to take torch apart costs over a second of
+        # computing. Processes in step end in the order that they do it in.
+        if os.environ.get("WORLD_SIZE", "1") == "1":
+            logging.shutdown()
+            os._exit(ended.code if isinstance(ended.code, int) else 1)
+        raise
 
 
 def _compute(settings: Settings) -> Compute:
@@ -86,7 +96,9 @@ def _follow(settings: Settings) -> None:
         torch.set_num_threads(settings.threads)
     try:
         ranks = join(settings.collective_timeout_seconds)
-        versions = FollowerVersions(settings.registry_address, settings.peer_token(), ranks)
+        versions = FollowerVersions(
+            settings.registry_address, settings.peer_token(), settings.tls(), ranks
+        )
         follow(ranks, _compute(settings), versions)
         leave()
     except Exception:

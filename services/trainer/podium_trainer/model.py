@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from podium.types.v1 import spec_pb2
 from podium_trainer.adapter import adapter_config, adapter_parameters, add_adapter
 from podium_trainer.attention import chosen
 from podium_trainer.families import check_family
-from podium_trainer.network import Network, checkpoint_gradients, load
+from podium_trainer.network import Network, asking, checkpoint_gradients, load
 from podium_trainer.packing import Row
 from podium_trainer.parallel import Ranks, shard
 from podium_trainer.precision import Masters
@@ -111,6 +111,15 @@ class Policy:
         with self._adapter_off():
             logprobs: torch.Tensor = (self._reference or self.network)(row)[0]
             return logprobs
+
+    @contextmanager
+    def interrupted(self, ask: Callable[[], None]) -> Iterator[None]:
+        """Calls `ask` before each layer of every pass in the block; see `network.asking`."""
+        with ExitStack() as asked:
+            for network in (self.network, self._reference):
+                if network is not None:
+                    asked.enter_context(asking(network, ask))
+            yield
 
     def _adapter_off(self) -> AbstractContextManager[Any]:
         return self._peft.disable_adapter() if self._peft is not None else nullcontext()

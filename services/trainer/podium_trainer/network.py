@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -97,6 +99,33 @@ def blocks(module: torch.nn.Module) -> torch.nn.ModuleList:
         key=lambda found: sum(parameter.numel() for parameter in found.parameters()),
         default=torch.nn.ModuleList(),
     )
+
+
+@contextmanager
+def asking(network: Network, ask: Callable[[], None]) -> Iterator[None]:
+    """Within the block `ask` is called before every decoder layer's forward and backward pass.
+
+    What it raises ends the pass that runs, and comes out of it.
+    """
+
+    def before(*_: Any) -> None:
+        ask()
+
+    def after(layer: torch.nn.Module, arguments: Any, output: Any) -> None:
+        hidden = output[0] if isinstance(output, tuple) else output
+        if hidden.requires_grad:
+            hidden.register_hook(before)
+
+    handles = [
+        handle
+        for block in blocks(network)
+        for handle in (block.register_forward_pre_hook(before), block.register_forward_hook(after))
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def checkpoint_gradients(network: Network) -> None:

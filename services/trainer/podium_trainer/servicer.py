@@ -8,11 +8,11 @@ from typing import Any
 
 import grpc
 from podium.contract import complete_training
-from podium.core.errors import InvalidArgumentError, Violation
+from podium.rpc.streams import header_and_groups
 from podium.telemetry import attributes, tracer
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
-from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium.types.v1 import spec_pb2
 
 from podium_trainer.session import JobConfig
 from podium_trainer.worker import Worker
@@ -45,7 +45,11 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         self, request_iterator: AsyncIterator[pb.StepRequest], context: Context
     ) -> pb.StepResponse:
         """See the proto file."""
-        header, groups = await self._read(request_iterator)
+
+        def expect(header: pb.StepHeader) -> None:
+            self._worker.expect(header.job_id, header.step)
+
+        header, groups = await header_and_groups(request_iterator, expect)
         with _tracer.start_as_current_span("optimizer_step") as span:
             span.set_attribute(attributes.JOB_ID, header.job_id)
             span.set_attribute(attributes.STEP, header.step)
@@ -81,27 +85,3 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         """See the proto file."""
         await self._worker.close(request.job_id)
         return pb.CloseResponse()
-
-    async def _read(
-        self, requests: AsyncIterator[pb.StepRequest]
-    ) -> tuple[pb.StepHeader, list[trajectory_pb2.Group]]:
-        header: pb.StepHeader | None = None
-        groups: list[trajectory_pb2.Group] = []
-        async for request in requests:
-            kind = request.WhichOneof("item")
-            if header is None and kind == "header":
-                header = request.header
-                # Before the groups: a wrong step need not send them.
-                self._worker.expect(header.job_id, header.step)
-            elif header is not None and kind == "group":
-                groups.append(request.group)
-            else:
-                wanted = "a group" if header else "the header first"
-                raise _wrong_order(f"got {kind or 'nothing'}; allowed is {wanted}")
-        if header is None:
-            raise _wrong_order("got an empty stream; allowed is the header first, then groups")
-        return header, groups
-
-
-def _wrong_order(description: str) -> InvalidArgumentError:
-    return InvalidArgumentError(violations=[Violation("item", description)])

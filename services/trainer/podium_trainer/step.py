@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -70,30 +70,37 @@ def accumulate_gradient(
         rows = pack(batch.samples, _row_budget(batch, row_tokens, training.max_row_tokens))
         mine = ranks.deal(rows)
     statistics = Statistics()
+
+    def ask() -> None:
+        if cancelled():
+            raise RequestCancelledError("the step was cancelled; the weights are unchanged")
+
+    # A row may take many seconds. Processes in step can only stop together, between rows.
+    within = nullcontext() if ranks.sharded else policy.interrupted(ask)
     try:
-        values = BatchValues()
-        references: list[torch.Tensor | None] = [None] * len(mine)
-        if needs_kl_mean(training.loss) or _splits(rows, batch, training.loss):
-            with phases.measure("batch_values"):
-                values, references = _batch_values(policy, mine, batch, training.loss, ranks)
-        for (row, counts), reference in zip(mine, references, strict=True):
-            if cancelled():
-                raise RequestCancelledError("the step was cancelled; the weights are unchanged")
-            if training.loss.kl_coefficient and reference is None:
-                with phases.measure("reference"):
-                    reference = policy.reference_logprobs(row)
-            _add_row(
-                policy,
-                row,
-                counts,
-                reference,
-                training.loss,
-                values,
-                statistics,
-                phases,
-                ranks.size,
-            )
-        statistics.join(ranks)
+        with within:
+            values = BatchValues()
+            references: list[torch.Tensor | None] = [None] * len(mine)
+            if needs_kl_mean(training.loss) or _splits(rows, batch, training.loss):
+                with phases.measure("batch_values"):
+                    values, references = _batch_values(policy, mine, batch, training.loss, ranks)
+            for (row, counts), reference in zip(mine, references, strict=True):
+                ask()
+                if training.loss.kl_coefficient and reference is None:
+                    with phases.measure("reference"):
+                        reference = policy.reference_logprobs(row)
+                _add_row(
+                    policy,
+                    row,
+                    counts,
+                    reference,
+                    training.loss,
+                    values,
+                    statistics,
+                    phases,
+                    ranks.size,
+                )
+            statistics.join(ranks)
     except BaseException:
         policy.masters.discard_gradients()
         raise

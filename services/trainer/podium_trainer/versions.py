@@ -15,6 +15,7 @@ from podium.core.errors import AlreadyExistsError, DataLossError, UnavailableErr
 from podium.deltas import FOLDER
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from podium.registry_client import RegistryClient
+from podium.rpc.tls import Tls
 
 from podium_trainer.checkpoint import INDEX, MODEL, READ, SHARDS, Checkpoint, model_index, read
 from podium_trainer.parallel import Ranks
@@ -160,10 +161,10 @@ class RegistryVersions:
 class FollowerVersions:
     """What a process other than the first has to do with the registry. Blocking."""
 
-    def __init__(self, address: str, token: str, ranks: Ranks) -> None:
-        """`token` of the registry's; empty for none."""
+    def __init__(self, address: str, token: str, tls: Tls | None, ranks: Ranks) -> None:
+        """`token` and `tls` as for `podium.rpc.connect`."""
         self._address = address
-        self._token = token
+        self._token, self._tls = token, tls
         self._ranks = ranks
         self._parts = Parts(ranks)
         self._fetched: tempfile.TemporaryDirectory[str] | None = None
@@ -196,7 +197,7 @@ class FollowerVersions:
 
     def _with_client(self, call: Callable[[RegistryClient], Coroutine[Any, Any, T]]) -> T:
         async def run() -> T:
-            client = RegistryClient(self._address, token=self._token)
+            client = RegistryClient(self._address, token=self._token, tls=self._tls)
             try:
                 return await call(client)
             finally:

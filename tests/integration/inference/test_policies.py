@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
+import openai
 import pytest
 from podium.core.errors import FailedPreconditionError, NotFoundError
 from podium.inference.v1 import inference_service_pb2 as pb
@@ -224,3 +225,27 @@ async def test_older_versions_of_a_job_go_when_newer_ones_come(shared: TinyPool)
     assert [p.version for p in listed.policies] == [3, 2]
     assert (await shared.generate(PROMPT, job="grow")).weights_version == 3
     assert (await shared.generate(PROMPT, job="grow", version=2)).weights_version == 2
+
+
+async def test_openai_clients_get_a_policy_that_nobody_loaded(shared: TinyPool) -> None:
+    await shared.publish("asked", 1, adapter_files(shared.model, 40))
+    async with openai.AsyncOpenAI(base_url=shared.stack.openai_base_url, api_key="none") as client:
+        await client.completions.create(model="asked@1", prompt="Once upon", max_tokens=3)
+        with pytest.raises(openai.NotFoundError):
+            await client.completions.create(model="asked@7", prompt="Once upon", max_tokens=3)
+    listed = await shared.stub.ListPolicies(pb.ListPoliciesRequest(job="asked"))
+    assert [p.version for p in listed.policies] == [1]
+
+
+async def test_a_merged_pool_fetches_what_is_asked_for_and_never_goes_back(
+    merged: TinyPool, tmp_path: Path
+) -> None:
+    files = [adapter_files(merged.model, seed) for seed in (41, 42)]
+    for version, content in enumerate(files, start=1):
+        await merged.publish("asked", version, content)
+        await expect(merged, content, "asked", version, tmp_path / str(version))
+    with pytest.raises(NotFoundError), rpc_errors("inference"):
+        await merged.generate(PROMPT, job="asked", version=1)
+    await expect(merged, files[1], "asked", 2, tmp_path / "again")
+    await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="asked"))
+    await expect(merged, None, "", 0, tmp_path)

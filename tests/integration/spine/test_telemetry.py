@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
 from podium.launcher import Launcher
 from support.jobs import create, small_spec, steps_of, wait_until
 from support.otlp import OtlpReceiver
+from support.processes import free_port
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -26,12 +26,6 @@ pytestmark = [
 ]
 
 SERVICES = ("controller", "registry", "inference", "rollout", "judge", "trainer")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_prometheus_and_one_trace(
@@ -50,7 +44,7 @@ async def test_prometheus_and_one_trace(
         ],
     }
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-    port = _free_port()
+    port = free_port()
     with (tmp_path / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(
             [

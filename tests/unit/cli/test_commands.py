@@ -190,6 +190,18 @@ async def test_list_in_every_format(cli: Cli) -> None:
     assert (await cli("job", "list", "--state", "failed", "-o", "json")).out == "[]\n"
 
 
+async def test_a_job_is_submitted_for_a_project_and_listed_by_it(cli: Cli) -> None:
+    for name, project in (("a", ("--project", "research")), ("b", ())):
+        done = await cli("job", "submit", "-f", "job.yaml", "--id", name, *project)
+        assert done.code == 0, done.err
+    assert (await cli("job", "list", "--project", "research", "-o", "name")).out.split() == ["a"]
+    shown = (await cli("job", "get", "a")).out
+    assert any(line.split() == ["project", "research"] for line in shown.splitlines())
+    wrong = await cli("job", "submit", "-f", "job.yaml", "--project", "No Name")
+    assert wrong.code == 2
+    assert "project" in wrong.err
+
+
 @pytest.mark.parametrize("what", ["events", "steps", "evaluations", "trajectories"])
 async def test_records(cli: Cli, what: str) -> None:
     add_job(cli.fake)
@@ -274,6 +286,25 @@ async def test_chat_once_and_from_a_pipe(cli: Cli) -> None:
     assert (piped.code, piped.out) == (0, "d c \n")
     assert cli.fake.inference.loaded == [("w", 2)], "a version that the pool lacks is loaded"
     assert [m.content for m in cli.fake.inference.chats[1].messages] == ["be brief", "c d"]
+
+
+async def test_chat_with_the_best_version_is_with_one_version(cli: Cli) -> None:
+    cli.fake.registry.publish("w", 3, {"adapter/a": b"x"}).aliases.append("best")
+    cli.fake.registry.publish("w", 4, {"adapter/a": b"y"})
+    done = await cli("chat", "-m", "w@best", "--once", "a b")
+    assert (done.code, done.out) == (0, "b a \n")
+    assert cli.fake.inference.loaded == [("w", 3)]
+    assert cli.fake.inference.chats[0].policy.version == 3
+    missing = await cli("chat", "-m", "w@worst", "--once", "a b")
+    assert missing.code == 5
+
+
+async def test_an_evaluation_of_the_best_version_is_of_one_version(cli: Cli) -> None:
+    cli.fake.registry.publish("w", 3, {"adapter/a": b"x"}).aliases.append("best")
+    done = await cli("eval", "email_search", "-a", "w@best")
+    assert done.code == 0
+    assert "w@best is w@3" in done.err
+    assert cli.fake.inference.loaded == [("w", 3)]
 
 
 async def test_chat_goes_on_from_a_history(cli: Cli) -> None:

@@ -49,6 +49,19 @@ def test_text_shows_the_numbers_and_three_episodes_before_and_after() -> None:
     assert "reward and success by step" in text
 
 
+def test_only_a_task_that_searches_is_told_of_searching() -> None:
+    shown = tell(data(), measure(data()))
+    assert "search found the target, given that     40 % ->   99 %" in shown
+    played = data(
+        before=records.without_search(records.episodes(0, 30, 12, 6)),
+        after=records.without_search(records.episodes(18, 99, 98, 96)),
+    )
+    text = tell(played, measure(played))
+    assert "search" not in text.partition("what was learned")[2]
+    assert "the rest +" in text
+    assert "every action in valid format            30 % ->   99 %" in text
+
+
 def test_a_job_without_both_evaluations_is_refused() -> None:
     with pytest.raises(CliError, match="no evaluation before and after"):
         measure(data(evaluations=records.evaluations()[:2]))

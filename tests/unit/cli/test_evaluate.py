@@ -14,7 +14,7 @@ EMAIL = ("eval", "email_search", "--limit", "12")
 async def test_baselines_are_measured_and_compared(tmp_path: Path) -> None:
     result = await podium(*EMAIL, "-a", "baseline:random", "-a", "baseline:scripted", cwd=tmp_path)
     assert result.code == 0, result.err
-    head, first, second, comparison = result.out.splitlines()
+    head, first, second, comparison, *scenarios = result.out.splitlines()
     assert head.split() == [
         "AGENT",
         "SUCCESS",
@@ -30,6 +30,30 @@ async def test_baselines_are_measured_and_compared(tmp_path: Path) -> None:
     assert second.split()[:2] == ["baseline:scripted", "100.00%"]
     assert "better in" in comparison
     assert "of 12 scenarios, p = " in comparison
+    assert scenarios[0] == ""
+    assert scenarios[1].split() == ["SCENARIO", "baseline:random", "baseline:scripted"]
+    assert len(scenarios) == 14
+    for row in scenarios[2:]:
+        _, one, reward, other, _ = row.split()
+        assert one in ("0/1", "1/1")
+        assert float(reward) < 2
+        assert other == "1/1"
+
+
+async def test_a_long_table_of_scenarios_is_cut_and_json_has_the_rest(tmp_path: Path) -> None:
+    command = ("eval", "email_search", "-a", "baseline:scripted", "--limit", "23")
+    result = await podium(*command, cwd=tmp_path)
+    lines = result.out.splitlines()
+    assert lines[2] == ""
+    assert len(lines[4:-1]) == 20
+    assert lines[-1] == "… and 3 more scenarios; -o json has them all"
+    (found,) = json.loads((await podium(*command, "-o", "json", cwd=tmp_path)).out)
+    assert len(found["by_scenario"]) == 23
+    first = next(iter(found["by_scenario"]))
+    assert lines[4].split()[0] == first
+    row = found["by_scenario"][first]
+    assert (row["successes"], row["attempts"]) == (1, 1)
+    assert row["reward"] == found["episodes"][0]["reward"]
 
 
 async def test_json_has_every_attempt(tmp_path: Path) -> None:

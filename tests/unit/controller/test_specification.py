@@ -101,6 +101,37 @@ def test_every_violation_is_reported_at_once_with_its_path() -> None:
     assert "got 0.9; allowed is 1" in texts["job.spec.rollout.sampling.top_p"]
 
 
+def test_contradictions_about_judges_are_found_before_a_group_is_scored() -> None:
+    own = spec_pb2.RulerSpec(quorum=2, fallbacks=[spec_pb2.JudgeModel(base_url="file:///etc")])
+    own.fallbacks[0].extra_body.update({"temperature": 1})
+    own.fallbacks[0].prompt_price = 1
+    panel = spec_pb2.RulerSpec(model="m", quorum=3, judges=[spec_pb2.JudgeModel(model="a")])
+    scorers = [
+        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler) for ruler in (own, panel)
+    ]
+    first, second = (f"job.spec.reward.scorers[{n}].ruler" for n in (0, 1))
+    assert fields(spec(reward=spec_pb2.RewardSpec(scorers=scorers))) == [
+        f"{first}.fallbacks[0].base_url",
+        f"{first}.fallbacks[0].extra_body.temperature",
+        f"{first}.fallbacks[0].completion_price",
+        f"{second}.model",
+        f"{second}.quorum",
+    ]
+    good = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)
+    assert fields(spec(reward=spec_pb2.RewardSpec(scorers=[good]))) == []
+
+
+def test_an_environment_is_an_address_or_an_image() -> None:
+    def given(**changes: object) -> list[str]:
+        return fields(spec(environment=spec_pb2.EnvironmentSpec(name="mine", **changes)))
+
+    assert (
+        given(address="host:1") == given(image="mine:1") == given(image="mine:1", replicas=4) == []
+    )
+    assert given(address="host:1", image="mine:1") == ["job.spec.environment.address"]
+    assert given(replicas=2) == ["job.spec.environment.replicas"]
+
+
 def test_weights_may_sum_to_one_up_to_rounding() -> None:
     criteria = spec_pb2.WeightedCriteria(
         accuracy=0.1, efficiency=0.2, completeness=0.3, satisfaction=0.4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import gymnasium
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.environments import Message, Observation, Scenario, Scripted, load, play
@@ -14,8 +15,6 @@ from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.environments import Environments
 from podium_rollout.episode import Episode
 from support.rollout import PolicyDouble, group_request, script
-
-gymnasium = pytest.importorskip("gymnasium", reason="needs gymnasium (requirements/dev.txt)")
 
 LAKE = {
     "id": "FrozenLake-v1",

@@ -38,6 +38,12 @@ def test_an_empty_spec_means_the_services_own_judge() -> None:
     assert resolve(spec_pb2.RulerSpec(base_url=OWN + "/")) == Endpoint(OWN, "pool-model", "own-key")
 
 
+@pytest.mark.parametrize("url", ["", "pool:50083/v1", "http://[pool", "http://me:secret@pool/v1"])
+def test_the_services_own_address_must_be_one(url: str) -> None:
+    with pytest.raises(ValueError, match="base_url"):
+        Settings(base_url=url)
+
+
 def test_another_address_gets_no_key_and_no_model_of_ours() -> None:
     assert resolve(spec_pb2.RulerSpec(base_url=OTHER)) == Endpoint(OTHER, "", "")
 

@@ -9,6 +9,7 @@ import pytest
 from podium.core.errors import UnavailableError
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.fake_judge import (
+    NEVER,
     Answer,
     Behaviour,
     FakeJudge,
@@ -134,7 +135,7 @@ TROUBLES: dict[str, Behaviour] = {
     "429": fails(429, retry_after="0.02"),
     "500": fails(500),
     "503": fails(503, "<html>busy</html>"),
-    "slow": slow(HONEST, 1.0),
+    "slow": slow(HONEST, NEVER),
 }
 
 
@@ -142,7 +143,7 @@ TROUBLES: dict[str, Behaviour] = {
 async def test_t26_d_passing_trouble_is_retried(
     judge: FakeJudge, client: httpx.AsyncClient, trouble: Behaviour
 ) -> None:
-    bench = JudgeBench(judge, client, request_timeout_seconds=0.3)
+    bench = JudgeBench(judge, client, request_timeout_seconds=3.0)
     judge.then(trouble, trouble, HONEST)
     assert rewards(await bench.score(group_of(*ATTEMPTS))) == RIGHT
     assert len(judge.requests) == 3
@@ -200,7 +201,7 @@ FALLBACK_AFTER: dict[str, Behaviour] = {
     "wrong key": fails(401),
     "unknown model": fails(404),
     "refused": fails(400, '{"error": "policy"}'),
-    "slow": slow(HONEST, 1.0),
+    "slow": slow(HONEST, NEVER),
     "no completion": lambda request: Answer(body=b"<html>"),
 }
 
@@ -211,7 +212,8 @@ async def test_t26_d_a_judge_that_fails_is_replaced_by_the_next_fallback(
 ) -> None:
     judge.then(bad)
     other_judge.then(HONEST)
-    bench = JudgeBench(judge, client, request_timeout_seconds=0.3)
+    attempts = 1 if bad is FALLBACK_AFTER["slow"] else 3
+    bench = JudgeBench(judge, client, request_timeout_seconds=3.0, request_attempts=attempts)
     spec = spec_pb2.RulerSpec(fallbacks=[model(judge, "m2"), model(other_judge, "spare")])
     scored = await bench.score(group_of(*ATTEMPTS), spec)
     assert rewards(scored) == RIGHT
@@ -248,11 +250,12 @@ async def test_t26_d_when_the_last_fallback_is_useless_the_group_is_skipped_with
 async def test_t26_d_a_judge_that_never_ends_is_given_up(
     judge: FakeJudge, other_judge: FakeJudge, client: httpx.AsyncClient
 ) -> None:
-    bench = JudgeBench(judge, client, request_attempts=20, question_seconds=0.3)
-    judge.then(fails(429, retry_after="0.2"))
+    limits = {"request_attempts": 20, "max_backoff_seconds": 60.0, "question_seconds": 3.0}
+    bench = JudgeBench(judge, client, **limits)
+    judge.then(fails(429, retry_after="1"))
     other_judge.then(HONEST)
     scored = await bench.score(
         group_of(*ATTEMPTS), spec_pb2.RulerSpec(fallbacks=[model(other_judge)])
     )
     assert rewards(scored) == RIGHT
-    assert "no answer within 0.3 seconds" in scored.judgements[0].opinions[0].failure
+    assert "no answer within 3 seconds" in scored.judgements[0].opinions[0].failure

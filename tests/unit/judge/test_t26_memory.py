@@ -12,7 +12,7 @@ from podium.core.errors import InvalidArgumentError
 from podium.judge.v1 import judge_service_pb2
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from prometheus_client import REGISTRY
-from support.fake_judge import Answer, Behaviour, FakeJudge, says, scores, slow
+from support.fake_judge import NEVER, Answer, Behaviour, FakeJudge, says, scores, slow
 from support.judging import JudgeBench, by_number, group_of, model, rewards
 from support.waiting import eventually
 
@@ -114,7 +114,7 @@ async def test_t26_g_the_same_question_at_once_is_asked_once_and_paid_once(
 
 
 async def test_t26_g_who_gives_up_does_not_take_the_answer_from_others(bench: JudgeBench) -> None:
-    bench.judge.then(slow(HONEST, 1.0))
+    bench.judge.then(slow(HONEST, 3.0))
     first = asyncio.create_task(bench.ask(group_of("answer 3", "answer 9")))
     second = asyncio.create_task(bench.ask(group_of("answer 3", "answer 9")))
     await eventually(lambda: len(bench.judge.requests) == 1)
@@ -125,7 +125,7 @@ async def test_t26_g_who_gives_up_does_not_take_the_answer_from_others(bench: Ju
 
 
 async def test_t26_g_when_all_give_up_the_question_is_given_up(bench: JudgeBench) -> None:
-    bench.judge.then(slow(HONEST, 1.0), HONEST)
+    bench.judge.then(slow(HONEST, NEVER), HONEST)
     first = asyncio.create_task(bench.ask(group_of("answer 3", "answer 9")))
     await eventually(lambda: len(bench.judge.requests) == 1)
     first.cancel()
@@ -188,6 +188,29 @@ async def test_t26_h_what_other_replicas_spent_counts_when_the_caller_says_so(
     elsewhere.prompt_tokens = 899
     response = await bench.ask(numbered(0), spec, job_usage=elsewhere)
     assert response.group.skip_reason == ""
+
+
+@pytest.mark.parametrize("job", ["job", ""])
+async def test_t26_h_a_project_that_has_spent_its_tokens_is_skipped_without_a_call(
+    bench: JudgeBench, job: str
+) -> None:
+    bench.judge.then(costing(100, 10))
+    budget = judge_service_pb2.ProjectBudget(
+        project="research", max_tokens=1000, used_tokens=999, period="2026-11"
+    )
+    response = await bench.ask(numbered(0, job=job), project_budget=budget)
+    assert response.group.skip_reason == ""
+    budget.used_tokens = 1000
+    group = (await bench.ask(numbered(1, job=job), project_budget=budget)).group
+    assert group.skip_reason == "judge_budget"
+    assert group.trajectories[0].explanation == (
+        "not scored: the judges of project 'research' have used 1000 tokens of 1000 in 2026-11"
+    )
+    # 0 is a bound too: nothing may be judged by a model.
+    none = judge_service_pb2.ProjectBudget(project="research", period="2026-11")
+    response = await bench.ask(numbered(2, job=job), project_budget=none)
+    assert response.group.skip_reason == "judge_budget"
+    assert len(bench.judge.requests) == 1
 
 
 async def test_t26_h_the_operators_bound_holds_for_jobs_without_one(

@@ -8,6 +8,7 @@ import pytest
 from podium.core.errors import InvalidArgumentError, NotFoundError
 from podium.models import digest, known, models_dir, resolve
 from podium.models.prepare import prepare
+from tokenizers import Tokenizer
 
 SMOLLM2 = "smollm2-135m-instruct"
 
@@ -107,8 +108,7 @@ def test_digest_of_no_model(tmp_path: Path) -> None:
 
 
 def test_prepared_tokenizer_is_smollm2s() -> None:
-    tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.Tokenizer.from_file(str(resolve(SMOLLM2) / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(resolve(SMOLLM2) / "tokenizer.json"))
     assert [tokenizer.id_to_token(i) for i in range(3)] == [
         "<|endoftext|>",
         "<|im_start|>",
@@ -130,3 +130,8 @@ def test_prepared_model_ends_its_turn_with_im_end() -> None:
     assert (config["eos_token_id"], generation["eos_token_id"]) == (2, 2)
     assert (names["eos_token"], names["pad_token"]) == ("<|im_end|>", "<|im_end|>")
     assert "<|im_start|>" in (folder / "chat_template.jinja").read_text()
+
+
+def test_a_prepared_model_is_the_same_with_a_hub_and_without() -> None:
+    config = json.loads((resolve(SMOLLM2) / "tokenizer_config.json").read_text())
+    assert not {"is_local", "local_files_only"} & set(config)

@@ -75,6 +75,19 @@ def test_no_format_metric_no_rates() -> None:
     assert rates([trajectory_pb2.Trajectory(id="a")]) is None
 
 
+def test_only_a_task_that_searches_has_a_row_for_it() -> None:
+    assert "Format or search?" in render(data())
+    assert "search found the target" in render(data())
+    page = render(
+        data(
+            before=records.without_search(records.episodes(0, 30, 12, 6)),
+            after=records.without_search(records.episodes(18, 99, 98, 96)),
+        )
+    )
+    assert "Format or more?" in page
+    assert "search found the target" not in page
+
+
 def test_pairs_show_what_was_learned_first() -> None:
     chosen = pairs(records.episodes(0, 30, 12, 6), records.episodes(18, 99, 98, 96), 3)
     assert [before.scenario_id for before, _ in chosen] == ["heldout-6", "heldout-7", "heldout-8"]
@@ -152,10 +165,31 @@ def test_page_is_whole_and_loads_nothing() -> None:
     assert "prefers-color-scheme: dark" in html
 
 
+def test_s18_the_report_is_a_page_that_works_offline() -> None:
+    html = render(data())
+    page = Page(html)
+    assert "<title>email-demo: Podium training report</title>" in html
+    assert page.links == []
+    text = " ".join(page.words)
+    for count in ("of 18 steps", "tokens sampled"):
+        assert count in text
+
+
 def test_page_shows_model_output_as_text() -> None:
     html = render(data(before=records.episodes(0, 0, 0, 0)))
     assert "<b>I</b>" not in html
     assert "&lt;b&gt;I&lt;/b&gt;" in html
+
+
+def test_s19_the_page_tells_what_each_step_paid() -> None:
+    episodes = records.episodes(0, 30, 12, 6)
+    assert "rewards of the steps" not in render(data(before=episodes))
+    for episode in episodes:
+        episode.transitions.add(reward=0.15)
+        episode.transitions.add(reward=-0.05, terminated=True)
+        episode.score_reward = 0.5
+    page = render(data(before=episodes))
+    assert "rewards of the steps: 0.15 · -0.05 · and 0.5 in the end" in page
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import pytest
 from podium.environments import catalog
 from support.guess_environment import Guess
+from support.spans import exporter, spans
+
+__all__ = ["exporter", "spans"]
 
 
 @pytest.fixture(autouse=True)

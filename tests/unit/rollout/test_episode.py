@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from podium.core.errors import FailedPreconditionError, InternalError, NotFoundError
 from podium.environments.email_search import tutorial
 from podium.environments.types import user
@@ -203,6 +204,62 @@ async def test_s9_the_policy_is_asked_with_the_tutorials_parameters() -> None:
     assert call.sampling.temperature == pytest.approx(0.7)
     assert call.policy == request.policy
     assert trajectory.histories[0].tokens.spans[0].temperature == pytest.approx(0.7)
+
+
+async def test_s9_the_trace_tells_what_each_turn_was_asked_with(
+    spans: InMemorySpanExporter,
+) -> None:
+    request = group_request()
+    request.sampling.temperature = tutorial.TEMPERATURE
+    request.sampling.max_tokens = tutorial.MAX_TOKENS
+    trajectory = await play(request, PolicyDouble(script(request, {0: ["1", "4"]})))
+    turns = [span for span in spans.get_finished_spans() if span.name == "turn"]
+    assert [span.attributes["podium.turn"] for span in turns] == [0, 1]
+    for number, span in enumerate(turns):
+        assert span.attributes["gen_ai.request.max_tokens"] == 150
+        assert span.attributes["gen_ai.request.temperature"] == pytest.approx(0.7)
+        assert span.attributes["gen_ai.request.model"] == f"{request.policy.job}@3"
+        assert span.attributes["gen_ai.request.seed"] == derive(11, trajectory.id, number)
+        assert span.attributes["gen_ai.response.finish_reasons"] == ("stop",)
+        assert span.attributes["gen_ai.usage.output_tokens"] == len(sampled_ids("1"))
+        assert f"{span.context.trace_id:032x}" == trajectory.trace_id
+
+
+async def test_s19_a_trajectory_has_the_state_and_reward_of_every_step() -> None:
+    request = group_request()
+    replies = ["1", "7", "4"]
+    trajectory = await play(request, PolicyDouble(script(request, {0: replies})))
+    steps = trajectory.transitions
+    said = [m.content for m in trajectory.histories[0].messages if m.role == pb.ROLE_ASSISTANT]
+    assert said == replies
+    assert len(steps) == len(said) == trajectory.metrics["turns"]
+    assert [step.state["tries"] for step in steps] == [1, 2, 3]
+    assert [step.reward for step in steps] == [0.0, 0.0, 1.0]
+    assert trajectory.environment_reward == sum(step.reward for step in steps)
+    assert [step.terminated for step in steps] == [False, False, True]
+
+
+async def test_s19_at_the_cap_the_last_step_is_not_done() -> None:
+    trajectory = await play(group_request(max_turns=3), PolicyDouble(otherwise="1"))
+    assert trajectory.stop_reason == pb.STOP_REASON_MAX_TURNS
+    assert [(s.terminated, s.truncated) for s in trajectory.transitions] == [(False, False)] * 3
+    assert trajectory.id == f"{trajectory.group_id}/t0"
+
+
+async def test_s19_a_cut_is_told_from_an_end() -> None:
+    request = group_request()
+    policy = PolicyDouble(script(request, {0: ["1", "cut"]}))
+    trajectory = await play(request, policy)
+    assert [(s.terminated, s.truncated) for s in trajectory.transitions] == [
+        (False, False),
+        (False, True),
+    ]
+
+
+async def test_s19_a_state_of_megabytes_is_left_out() -> None:
+    trajectory = await play(group_request(), PolicyDouble(otherwise="long state"))
+    assert len(trajectory.transitions) == 8
+    assert not any(step.HasField("state") for step in trajectory.transitions)
 
 
 CALL = '<tool_call>{"name": "guess", "arguments": {"digit": 4}}</tool_call>'

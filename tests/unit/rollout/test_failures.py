@@ -22,7 +22,7 @@ from support.rollout import PolicyDouble, group_request, script
 async def collect(
     request: rollout_pb.CollectGroupRequest, policy: PolicyDouble
 ) -> dict[int, pb.Trajectory]:
-    collector = Collector(Environments(), policy, max_groups=1)
+    collector = Collector(Environments(), {"default": policy}, max_groups=1)
     return {t.attempt: t async for t in collector.collect(request)}
 
 

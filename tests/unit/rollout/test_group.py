@@ -17,7 +17,7 @@ from support.waiting import eventually
 
 
 def collector(policy: PolicyDouble, max_groups: int = 4) -> Collector:
-    return Collector(Environments(), policy, max_groups)
+    return Collector(Environments(), {"default": policy}, max_groups)
 
 
 async def test_a_trajectory_is_given_as_soon_as_it_ends() -> None:
@@ -51,6 +51,9 @@ async def test_closing_the_group_aborts_what_still_runs() -> None:
 
 
 async def test_a_policy_that_dies_ends_the_group_and_leaves_nothing_behind() -> None:
+    # HTTP clients that earlier tests left open are closed by the collector, in this loop.
+    gc.collect()
+    await asyncio.sleep(0.1)
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
     request = group_request(attempts=5)
@@ -106,6 +109,26 @@ async def test_a_group_too_many_is_refused_and_room_is_given_back() -> None:
     await task
     await running.aclose()
     assert len([t async for t in service.collect(request)]) == 2
+
+
+async def test_a_request_names_its_pool_and_else_gets_the_first() -> None:
+    pools = {"first": PolicyDouble(), "second": PolicyDouble()}
+    service = Collector(Environments(), pools, 4)
+    for name, asked in (("", "first"), ("second", "second")):
+        request = group_request()
+        request.pool = name
+        before = {pool: len(double.calls) for pool, double in pools.items()}
+        _ = [t async for t in service.collect(request)]
+        called = {pool for pool, double in pools.items() if len(double.calls) > before[pool]}
+        assert called == {asked}
+    request.pool = "third"
+    with pytest.raises(InvalidArgumentError) as caught:
+        await anext(service.collect(request))
+    (violation,) = caught.value.violations
+    assert (violation.field, violation.description) == (
+        "pool",
+        "got 'third'; allowed are first, second",
+    )
 
 
 @pytest.mark.parametrize(

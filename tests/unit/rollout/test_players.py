@@ -34,7 +34,7 @@ def game(
 async def collect(
     request: rollout_pb.CollectGroupRequest, policy: PolicyDouble
 ) -> list[pb.Trajectory]:
-    collector = Collector(Environments(), policy, max_groups=1)
+    collector = Collector(Environments(), {"default": policy}, max_groups=1)
     return sorted([t async for t in collector.collect(request)], key=lambda t: t.id)
 
 

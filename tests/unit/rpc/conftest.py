@@ -9,14 +9,13 @@ from typing import Any
 
 import grpc
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.registry.v1 import registry_service_pb2_grpc
 from podium.rpc import Server, ServerSettings, connect
 from support.rpc_doubles import RegistryDouble, add_doubles
+from support.spans import exporter, spans
+
+__all__ = ["exporter", "spans"]
 
 
 @dataclass
@@ -54,21 +53,3 @@ async def serve() -> AsyncIterator[Serve]:
             return Served(server, double, channel)
 
         yield start
-
-
-@pytest.fixture(scope="session")
-def _exporter() -> InMemorySpanExporter:
-    exporter = InMemorySpanExporter()
-    provider = trace.get_tracer_provider()
-    if not isinstance(provider, TracerProvider):
-        provider = TracerProvider()
-        trace.set_tracer_provider(provider)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    return exporter
-
-
-@pytest.fixture
-def spans(_exporter: InMemorySpanExporter) -> InMemorySpanExporter:
-    """Every span that ended since the test began."""
-    _exporter.clear()
-    return _exporter

@@ -120,7 +120,6 @@ async def test_an_evaluation_reads_them_where_it_is_started(tmp_path: Path) -> N
     )
     source = "scenarios={path: seeds.jsonl}"
     arguments = ("-a", "baseline:random", "--set", "id=FrozenLake-v1", "--set", source)
-    pytest.importorskip("gymnasium", reason="needs gymnasium (requirements/dev.txt)")
     result = await podium("eval", "gymnasium", *arguments, "-o", "json", cwd=tmp_path)
     assert result.code == 0, result.err
     (found,) = json.loads(result.out)

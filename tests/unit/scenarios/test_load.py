@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import datasets
+import pyarrow
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.scenarios import (
@@ -16,6 +18,7 @@ from podium.scenarios import (
     stream_scenarios,
     write_scenarios,
 )
+from pyarrow import parquet
 
 ANSWERS = {"columns": {"data": {"task": "question", "answer": "gold"}}, "heldout": 0}
 
@@ -210,12 +213,10 @@ def test_a_limit_stops_reading(tmp_path: Path) -> None:
 
 
 def test_parquet_is_read_like_lines(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow", reason="needs pyarrow (requirements/dev.txt)")
-    parquet = pytest.importorskip("pyarrow.parquet")
     day = datetime.date(2026, 1, 2)
     rows = [{"question": f"q{n}", "gold": n, "day": day, "tags": ["a", "b"]} for n in range(600)]
     file = tmp_path / "a.parquet"
-    parquet.write_table(arrow.Table.from_pylist(rows), file)
+    parquet.write_table(pyarrow.Table.from_pylist(rows), file)
     found = load_scenarios(source(file, heldout=0), "train")
     assert len(found) == 600
     assert found[599].data == {
@@ -227,7 +228,7 @@ def test_parquet_is_read_like_lines(tmp_path: Path) -> None:
     # The same content is the same scenario, whatever it is stored in.
     as_lines = lines(tmp_path / "a.jsonl", *({**row, "day": "2026-01-02"} for row in rows))
     assert load_scenarios(source(as_lines, heldout=0), "train") == found
-    parquet.write_table(arrow.Table.from_pylist([{"a": b"\x00"}, {"a": None}, {"a": b""}]), file)
+    parquet.write_table(pyarrow.Table.from_pylist([{"a": b"\x00"}, {"a": None}, {"a": b""}]), file)
     assert complaints(file) == [
         "a.parquet:1: a: got a bytes; allowed are JSON values",
         "a.parquet:3: a: got a bytes; allowed are JSON values",
@@ -238,7 +239,6 @@ def test_parquet_is_read_like_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["saved", "files"])
 def test_a_folder_of_a_hugging_face_data_set(tmp_path: Path, layout: str) -> None:
-    datasets = pytest.importorskip("datasets", reason="needs datasets (requirements/dev.txt)")
     folder = tmp_path / "set"
     rows = {
         "train": [{"question": f"q{n}", "gold": n} for n in range(20)],
@@ -271,7 +271,6 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     assert "allowed are .jsonl and .parquet files" in complaints(tmp_path / "a.csv")[0]
     lines(tmp_path / "a.txt", {"n": 1})
     assert load_scenarios(source(tmp_path / "a.txt", format="jsonl", heldout=0), "train")
-    pytest.importorskip("datasets", reason="needs datasets (requirements/dev.txt)")
     (tmp_path / "empty").mkdir()
     told = complaints(tmp_path / "empty")[0]
     assert told.startswith("path: got ")

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from podium.core.errors import (
@@ -19,7 +20,7 @@ from podium.core.errors import (
 )
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.sdk import Addresses, AsyncClient, Client
-from podium.sdk.policies import parse_policy
+from podium.sdk.policies import parse_policy, resolve_policy
 from podium.types.v1 import trajectory_pb2
 from support import job_records
 from support.fake_podium import FakePodium, fake_podium, watched_job
@@ -180,6 +181,28 @@ def test_policy_names() -> None:
     assert not parse_policy("base").job
     assert not parse_policy("a-job").HasField("version")
     assert parse_policy("a-job@0").version == 0
+
+
+async def test_an_alias_is_one_version_from_then_on(fake: FakePodium, client: AsyncClient) -> None:
+    fake.registry.publish("a-job", 3, {"adapter/a": b"x"}).aliases.append("best")
+    fake.registry.publish("a-job", 4, {"adapter/a": b"y"})
+    policy = await resolve_policy("a-job@best", client.checkpoints.get)
+    assert (policy.job, policy.version) == ("a-job", 3)
+    assert (await resolve_policy("a-job@latest", client.checkpoints.get)).version == 4
+    assert (await client.backend.version("a-job", "best")).manifest.version == 3
+    with pytest.raises(NotFoundError):
+        await resolve_policy("a-job@worst", client.checkpoints.get)
+
+
+async def test_names_without_an_alias_ask_nobody() -> None:
+    async def nobody(model: str, alias: str) -> Any:
+        raise AssertionError(f"{model}@{alias} was asked for")
+
+    assert (await resolve_policy("a-job@12", nobody)).version == 12
+    assert not (await resolve_policy("a-job", nobody)).HasField("version")
+    assert not (await resolve_policy("base", nobody)).job
+    with pytest.raises(InvalidArgumentError, match="`job@alias`"):
+        await resolve_policy("a-job@Best", nobody)
 
 
 @pytest.fixture

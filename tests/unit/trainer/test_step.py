@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from podium.core.errors import RequestCancelledError
 from podium.types.v1 import trajectory_pb2
 from podium_trainer import step as step_module
 from podium_trainer.batch import build_batch
@@ -87,6 +88,15 @@ LAYOUTS: dict[str, tuple[Layouts, int]] = {
 }
 
 
+def test_s12_a_step_tells_its_loss_and_with_a_weight_its_kl(policy: Policy) -> None:
+    _, numbers = gradient(policy, LOSSES["kl_in_loss"], row_tokens=4096)
+    assert {"loss", "kl_reference", "kl_loss", "policy_loss"} <= set(numbers)
+    assert numbers["kl_reference"] > 0
+    _, numbers = gradient(policy, {}, row_tokens=4096)
+    assert "loss" in numbers
+    assert "kl_reference" not in numbers
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_t10_t12_the_layout_changes_neither_gradient_nor_statistics(
     policy: Policy, loss: str, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +126,48 @@ def test_gradient_checkpointing_changes_no_bit(policy: Policy, small_llama: Path
     expected, _ = gradient(policy, {}, row_tokens=4096)
     found, _ = gradient(other, {}, row_tokens=4096)
     assert len(calls) == 2
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["activations kept", "computed again"])
+def test_a_step_can_be_given_up_before_any_layer_of_a_row(small_llama: Path, again: bool) -> None:
+    spec = training_spec(lora={"rank": 4, "alpha": 8}, gradient_checkpointing=again)
+    policy = Policy(small_llama, "small-llama", spec, seed=0, dtype=torch.float32)
+    move_adapter(policy)
+    expected, numbers = gradient(policy, {}, row_tokens=4096)
+    assert numbers["rows"] == 1
+    passes: list[str] = []
+    for number, block in enumerate(policy.network.causal.get_decoder().layers):
+        block.mlp.register_forward_pre_hook(lambda *_, n=number: passes.append(f"forward {n}"))
+    batch = build_batch(groups(), spec, VOCABULARY)
+
+    def run(questions: int) -> list[str]:
+        """The layers that were passed when the answer is yes from that question on."""
+        asked = iter(range(10_000))
+        passes.clear()
+        with pytest.raises(RequestCancelledError):
+            accumulate_gradient(
+                policy,
+                batch,
+                spec,
+                row_tokens=4096,
+                cancelled=lambda: next(asked) >= questions,
+                phases=Phases(),
+            )
+        # Nobody went on after the first yes.
+        assert next(asked) == questions + 1
+        assert all(weight.grad is None for weight in policy.masters.weights.values())
+        return list(passes)
+
+    # Before the row, before each layer forwards, and before each layer backwards.
+    assert run(0) == run(1) == []
+    assert run(2) == ["forward 0"]
+    both = ["forward 0", "forward 1"]
+    assert run(3) == both
+    backwards = [run(questions) for questions in ((4, 5, 6) if again else (4,))]
+    assert backwards[-1] == (["forward 0", "forward 1", "forward 1"] if again else both)
+    found, _ = gradient(policy, {}, row_tokens=4096)
     for name, tensor in expected.items():
         assert torch.equal(found[name], tensor), name
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
+import podium
 import pytest
 import pytest_asyncio
 from podium.training import (
@@ -92,6 +93,21 @@ async def test_clients_of_ones_own_take_the_key_inside_the_rollout(model: Traina
         {"role": "user", "content": "b"},
         {"role": "assistant", "content": "b!"},
     ]
+
+
+async def test_agents_get_a_signature_in_place_of_the_token(model: TrainableModel) -> None:
+    model.api_token = "the-token"
+    keys = []
+
+    async def noted(name: str) -> Trajectory:
+        keys.append(model.inference_api_key)
+        async with model.openai_client() as client:
+            return await talk(model, client, name, 1)
+
+    (trajectory,) = await gather_trajectories([noted("a")])
+    assert len(trajectory.calls) == 1
+    assert "the-token" not in keys[0]
+    assert model.inference_api_key == "the-token"
 
 
 async def test_calls_outside_of_rollouts_belong_to_nobody(model: TrainableModel) -> None:
@@ -186,3 +202,52 @@ async def test_a_copy_of_a_trajectory_keeps_its_calls(model: TrainableModel) -> 
     async with model.openai_client() as client:
         (made,) = await gather_trajectories([talk(model, client, "a", 2)])
     assert made.model_copy(update={"reward": 0.5}).calls == made.calls != []
+
+
+async def test_a_rollout_that_is_tried_again_has_the_calls_of_the_last_try_alone(
+    model: TrainableModel,
+) -> None:
+    tries: list[tuple[Exception, int]] = []
+    calls = 0
+
+    async with model.openai_client() as client:
+
+        @podium.retry(delay=0, exceptions=(KeyError,), on_retry=lambda *told: tries.append(told))
+        async def unlucky(name: str) -> Trajectory:
+            nonlocal calls
+            calls += 1
+            trajectory = await talk(model, client, f"{name}{calls}", 1)
+            if calls < 3:
+                raise KeyError(calls)
+            return trajectory
+
+        (trajectory,) = await gather_trajectories([unlucky("t")], pbar_desc=None)
+    assert [call.messages[-1].content for call in trajectory.calls] == ["t3/0"]
+    assert [(repr(error), number) for error, number in tries] == [
+        ("KeyError(1)", 1),
+        ("KeyError(2)", 2),
+    ]
+
+
+async def test_tries_come_to_an_end_and_only_the_named_exceptions_are_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls: list[type[Exception]] = []
+
+    @podium.retry(max_attempts=2, delay=0, exceptions=(KeyError, OSError))
+    async def broken(kind: type[Exception]) -> None:
+        calls.append(kind)
+        raise kind("no")
+
+    for kind in (KeyError, ValueError):
+        with pytest.raises(kind, match="no"):
+            await broken(kind)
+    assert calls == [KeyError, KeyError, ValueError]
+    assert "try 1 of broken failed" in caplog.text
+
+
+def test_what_cannot_be_tried_again_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_attempts is 0"):
+        podium.retry(max_attempts=0)
+    with pytest.raises(TypeError, match="<lambda> is not a coroutine function"):
+        podium.retry()(lambda: None)  # type: ignore[arg-type,return-value]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from podium.core.errors import (
 )
 from podium.sdk.models import Models
 from podium.training import (
+    History,
     Model,
     TrainableModel,
     TrainConfig,
@@ -94,6 +96,24 @@ async def test_the_loop(backend: InProcessBackend, tmp_path: Path) -> None:
     await model.finish()
     with pytest.raises(FailedPreconditionError):
         await model.train(await groups_of(model))
+
+
+async def test_a_step_may_name_the_job_s_own_learning_rate_and_no_other(
+    backend: InProcessBackend,
+) -> None:
+    spec = spec_pb2.JobSpec(training=spec_pb2.TrainingSpec(learning_rate=3e-4))
+    model = TrainableModel(name="m", base_model="none", spec=spec)
+    await model.register(backend)
+    with pytest.raises(InvalidArgumentError, match=r"got 1e-05; the job has 0\.0003"):
+        await model.train(await groups_of(model), config=TrainConfig(learning_rate=1e-5))
+    done = await model.train(await groups_of(model), config=TrainConfig(learning_rate=3e-4))
+    assert done.step == 1
+
+
+def test_without_openai_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(FailedPreconditionError, match="pip install 'openai"):
+        Model("baseline", "http://h/v1").openai_client()
 
 
 async def test_what_failed_trains_as_failed(backend: InProcessBackend) -> None:
@@ -175,6 +195,19 @@ async def test_a_model_that_is_not_trained_is_only_called(backend: InProcessBack
     assert (answer.choices[0].message.content or "").startswith("0: ")
 
 
+async def test_the_log_keeps_additional_histories(
+    backend: InProcessBackend, tmp_path: Path
+) -> None:
+    model = TrainableModel(name="m", base_model="none", base_path=tmp_path)
+    await model.register(backend)
+    said = [{"role": "user", "content": "look it up"}]
+    history = History(messages_and_choices=said)
+    await model.log([Trajectory(additional_histories=[history], reward=1.0)])
+    (line,) = (tmp_path / "m" / "trajectories" / "val" / "0000.jsonl").open()
+    (logged,) = json.loads(line)["trajectories"]
+    assert logged["additional_histories"] == [{"messages": said, "tools": None}]
+
+
 async def test_a_fork_goes_on_from_a_checkpoint(backend: InProcessBackend) -> None:
     models = Models(backend)
     source = await models.register("source", "none")
@@ -186,5 +219,9 @@ async def test_a_fork_goes_on_from_a_checkpoint(backend: InProcessBackend) -> No
     assert [v.manifest.version for v in await fork.checkpoints()] == [3, 2]
     newest = await models.register("newest", "none", fork="source")
     assert await newest.get_step() == 3
-    with pytest.raises(NotFoundError):
-        await models.register("third", "none", fork="source@9")
+    backend.aliases["source", "best"] = 1
+    best = await models.register("best", "none", fork="source@best")
+    assert best.spec.fork.version == await best.get_step() == 1
+    for missing in ("source@9", "source@worst"):
+        with pytest.raises(NotFoundError):
+            await models.register("third", "none", fork=missing)

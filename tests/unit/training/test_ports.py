@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from podium.environments.email_search.corpus import questions
-from podium.environments.game_2048.board import available_moves
+from podium.environments.game_2048.board import Board, available_moves, max_tile
 from podium.training.in_process import InProcessBackend
-from support.examples import example
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from support.examples import example, imports
+from support.fake_judge import fake_judge, scores, shown
+from support.judging import judge_service
 
 
 @pytest.fixture(autouse=True)
@@ -20,18 +24,28 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-async def test_2048() -> None:
-    script = example("art_2048")
-    rng = random.Random(3)
+def board_of(drawn: str) -> Board:
+    """The board that art_2048 shows."""
+    return tuple(
+        tuple(int(cell.replace("_", "0")) for cell in row.split("|")) for row in drawn.split("\n")
+    )
+
+
+def player(seed: int) -> Callable[[list[dict[str, Any]], int], str]:
+    """Any move that does something; once in a while one that does not exist."""
+    rng = random.Random(seed)
 
     def play(messages: list[dict[str, Any]], step: int) -> str:
-        """Any move that does something; once in a while one that does not exist."""
-        rows = messages[-1]["content"].split("\n")
-        shown = tuple(tuple(int(c.replace("_", "0")) for c in row.split("|")) for row in rows)
-        move = "jump" if rng.random() < 0.02 else rng.choice(available_moves(shown))
+        moves = available_moves(board_of(messages[-1]["content"]))
+        move = "jump" if rng.random() < 0.02 else rng.choice(moves)
         return f"<move>{move}</move>"
 
-    with InProcessBackend(play) as backend:
+    return play
+
+
+async def test_2048() -> None:
+    script = example("art_2048")
+    with InProcessBackend(player(3)) as backend:
         model = await script.train(backend, base_model="none", steps=2, games=4, groups=2)
         batches = backend.batches[model.name]
         assert [len(batch) for batch in batches] == [2, 2]
@@ -47,6 +61,37 @@ async def test_2048() -> None:
         assert len({t.environment_reward for t in trajectories}) > 2
         again = await script.train(backend, base_model="none", steps=3, games=2, groups=1)
         assert await again.get_step() == 3
+
+
+async def test_2048_with_ruler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real judge service ranks whole games; its model is scripted."""
+    script = example("art_2048")
+
+    def last_tile(text: str) -> float:
+        """The greatest tile of the last board that an attempt shows, of 2048."""
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        boards = [line["user"] for line in lines if "user" in line]
+        return max_tile(board_of(boards[-1])) / 2048
+
+    with fake_judge() as judge, InProcessBackend(player(5)) as backend:
+        judge.then(scores(last_tile))
+        async with judge_service(judge) as address:
+            monkeypatch.setenv("PODIUM_ADDRESS", address)
+            monkeypatch.setenv("PODIUM_JUDGE_ADDRESS", address)
+            model = await script.train(
+                backend, base_model="none", steps=1, games=3, groups=2, ruler=True
+            )
+        (batch,) = backend.batches[model.name]
+        assert len(judge.requests) == len(batch) == 2
+        for request in judge.requests:
+            assert len(shown(request)) == 3
+            assert script.RUBRIC in json.dumps(request)
+        for trajectory in (t for group in batch for t in group.trajectories):
+            history = trajectory.histories[-1]
+            boards = [m.content for m in history.messages if m.role == trajectory_pb2.ROLE_USER]
+            assert trajectory.environment_reward == max_tile(board_of(boards[-1])) / 2048
+            assert trajectory.metrics["ruler_score"] == trajectory.environment_reward
+            assert trajectory.metrics["independent_reward"] != trajectory.environment_reward
 
 
 async def test_email() -> None:
@@ -82,9 +127,25 @@ async def test_email() -> None:
         assert version.evaluation_metrics["val/correct"] == 0
 
 
-async def test_an_agent_of_langgraph() -> None:
-    """It streams; its two turns are one conversation."""
-    script = example("train_langgraph")
+async def test_an_agent_of_openais_plain_client_with_arguments_and_with_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That it knows nothing of Podium is in what it imports."""
+    agent = example("openai_agent")
+    assert "podium" not in {name.partition(".")[0] for name in imports("openai_agent")}
+    with InProcessBackend(lambda messages, step: messages[-1]["content"].upper()) as backend:
+        base_url = await backend.register("m", spec_pb2.JobSpec(base_model="none"))
+        said = await agent.answer("why?", model="m", base_url=base_url, api_key="any")
+        assert said == "ARE YOU SURE? ANSWER ONCE MORE, IN FEWER WORDS."
+        monkeypatch.setenv("OPENAI_BASE_URL", base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        assert await agent.answer("why?", model="m") == said
+
+
+@pytest.mark.parametrize("script_name", ["train_openai", "train_langgraph"])
+async def test_an_agent_that_knows_nothing_of_podium_trains(script_name: str) -> None:
+    """Two turns are one conversation; LangGraph's are streamed."""
+    script = example(script_name)
     rng = random.Random(4)
 
     def talk(messages: list[dict[str, Any]], step: int) -> str:

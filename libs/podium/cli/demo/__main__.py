@@ -44,7 +44,7 @@ def demo(
     folder: Path,
     keep: bool,
 ) -> int:
-    """Train the email-search agent through all six services and show what it learned."""
+    """Train an agent, by default the email search, through all six services and show the gain."""
     chosen = [*settings, f"seed={seed}"] + ([f"training.steps={steps}"] if steps else [])
     return asyncio.run(run(Demo(job_file, tuple(chosen), folder, keep)))
 

@@ -11,7 +11,7 @@ from podium.cli.episodes import conversation
 from podium.cli.exits import CliError
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.report import ReportData
-from podium.report.analysis import Gain, Rates, pairs, rates, split_gain
+from podium.report.analysis import Gain, Rates, labelled, pairs, rates, split_gain
 from podium.report.collect import SAMPLED
 from podium.report.plot import of_report
 
@@ -114,17 +114,14 @@ def _split(gain: Gain, before: Rates, after: Rates) -> str:
     def percent(value: float | None) -> str:
         return "-" if value is None else f"{100 * value:.0f} %"
 
-    rows = (
-        ("every action in valid format", before.format, after.format),
-        ("search found the target, given that", before.hit_if_valid, after.hit_if_valid),
-        ("success, given valid format", before.success_if_valid, after.success_if_valid),
-    )
     table = "\n".join(
-        f"  {name:<38}{percent(first):>6} -> {percent(last):>6}" for name, first, last in rows
+        f"  {name:<38}{percent(first):>6} -> {percent(last):>6}"
+        for name, first, last in labelled(before, after)
     )
+    rest = "search" if after.searches else "the rest"
     return (
         f"{click.style('what was learned', bold=True)}\n"
-        f"  format {100 * gain.by_format:+.0f} points, search {100 * gain.by_search:+.0f} points\n"
+        f"  format {100 * gain.by_format:+.0f} points, {rest} {100 * gain.by_search:+.0f} points\n"
         f"{table}"
     )
 

@@ -19,6 +19,7 @@ from podium.cli.output import note
 from podium.cli.progress import Progress
 from podium.cli.stack import print_event
 from podium.core.errors import FailedPreconditionError
+from podium.core.names import slug
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.launcher import Launcher, LauncherConfig, layout, upfile
 from podium.models import resolve
@@ -27,8 +28,8 @@ from podium.sdk.addresses import locate
 from podium.sdk.client import AsyncClient
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-JOB_ID = "email-search"
 _RECONNECT_SECONDS = 900.0
+_MAX_ID = 63
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ async def run(demo: Demo) -> int:
     async with Launcher(_config(demo, spec), print_event) as stack:
         addresses = locate(data_dir=demo.stack)
         async with AsyncClient(addresses) as client:
-            job = await client.jobs.create(spec, job_id=JOB_ID, request_id=JOB_ID)
+            name = slug(spec.environment.name)[:_MAX_ID].strip("-") or "job"
+            job = await client.jobs.create(spec, job_id=name, request_id=name)
             note(click.style(f"\ntraining {spec.base_model} on {spec.environment.name}", bold=True))
             note(f"watch it from elsewhere: podium job watch {job.id} --data-dir {demo.stack}\n")
             job = await _follow(client, job.id)

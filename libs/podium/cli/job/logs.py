@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.connection import data_dir_option, run_client
+from podium.cli.connection import address_option, context_option, data_dir_option, run_client
 from podium.cli.output import note
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ _POLL_SECONDS = 0.5
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
 @click.option("--service", multiple=True, help="Only these services' log lines.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last lines of each service.")
-@click.option("--address", metavar="HOST:PORT", default="", help="The controller.")
+@address_option
+@context_option
 @data_dir_option
 def logs(
     job: str,
@@ -33,6 +34,7 @@ def logs(
     service: tuple[str, ...],
     tail: int | None,
     address: str,
+    context: str,
     data_dir: Path | None,
 ) -> None:
     """Show a job's events and, where 'podium up' runs here, the log lines about the job.
@@ -40,7 +42,10 @@ def logs(
     Lines are those that name the job; whole logs are in DATA_DIR/logs.
     """
     run_client(
-        address, data_dir, lambda client: _logs(client, job, follow, service, tail, data_dir)
+        address,
+        context,
+        data_dir,
+        lambda client: _logs(client, job, follow, service, tail, data_dir),
     )
 
 

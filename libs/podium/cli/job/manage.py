@@ -29,15 +29,17 @@ STATES = (
 
 @click.command("list", short_help="List jobs, newest first.")
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these.")
+@click.option("--project", default="", help="Only this project's.")
 @output_option
 @connected
-async def list_jobs(client: AsyncClient, states: Sequence[str], output: str) -> None:
+async def list_jobs(client: AsyncClient, states: Sequence[str], project: str, output: str) -> None:
     """List jobs, newest first."""
     from podium.cli.views import JOBS
     from podium.jobs.v1 import job_service_pb2 as pb
 
     wanted = [pb.JobState.Value(f"JOB_STATE_{state.upper()}") for state in states]
-    emit_list([job async for job in client.jobs.list(wanted)], JOBS, output)
+    found = [job async for job in client.jobs.list(wanted, project=project)]
+    emit_list(found, JOBS, output)
 
 
 @click.command(short_help="Show a job.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from podium.cli.output import data, table
+from podium.cli.output import data, plain_output_option, table
 
 
 @click.command(short_help="List every key of a job file.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+@plain_output_option
 def schema(output: str) -> None:
     """List every key of a job file with its type, default and range.
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("-f", "--file", required=True, metavar="FILE", help="The job file; - reads stdin.")
 @click.option("--id", "job_id", default="", help="The job's id. [default: the server makes one]")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--project", default="", help="The project that it counts for.")
 @click.option("--follow", is_flag=True, help="Follow the progress; Ctrl-C leaves the job running.")
 @click.option("--plot", is_flag=True, help="With --follow: draw the curves at the end.")
 @click.option("--wait", is_flag=True, help="Wait silently until the job has ended.")
@@ -37,6 +38,7 @@ async def submit(
     file: str,
     job_id: str,
     settings: Sequence[str],
+    project: str,
     follow: bool,
     plot: bool,
     wait: bool,
@@ -54,7 +56,7 @@ async def submit(
     from podium.cli.views import JOB
     from podium.contract import to_plain, to_yaml
 
-    spec = load(file, settings)
+    spec = load(file, [*settings, f"project={project}"] if project else settings)
     request_id = request_id or uuid.uuid4().hex
     if dry_run:
         job = await client.jobs.create(spec, job_id=job_id, validate_only=True)

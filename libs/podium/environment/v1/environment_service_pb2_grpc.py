@@ -70,8 +70,12 @@ class EnvironmentServiceServicer:
 
     def ListScenarios(self, request, context):
         """Lists the scenarios of a split, in a stable order.
-        Fails with NOT_FOUND for an unknown split and INVALID_ARGUMENT for a
-        page_token that this server did not make.
+        Fails with NOT_FOUND for an unknown split, INVALID_ARGUMENT for options
+        that the environment refuses, a file of scenarios with wrong rows, and a
+        page_token that this server did not make, and FAILED_PRECONDITION when
+        where it runs a package is missing (PACKAGE_MISSING), a program may not be
+        started (COMMAND_NOT_ALLOWED) or its scenarios cannot be read
+        (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,8 +42,12 @@ class EnvironmentServiceStub:
     """
     ListScenarios: _grpc.UnaryUnaryMultiCallable[_environment_service_pb2.ListScenariosRequest, _environment_service_pb2.ListScenariosResponse]
     """Lists the scenarios of a split, in a stable order.
-    Fails with NOT_FOUND for an unknown split and INVALID_ARGUMENT for a
-    page_token that this server did not make.
+    Fails with NOT_FOUND for an unknown split, INVALID_ARGUMENT for options
+    that the environment refuses, a file of scenarios with wrong rows, and a
+    page_token that this server did not make, and FAILED_PRECONDITION when
+    where it runs a package is missing (PACKAGE_MISSING), a program may not be
+    started (COMMAND_NOT_ALLOWED) or its scenarios cannot be read
+    (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
     """
     Session: _grpc.StreamStreamMultiCallable[_environment_service_pb2.SessionRequest, _environment_service_pb2.SessionResponse]
     """One episode. The client sends open, reset, any number of steps, score and
@@ -89,8 +93,12 @@ class EnvironmentServiceAsyncStub(EnvironmentServiceStub):
     """
     ListScenarios: _aio.UnaryUnaryMultiCallable[_environment_service_pb2.ListScenariosRequest, _environment_service_pb2.ListScenariosResponse]  # type: ignore[assignment]
     """Lists the scenarios of a split, in a stable order.
-    Fails with NOT_FOUND for an unknown split and INVALID_ARGUMENT for a
-    page_token that this server did not make.
+    Fails with NOT_FOUND for an unknown split, INVALID_ARGUMENT for options
+    that the environment refuses, a file of scenarios with wrong rows, and a
+    page_token that this server did not make, and FAILED_PRECONDITION when
+    where it runs a package is missing (PACKAGE_MISSING), a program may not be
+    started (COMMAND_NOT_ALLOWED) or its scenarios cannot be read
+    (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
     """
     Session: _aio.StreamStreamMultiCallable[_environment_service_pb2.SessionRequest, _environment_service_pb2.SessionResponse]  # type: ignore[assignment]
     """One episode. The client sends open, reset, any number of steps, score and
@@ -145,8 +153,12 @@ class EnvironmentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_environment_service_pb2.ListScenariosResponse, _abc.Awaitable[_environment_service_pb2.ListScenariosResponse]]:
         """Lists the scenarios of a split, in a stable order.
-        Fails with NOT_FOUND for an unknown split and INVALID_ARGUMENT for a
-        page_token that this server did not make.
+        Fails with NOT_FOUND for an unknown split, INVALID_ARGUMENT for options
+        that the environment refuses, a file of scenarios with wrong rows, and a
+        page_token that this server did not make, and FAILED_PRECONDITION when
+        where it runs a package is missing (PACKAGE_MISSING), a program may not be
+        started (COMMAND_NOT_ALLOWED) or its scenarios cannot be read
+        (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
         """
 
     @_abc_1.abstractmethod

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.adapters.gymnasium_spaces import Actions
 from podium.environments.adapters.packages import needed
+from podium.environments.adapters.seeds import seed_scenarios
 from podium.environments.adapters.values import plain, shown
 from podium.environments.agents import Agent
 from podium.environments.base import Environment
@@ -29,7 +30,6 @@ from podium.environments.types import (
 T = TypeVar("T")
 
 REQUIREMENT = "gymnasium>=1.4"
-HELDOUT_SEED = 1_000_000
 
 _ON_COLOUR = re.compile(r"\x1b\[4\dm(.*?)\x1b\[0m", re.DOTALL)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -102,10 +102,8 @@ class Gymnasium(Environment):
         self._one_at_a_time = threading.Lock()
 
     def scenarios(self, split: str) -> Sequence[Scenario]:
-        first, count = (
-            (0, self.config.train) if split == "train" else (HELDOUT_SEED, self.config.heldout)
-        )
-        return [Scenario(f"seed-{seed}", {"seed": seed}) for seed in range(first, first + count)]
+        count = self.config.train if split == "train" else self.config.heldout
+        return seed_scenarios(split, count)
 
     async def reset(self, scenario: Scenario, seed: int) -> Observation:
         start = scenario.data.get("seed")

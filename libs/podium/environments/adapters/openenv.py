@@ -19,6 +19,7 @@ from podium.core.errors import (
     Violation,
 )
 from podium.environments.adapters.packages import needed
+from podium.environments.adapters.seeds import seed_scenarios
 from podium.environments.adapters.values import plain, shown
 from podium.environments.base import Environment
 from podium.environments.types import (
@@ -34,7 +35,6 @@ from podium.environments.types import (
 )
 
 REQUIREMENT = "websockets>=15"
-HELDOUT_SEED = 1_000_000
 TOOL = "act"
 
 _BLOCK = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
@@ -116,8 +116,7 @@ class OpenEnv(Environment):
         chosen = self.config.train if split == "train" else self.config.heldout
         if isinstance(chosen, list):
             return [Scenario(f"{split}-{n}", given) for n, given in enumerate(chosen)]
-        first = 0 if split == "train" else HELDOUT_SEED
-        return [Scenario(f"seed-{seed}", {"seed": seed}) for seed in range(first, first + chosen)]
+        return seed_scenarios(split, chosen)
 
     async def reset(self, scenario: Scenario, seed: int) -> Observation:
         self._steps = self._invalid = 0

@@ -48,6 +48,8 @@ class Config(BaseModel):
     """Turns; the last submission is graded whatever it is."""
     case_seconds: float = Field(default=2.0, gt=0, le=10)
     """What the function may take for one test."""
+    max_level: int = Field(default=4, ge=1, le=4)
+    """Of the built-in tasks only those up to this level: 1 is one expression."""
 
 
 class Coding(Environment):
@@ -76,7 +78,8 @@ class Coding(Environment):
     }
 
     def scenarios(self, split: str) -> Sequence[Scenario]:
-        return [scenario(task, split) for task in tasks()[split]]
+        found = (task for task in tasks()[split] if task.level <= self.config.max_level)
+        return [scenario(task, split) for task in found]
 
     async def reset(self, scenario: Scenario, seed: int) -> Observation:
         self._problem = read(scenario.data)

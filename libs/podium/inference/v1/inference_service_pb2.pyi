@@ -833,16 +833,20 @@ class TakeCaptureRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
+    HERE_ONLY_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """The whole bearer key."""
+    """The bearer key; of a signed one, the part before the dot."""
+    here_only: _builtins.bool
+    """Only those that the pod that is called has itself."""
     def __init__(
         self,
         *,
         key: _builtins.str = ...,
+        here_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["here_only", b"here_only", "key", b"key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

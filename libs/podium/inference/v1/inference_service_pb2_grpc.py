@@ -26,7 +26,10 @@ if _version_not_supported:
 
 
 class InferenceServiceStub:
-    """Serves many policies of one base model from one vLLM engine.
+    """Serves many policies of one base model from one vLLM engine: one pod of a
+    pool, which may have several. A pod that lacks the version that a
+    generation names fetches and serves it first, as LoadPolicy does, so that it
+    may join at any moment.
 
     Every method can also fail with UNAVAILABLE while the engine starts, drains
     or has died (retry after a back-off), RESOURCE_EXHAUSTED when the queue is
@@ -93,7 +96,10 @@ class InferenceServiceStub:
 
 
 class InferenceServiceServicer:
-    """Serves many policies of one base model from one vLLM engine.
+    """Serves many policies of one base model from one vLLM engine: one pod of a
+    pool, which may have several. A pod that lacks the version that a
+    generation names fetches and serves it first, as LoadPolicy does, so that it
+    may join at any moment.
 
     Every method can also fail with UNAVAILABLE while the engine starts, drains
     or has died (retry after a back-off), RESOURCE_EXHAUSTED when the queue is
@@ -103,10 +109,14 @@ class InferenceServiceServicer:
 
     def Generate(self, request, context):
         """Continues a sequence of token ids: token in, token out. With `render`, the
-        newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
-        not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
-        id outside the vocabulary, or leaves no room in the context window
-        (CONTEXT_LENGTH_EXCEEDED).
+        newly rendered tokens come between, and it fails as Render does too.
+        Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is not
+        loaded here and is not to be fetched: the registry lacks it, it was
+        unloaded, or a merged pool serves another job or a newer version of this
+        one; as LoadPolicy does when it cannot be served; UNAVAILABLE
+        (POLICY_LOADING) when it is fetched for too long; and INVALID_ARGUMENT
+        when the prompt is empty, holds an id outside the vocabulary, or leaves no
+        room in the context window (CONTEXT_LENGTH_EXCEEDED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,8 +168,8 @@ class InferenceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListPolicies(self, request, context):
-        """Lists the policies that are loaded, newest version first within a job.
-        Fails only as every method does.
+        """Lists the policies that are loaded in this pod, newest version first
+        within a job. Fails only as every method does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,15 +184,17 @@ class InferenceServiceServicer:
         do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
         serves adapters or (POOL_IN_USE) when a merged pool serves another job,
         and DATA_LOSS when a digest does not match; the old version is served on
-        in every case.
+        in every case. It is about the pod that is called: whoever wants a version
+        in the whole pool at once calls each.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadPolicy(self, request, context):
-        """Stops serving a version once its running requests have ended. In a merged
-        pool, the base model is restored. Idempotent: a version that is not
+        """Stops serving a version once its running requests have ended, in the pod
+        that is called. In a merged pool, the base model is restored. Generations
+        do not bring it back: LoadPolicy does. Idempotent: a version that is not
         loaded is not an error. Fails only as every method does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -191,13 +203,14 @@ class InferenceServiceServicer:
 
     def TakeCapture(self, request, context):
         """Hands over, oldest first, the calls of the OpenAI HTTP API that came with
-        one bearer key beginning with `podium-rollout-`, which this process
-        captures: exact tokens, with log-probs, streamed or not. A call that is
-        still running is not among them. Asked again soon, it gives the same.
-        Fails with NOT_FOUND (NOTHING_CAPTURED) when no call has come with the
-        key, as far as this process knows since it started, and DATA_LOSS
-        (CAPTURE_DROPPED) when some were dropped, being too many or too old: what
-        they belong to must be sampled again.
+        one bearer key beginning with `podium-rollout-`, which the pool's pods
+        capture, whichever of them is asked: exact tokens, with log-probs,
+        streamed or not. A call that is still running is not among them. Asked
+        again soon, it gives the same. Fails with NOT_FOUND (NOTHING_CAPTURED)
+        when no call has come with the key, as far as the pods know since they
+        started, DATA_LOSS (CAPTURE_DROPPED) when some were dropped, being too
+        many or too old: what they belong to must be sampled again; and
+        UNAVAILABLE when a pod that may have some does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -265,7 +278,10 @@ def add_InferenceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class InferenceService:
-    """Serves many policies of one base model from one vLLM engine.
+    """Serves many policies of one base model from one vLLM engine: one pod of a
+    pool, which may have several. A pod that lacks the version that a
+    generation names fetches and serves it first, as LoadPolicy does, so that it
+    may join at any moment.
 
     Every method can also fail with UNAVAILABLE while the engine starts, drains
     or has died (retry after a back-off), RESOURCE_EXHAUSTED when the queue is

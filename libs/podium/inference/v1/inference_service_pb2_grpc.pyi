@@ -27,7 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class InferenceServiceStub:
-    """Serves many policies of one base model from one vLLM engine.
+    """Serves many policies of one base model from one vLLM engine: one pod of a
+    pool, which may have several. A pod that lacks the version that a
+    generation names fetches and serves it first, as LoadPolicy does, so that it
+    may join at any moment.
 
     Every method can also fail with UNAVAILABLE while the engine starts, drains
     or has died (retry after a back-off), RESOURCE_EXHAUSTED when the queue is
@@ -41,10 +44,14 @@ class InferenceServiceStub:
     def __new__(cls, channel: _aio.Channel) -> InferenceServiceAsyncStub: ...
     Generate: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.GenerateRequest, _inference_service_pb2.GenerateResponse]
     """Continues a sequence of token ids: token in, token out. With `render`, the
-    newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
-    not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
-    id outside the vocabulary, or leaves no room in the context window
-    (CONTEXT_LENGTH_EXCEEDED).
+    newly rendered tokens come between, and it fails as Render does too.
+    Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is not
+    loaded here and is not to be fetched: the registry lacks it, it was
+    unloaded, or a merged pool serves another job or a newer version of this
+    one; as LoadPolicy does when it cannot be served; UNAVAILABLE
+    (POLICY_LOADING) when it is fetched for too long; and INVALID_ARGUMENT
+    when the prompt is empty, holds an id outside the vocabulary, or leaves no
+    room in the context window (CONTEXT_LENGTH_EXCEEDED).
     """
     StreamGenerate: _grpc.UnaryStreamMultiCallable[_inference_service_pb2.StreamGenerateRequest, _inference_service_pb2.StreamGenerateResponse]
     """Generate, delivering the tokens as they come. The last response carries
@@ -71,8 +78,8 @@ class InferenceServiceStub:
     Fails only as every method does.
     """
     ListPolicies: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.ListPoliciesRequest, _inference_service_pb2.ListPoliciesResponse]
-    """Lists the policies that are loaded, newest version first within a job.
-    Fails only as every method does.
+    """Lists the policies that are loaded in this pod, newest version first
+    within a job. Fails only as every method does.
     """
     LoadPolicy: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.LoadPolicyRequest, _inference_service_pb2.LoadPolicyResponse]
     """Fetches a version from the registry, verifies its digests and serves it,
@@ -83,27 +90,33 @@ class InferenceServiceStub:
     do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
     serves adapters or (POOL_IN_USE) when a merged pool serves another job,
     and DATA_LOSS when a digest does not match; the old version is served on
-    in every case.
+    in every case. It is about the pod that is called: whoever wants a version
+    in the whole pool at once calls each.
     """
     UnloadPolicy: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]
-    """Stops serving a version once its running requests have ended. In a merged
-    pool, the base model is restored. Idempotent: a version that is not
+    """Stops serving a version once its running requests have ended, in the pod
+    that is called. In a merged pool, the base model is restored. Generations
+    do not bring it back: LoadPolicy does. Idempotent: a version that is not
     loaded is not an error. Fails only as every method does.
     """
     TakeCapture: _grpc.UnaryStreamMultiCallable[_inference_service_pb2.TakeCaptureRequest, _inference_service_pb2.TakeCaptureResponse]
     """Hands over, oldest first, the calls of the OpenAI HTTP API that came with
-    one bearer key beginning with `podium-rollout-`, which this process
-    captures: exact tokens, with log-probs, streamed or not. A call that is
-    still running is not among them. Asked again soon, it gives the same.
-    Fails with NOT_FOUND (NOTHING_CAPTURED) when no call has come with the
-    key, as far as this process knows since it started, and DATA_LOSS
-    (CAPTURE_DROPPED) when some were dropped, being too many or too old: what
-    they belong to must be sampled again.
+    one bearer key beginning with `podium-rollout-`, which the pool's pods
+    capture, whichever of them is asked: exact tokens, with log-probs,
+    streamed or not. A call that is still running is not among them. Asked
+    again soon, it gives the same. Fails with NOT_FOUND (NOTHING_CAPTURED)
+    when no call has come with the key, as far as the pods know since they
+    started, DATA_LOSS (CAPTURE_DROPPED) when some were dropped, being too
+    many or too old: what they belong to must be sampled again; and
+    UNAVAILABLE when a pod that may have some does not answer.
     """
 
 @_typing.type_check_only
 class InferenceServiceAsyncStub(InferenceServiceStub):
-    """Serves many policies of one base model from one vLLM engine.
+    """Serves many policies of one base model from one vLLM engine: one pod of a
+    pool, which may have several. A pod that lacks the version that a
+    generation names fetches and serves it first, as LoadPolicy does, so that it
+    may join at any moment.
 
     Every method can also fail with UNAVAILABLE while the engine starts, drains
     or has died (retry after a back-off), RESOURCE_EXHAUSTED when the queue is
@@ -114,10 +127,14 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.GenerateRequest, _inference_service_pb2.GenerateResponse]  # type: ignore[assignment]
     """Continues a sequence of token ids: token in, token out. With `render`, the
-    newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
-    not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
-    id outside the vocabulary, or leaves no room in the context window
-    (CONTEXT_LENGTH_EXCEEDED).
+    newly rendered tokens come between, and it fails as Render does too.
+    Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is not
+    loaded here and is not to be fetched: the registry lacks it, it was
+    unloaded, or a merged pool serves another job or a newer version of this
+    one; as LoadPolicy does when it cannot be served; UNAVAILABLE
+    (POLICY_LOADING) when it is fetched for too long; and INVALID_ARGUMENT
+    when the prompt is empty, holds an id outside the vocabulary, or leaves no
+    room in the context window (CONTEXT_LENGTH_EXCEEDED).
     """
     StreamGenerate: _aio.UnaryStreamMultiCallable[_inference_service_pb2.StreamGenerateRequest, _inference_service_pb2.StreamGenerateResponse]  # type: ignore[assignment]
     """Generate, delivering the tokens as they come. The last response carries
@@ -144,8 +161,8 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     Fails only as every method does.
     """
     ListPolicies: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.ListPoliciesRequest, _inference_service_pb2.ListPoliciesResponse]  # type: ignore[assignment]
-    """Lists the policies that are loaded, newest version first within a job.
-    Fails only as every method does.
+    """Lists the policies that are loaded in this pod, newest version first
+    within a job. Fails only as every method does.
     """
     LoadPolicy: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.LoadPolicyRequest, _inference_service_pb2.LoadPolicyResponse]  # type: ignore[assignment]
     """Fetches a version from the registry, verifies its digests and serves it,
@@ -156,26 +173,32 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
     serves adapters or (POOL_IN_USE) when a merged pool serves another job,
     and DATA_LOSS when a digest does not match; the old version is served on
-    in every case.
+    in every case. It is about the pod that is called: whoever wants a version
+    in the whole pool at once calls each.
     """
     UnloadPolicy: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]  # type: ignore[assignment]
-    """Stops serving a version once its running requests have ended. In a merged
-    pool, the base model is restored. Idempotent: a version that is not
+    """Stops serving a version once its running requests have ended, in the pod
+    that is called. In a merged pool, the base model is restored. Generations
+    do not bring it back: LoadPolicy does. Idempotent: a version that is not
     loaded is not an error. Fails only as every method does.
     """
     TakeCapture: _aio.UnaryStreamMultiCallable[_inference_service_pb2.TakeCaptureRequest, _inference_service_pb2.TakeCaptureResponse]  # type: ignore[assignment]
     """Hands over, oldest first, the calls of the OpenAI HTTP API that came with
-    one bearer key beginning with `podium-rollout-`, which this process
-    captures: exact tokens, with log-probs, streamed or not. A call that is
-    still running is not among them. Asked again soon, it gives the same.
-    Fails with NOT_FOUND (NOTHING_CAPTURED) when no call has come with the
-    key, as far as this process knows since it started, and DATA_LOSS
-    (CAPTURE_DROPPED) when some were dropped, being too many or too old: what
-    they belong to must be sampled again.
+    one bearer key beginning with `podium-rollout-`, which the pool's pods
+    capture, whichever of them is asked: exact tokens, with log-probs,
+    streamed or not. A call that is still running is not among them. Asked
+    again soon, it gives the same. Fails with NOT_FOUND (NOTHING_CAPTURED)
+    when no call has come with the key, as far as the pods know since they
+    started, DATA_LOSS (CAPTURE_DROPPED) when some were dropped, being too
+    many or too old: what they belong to must be sampled again; and
+    UNAVAILABLE when a pod that may have some does not answer.
     """
 
 class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Serves many policies of one base model from one vLLM engine.
+    """Serves many policies of one base model from one vLLM engine: one pod of a
+    pool, which may have several. A pod that lacks the version that a
+    generation names fetches and serves it first, as LoadPolicy does, so that it
+    may join at any moment.
 
     Every method can also fail with UNAVAILABLE while the engine starts, drains
     or has died (retry after a back-off), RESOURCE_EXHAUSTED when the queue is
@@ -190,10 +213,14 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_inference_service_pb2.GenerateResponse, _abc.Awaitable[_inference_service_pb2.GenerateResponse]]:
         """Continues a sequence of token ids: token in, token out. With `render`, the
-        newly rendered tokens come between, and it fails as Render does too. Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is
-        not loaded here, and INVALID_ARGUMENT when the prompt is empty, holds an
-        id outside the vocabulary, or leaves no room in the context window
-        (CONTEXT_LENGTH_EXCEEDED).
+        newly rendered tokens come between, and it fails as Render does too.
+        Fails with NOT_FOUND (POLICY_NOT_LOADED) when the policy or version is not
+        loaded here and is not to be fetched: the registry lacks it, it was
+        unloaded, or a merged pool serves another job or a newer version of this
+        one; as LoadPolicy does when it cannot be served; UNAVAILABLE
+        (POLICY_LOADING) when it is fetched for too long; and INVALID_ARGUMENT
+        when the prompt is empty, holds an id outside the vocabulary, or leaves no
+        room in the context window (CONTEXT_LENGTH_EXCEEDED).
         """
 
     @_abc_1.abstractmethod
@@ -256,8 +283,8 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_service_pb2.ListPoliciesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_service_pb2.ListPoliciesResponse, _abc.Awaitable[_inference_service_pb2.ListPoliciesResponse]]:
-        """Lists the policies that are loaded, newest version first within a job.
-        Fails only as every method does.
+        """Lists the policies that are loaded in this pod, newest version first
+        within a job. Fails only as every method does.
         """
 
     @_abc_1.abstractmethod
@@ -274,7 +301,8 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
         serves adapters or (POOL_IN_USE) when a merged pool serves another job,
         and DATA_LOSS when a digest does not match; the old version is served on
-        in every case.
+        in every case. It is about the pod that is called: whoever wants a version
+        in the whole pool at once calls each.
         """
 
     @_abc_1.abstractmethod
@@ -283,8 +311,9 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_service_pb2.UnloadPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_service_pb2.UnloadPolicyResponse, _abc.Awaitable[_inference_service_pb2.UnloadPolicyResponse]]:
-        """Stops serving a version once its running requests have ended. In a merged
-        pool, the base model is restored. Idempotent: a version that is not
+        """Stops serving a version once its running requests have ended, in the pod
+        that is called. In a merged pool, the base model is restored. Generations
+        do not bring it back: LoadPolicy does. Idempotent: a version that is not
         loaded is not an error. Fails only as every method does.
         """
 
@@ -295,13 +324,14 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_inference_service_pb2.TakeCaptureResponse], _abc.AsyncIterator[_inference_service_pb2.TakeCaptureResponse]]:
         """Hands over, oldest first, the calls of the OpenAI HTTP API that came with
-        one bearer key beginning with `podium-rollout-`, which this process
-        captures: exact tokens, with log-probs, streamed or not. A call that is
-        still running is not among them. Asked again soon, it gives the same.
-        Fails with NOT_FOUND (NOTHING_CAPTURED) when no call has come with the
-        key, as far as this process knows since it started, and DATA_LOSS
-        (CAPTURE_DROPPED) when some were dropped, being too many or too old: what
-        they belong to must be sampled again.
+        one bearer key beginning with `podium-rollout-`, which the pool's pods
+        capture, whichever of them is asked: exact tokens, with log-probs,
+        streamed or not. A call that is still running is not among them. Asked
+        again soon, it gives the same. Fails with NOT_FOUND (NOTHING_CAPTURED)
+        when no call has come with the key, as far as the pods know since they
+        started, DATA_LOSS (CAPTURE_DROPPED) when some were dropped, being too
+        many or too old: what they belong to must be sampled again; and
+        UNAVAILABLE when a pod that may have some does not answer.
         """
 
 def add_InferenceServiceServicer_to_server(servicer: InferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -144,6 +144,12 @@ class Job(_message.Message):
     FAILURE_REASON_FIELD_NUMBER: _builtins.int
     REMAINING_SECONDS_FIELD_NUMBER: _builtins.int
     LATEST_METRICS_FIELD_NUMBER: _builtins.int
+    WAIT_MESSAGE_FIELD_NUMBER: _builtins.int
+    WAIT_REASON_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    EPISODES_RUNNING_FIELD_NUMBER: _builtins.int
+    EPISODES_WAITING_FIELD_NUMBER: _builtins.int
+    GROUPS_COLLECTED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The job's id, a DNS label; also the model name in the registry and the
     policy name at the pool.
@@ -164,6 +170,34 @@ class Job(_message.Message):
     remaining_seconds: _builtins.float
     """Seconds until it ends, estimated from the last steps; absent when there
     is no estimate. Output only.
+    """
+    wait_message: _builtins.str
+    """What it waits for, for people: in line, for a pool or below a limit; while
+    it runs, for its trainer, in the cluster's words, or for a service that is
+    lost. Empty when it waits for nothing. Output only.
+    """
+    wait_reason: _builtins.str
+    """The same, for programs: UPPER_SNAKE, such as `POOL_TAKEN`,
+    `PROJECT_ACTIVE_JOBS`, `TRAINER_UNSCHEDULABLE` or `ROLLOUT_LOST`. Output
+    only.
+    """
+    pool: _builtins.str
+    """The inference pool that it runs at, or last ran at; empty before it first
+    ran. Output only.
+    """
+    episodes_running: _builtins.int
+    """Its episodes that run at this moment, of training and evaluation. Known
+    to the replica that runs the job; absent elsewhere, in lists, and while
+    it does not run. Output only.
+    """
+    episodes_waiting: _builtins.int
+    """Its episodes of the step in progress that are neither running nor
+    collected: the queue. With episodes_running, while it collects, of a job
+    whose groups do not come from its client. Output only.
+    """
+    groups_collected: _builtins.int
+    """Groups of the step in progress that are collected and kept, of
+    rollout.groups_per_step. With episodes_waiting. Output only.
     """
     @_builtins.property
     def spec(self) -> _spec_pb2.JobSpec:
@@ -200,13 +234,32 @@ class Job(_message.Message):
         failure_reason: _builtins.str = ...,
         remaining_seconds: _builtins.float | None = ...,
         latest_metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        wait_message: _builtins.str = ...,
+        wait_reason: _builtins.str = ...,
+        pool: _builtins.str = ...,
+        episodes_running: _builtins.int | None = ...,
+        episodes_waiting: _builtins.int | None = ...,
+        groups_collected: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_seconds", b"_remaining_seconds", "create_time", b"create_time", "end_time", b"end_time", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "groups_collected", b"groups_collected", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_seconds", b"_remaining_seconds", "completed_steps", b"completed_steps", "create_time", b"create_time", "end_time", b"end_time", "failure_message", b"failure_message", "failure_reason", b"failure_reason", "id", b"id", "latest_metrics", b"latest_metrics", "phase", b"phase", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "completed_steps", b"completed_steps", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "failure_message", b"failure_message", "failure_reason", b"failure_reason", "groups_collected", b"groups_collected", "id", b"id", "latest_metrics", b"latest_metrics", "phase", b"phase", "pool", b"pool", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time", "state", b"state", "wait_message", b"wait_message", "wait_reason", b"wait_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__episodes_running: _TypeAlias = _typing.Literal["episodes_running"]  # noqa: Y015
+    _WhichOneofArgType__episodes_running: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running"]  # noqa: Y015
+    _WhichOneofReturnType__episodes_waiting: _TypeAlias = _typing.Literal["episodes_waiting"]  # noqa: Y015
+    _WhichOneofArgType__episodes_waiting: _TypeAlias = _typing.Literal["_episodes_waiting", b"_episodes_waiting"]  # noqa: Y015
+    _WhichOneofReturnType__groups_collected: _TypeAlias = _typing.Literal["groups_collected"]  # noqa: Y015
+    _WhichOneofArgType__groups_collected: _TypeAlias = _typing.Literal["_groups_collected", b"_groups_collected"]  # noqa: Y015
     _WhichOneofReturnType__remaining_seconds: _TypeAlias = _typing.Literal["remaining_seconds"]  # noqa: Y015
     _WhichOneofArgType__remaining_seconds: _TypeAlias = _typing.Literal["_remaining_seconds", b"_remaining_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__episodes_running) -> _WhichOneofReturnType__episodes_running | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__episodes_waiting) -> _WhichOneofReturnType__episodes_waiting | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__groups_collected) -> _WhichOneofReturnType__groups_collected | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining_seconds) -> _WhichOneofReturnType__remaining_seconds | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
@@ -510,10 +563,13 @@ class ListJobsRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    PROJECT_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Most rows to return; 0 for 100."""
     page_token: _builtins.str
     """From the last response."""
+    project: _builtins.str
+    """Only jobs of this project; empty for all."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___JobState.ValueType]:
         """Only jobs in these states; none for all."""
@@ -524,10 +580,11 @@ class ListJobsRequest(_message.Message):
         states: _abc.Iterable[Global___JobState.ValueType] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        project: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "project", b"project", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

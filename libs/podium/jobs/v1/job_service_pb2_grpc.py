@@ -113,8 +113,9 @@ class JobServiceServicer:
         the job as it would be is returned, with every default filled in, but
         none is made. Fails with INVALID_ARGUMENT with every violation of the
         specification, ALREADY_EXISTS when the id is taken or the request_id was
-        used with another body, and FAILED_PRECONDITION for a base model that no
-        pool serves.
+        used with another body, FAILED_PRECONDITION (BASE_MODEL_NOT_SERVED) for a
+        base model that no pool serves, and UNAVAILABLE when none does that
+        answers, and another one has never answered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

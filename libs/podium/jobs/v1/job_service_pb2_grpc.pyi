@@ -43,8 +43,9 @@ class JobServiceStub:
     the job as it would be is returned, with every default filled in, but
     none is made. Fails with INVALID_ARGUMENT with every violation of the
     specification, ALREADY_EXISTS when the id is taken or the request_id was
-    used with another body, and FAILED_PRECONDITION for a base model that no
-    pool serves.
+    used with another body, FAILED_PRECONDITION (BASE_MODEL_NOT_SERVED) for a
+    base model that no pool serves, and UNAVAILABLE when none does that
+    answers, and another one has never answered.
     """
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]
     """Reads a job. Fails with NOT_FOUND."""
@@ -104,8 +105,9 @@ class JobServiceAsyncStub(JobServiceStub):
     the job as it would be is returned, with every default filled in, but
     none is made. Fails with INVALID_ARGUMENT with every violation of the
     specification, ALREADY_EXISTS when the id is taken or the request_id was
-    used with another body, and FAILED_PRECONDITION for a base model that no
-    pool serves.
+    used with another body, FAILED_PRECONDITION (BASE_MODEL_NOT_SERVED) for a
+    base model that no pool serves, and UNAVAILABLE when none does that
+    answers, and another one has never answered.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Reads a job. Fails with NOT_FOUND."""
@@ -168,8 +170,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         the job as it would be is returned, with every default filled in, but
         none is made. Fails with INVALID_ARGUMENT with every violation of the
         specification, ALREADY_EXISTS when the id is taken or the request_id was
-        used with another body, and FAILED_PRECONDITION for a base model that no
-        pool serves.
+        used with another body, FAILED_PRECONDITION (BASE_MODEL_NOT_SERVED) for a
+        base model that no pool serves, and UNAVAILABLE when none does that
+        answers, and another one has never answered.
         """
 
     @_abc_1.abstractmethod

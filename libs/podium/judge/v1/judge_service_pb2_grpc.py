@@ -62,8 +62,9 @@ class JudgeServiceServicer:
         that do not sum to 1, judges that contradict each other, or a group
         without trajectories; when too few judges scored the group and none of
         the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
-        if all refuse the key or the model's name, and with UNAVAILABLE if one
-        cannot be reached after its retries.
+        if all refuse the key or the model's name, and with UNAVAILABLE
+        (JUDGE_UNAVAILABLE) if one cannot be reached, or is busy, after its
+        retries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

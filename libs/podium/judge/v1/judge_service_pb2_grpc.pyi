@@ -46,8 +46,9 @@ class JudgeServiceStub:
     that do not sum to 1, judges that contradict each other, or a group
     without trajectories; when too few judges scored the group and none of
     the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
-    if all refuse the key or the model's name, and with UNAVAILABLE if one
-    cannot be reached after its retries.
+    if all refuse the key or the model's name, and with UNAVAILABLE
+    (JUDGE_UNAVAILABLE) if one cannot be reached, or is busy, after its
+    retries.
     """
 
 @_typing.type_check_only
@@ -68,8 +69,9 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     that do not sum to 1, judges that contradict each other, or a group
     without trajectories; when too few judges scored the group and none of
     the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
-    if all refuse the key or the model's name, and with UNAVAILABLE if one
-    cannot be reached after its retries.
+    if all refuse the key or the model's name, and with UNAVAILABLE
+    (JUDGE_UNAVAILABLE) if one cannot be reached, or is busy, after its
+    retries.
     """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -93,8 +95,9 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         that do not sum to 1, judges that contradict each other, or a group
         without trajectories; when too few judges scored the group and none of
         the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
-        if all refuse the key or the model's name, and with UNAVAILABLE if one
-        cannot be reached after its retries.
+        if all refuse the key or the model's name, and with UNAVAILABLE
+        (JUDGE_UNAVAILABLE) if one cannot be reached, or is busy, after its
+        retries.
         """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -28,7 +28,7 @@ from podium.types.v1 import spec_pb2 as podium_dot_types_dot_v1_dot_spec__pb2
 from podium.types.v1 import trajectory_pb2 as podium_dot_types_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'podium/rollout/v1/rollout_service.proto\x12\x11podium.rollout.v1\x1a\x1dpodium/options/v1/rules.proto\x1a\x1cpodium/types/v1/policy.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\xa4\x03\n\x13\x43ollectGroupRequest\x12\x1b\n\x08group_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x19\n\x06job_id\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1b\n\x04step\x18\x03 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12=\n\x0b\x65nvironment\x18\x04 \x01(\x0b\x32 .podium.types.v1.EnvironmentSpecB\x06\xba\xbe\x18\x02\x08\x01\x12\x33\n\x08scenario\x18\x05 \x01(\x0b\x32\x19.podium.types.v1.ScenarioB\x06\xba\xbe\x18\x02\x08\x01\x12(\n\x08\x61ttempts\x18\x06 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x00\x90@\x12*\n\x06policy\x18\x07 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12\x31\n\x08sampling\x18\x08 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\x12-\n\x07\x65pisode\x18\t \x01(\x0b\x32\x1c.podium.types.v1.EpisodeSpec\x12\x0c\n\x04seed\x18\n \x01(\x03\"G\n\x14\x43ollectGroupResponse\x12/\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1b.podium.types.v1.Trajectory\"\xad\x01\n\x14ListScenariosRequest\x12=\n\x0b\x65nvironment\x18\x01 \x01(\x0b\x32 .podium.types.v1.EnvironmentSpecB\x06\xba\xbe\x18\x02\x08\x01\x12\x17\n\x05split\x18\x02 \x01(\tB\x08\xba\xbe\x18\x04\x08\x01\x30@\x12)\n\tpage_size\x18\x03 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x88\xc3@\x12\x12\n\npage_token\x18\x04 \x01(\t\"^\n\x15ListScenariosResponse\x12,\n\tscenarios\x18\x01 \x03(\x0b\x32\x19.podium.types.v1.Scenario\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x19\n\x17ListEnvironmentsRequest\"T\n\x18ListEnvironmentsResponse\x12\x38\n\x0c\x65nvironments\x18\x01 \x03(\x0b\x32\".podium.rollout.v1.EnvironmentInfo\"D\n\x0f\x45nvironmentInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0e\n\x06splits\x18\x03 \x03(\t2\xce\x02\n\x0eRolloutService\x12\x61\n\x0c\x43ollectGroup\x12&.podium.rollout.v1.CollectGroupRequest\x1a\'.podium.rollout.v1.CollectGroupResponse0\x01\x12g\n\rListScenarios\x12\'.podium.rollout.v1.ListScenariosRequest\x1a(.podium.rollout.v1.ListScenariosResponse\"\x03\x90\x02\x01\x12p\n\x10ListEnvironments\x12*.podium.rollout.v1.ListEnvironmentsRequest\x1a+.podium.rollout.v1.ListEnvironmentsResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'podium/rollout/v1/rollout_service.proto\x12\x11podium.rollout.v1\x1a\x1dpodium/options/v1/rules.proto\x1a\x1cpodium/types/v1/policy.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\xd9\x03\n\x13\x43ollectGroupRequest\x12\x1b\n\x08group_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x04\x12\x19\n\x06job_id\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1b\n\x04step\x18\x03 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12=\n\x0b\x65nvironment\x18\x04 \x01(\x0b\x32 .podium.types.v1.EnvironmentSpecB\x06\xba\xbe\x18\x02\x08\x01\x12\x33\n\x08scenario\x18\x05 \x01(\x0b\x32\x19.podium.types.v1.ScenarioB\x06\xba\xbe\x18\x02\x08\x01\x12(\n\x08\x61ttempts\x18\x06 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x00\x90@\x12*\n\x06policy\x18\x07 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12\x31\n\x08sampling\x18\x08 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\x12-\n\x07\x65pisode\x18\t \x01(\x0b\x32\x1c.podium.types.v1.EpisodeSpec\x12\x0c\n\x04seed\x18\n \x01(\x03\x12\x33\n\x04pool\x18\x0b \x01(\tB%\xba\xbe\x18!0?:\x1d[a-z0-9]([-a-z0-9]*[a-z0-9])?\"G\n\x14\x43ollectGroupResponse\x12/\n\ntrajectory\x18\x01 \x01(\x0b\x32\x1b.podium.types.v1.Trajectory\"\xad\x01\n\x14ListScenariosRequest\x12=\n\x0b\x65nvironment\x18\x01 \x01(\x0b\x32 .podium.types.v1.EnvironmentSpecB\x06\xba\xbe\x18\x02\x08\x01\x12\x17\n\x05split\x18\x02 \x01(\tB\x08\xba\xbe\x18\x04\x08\x01\x30@\x12)\n\tpage_size\x18\x03 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x88\xc3@\x12\x12\n\npage_token\x18\x04 \x01(\t\"^\n\x15ListScenariosResponse\x12,\n\tscenarios\x18\x01 \x03(\x0b\x32\x19.podium.types.v1.Scenario\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x19\n\x17ListEnvironmentsRequest\"T\n\x18ListEnvironmentsResponse\x12\x38\n\x0c\x65nvironments\x18\x01 \x03(\x0b\x32\".podium.rollout.v1.EnvironmentInfo\"D\n\x0f\x45nvironmentInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0e\n\x06splits\x18\x03 \x03(\t2\xce\x02\n\x0eRolloutService\x12\x61\n\x0c\x43ollectGroup\x12&.podium.rollout.v1.CollectGroupRequest\x1a\'.podium.rollout.v1.CollectGroupResponse0\x01\x12g\n\rListScenarios\x12\'.podium.rollout.v1.ListScenariosRequest\x1a(.podium.rollout.v1.ListScenariosResponse\"\x03\x90\x02\x01\x12p\n\x10ListEnvironments\x12*.podium.rollout.v1.ListEnvironmentsRequest\x1a+.podium.rollout.v1.ListEnvironmentsResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,6 +47,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COLLECTGROUPREQUEST'].fields_by_name['scenario']._serialized_options = b'\272\276\030\002\010\001'
   _globals['_COLLECTGROUPREQUEST'].fields_by_name['attempts']._loaded_options = None
   _globals['_COLLECTGROUPREQUEST'].fields_by_name['attempts']._serialized_options = b'\272\276\030\022\021\000\000\000\000\000\000\360?\031\000\000\000\000\000\000\220@'
+  _globals['_COLLECTGROUPREQUEST'].fields_by_name['pool']._loaded_options = None
+  _globals['_COLLECTGROUPREQUEST'].fields_by_name['pool']._serialized_options = b'\272\276\030!0?:\035[a-z0-9]([-a-z0-9]*[a-z0-9])?'
   _globals['_LISTSCENARIOSREQUEST'].fields_by_name['environment']._loaded_options = None
   _globals['_LISTSCENARIOSREQUEST'].fields_by_name['environment']._serialized_options = b'\272\276\030\002\010\001'
   _globals['_LISTSCENARIOSREQUEST'].fields_by_name['split']._loaded_options = None
@@ -58,19 +60,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ROLLOUTSERVICE'].methods_by_name['ListEnvironments']._loaded_options = None
   _globals['_ROLLOUTSERVICE'].methods_by_name['ListEnvironments']._serialized_options = b'\220\002\001'
   _globals['_COLLECTGROUPREQUEST']._serialized_start=186
-  _globals['_COLLECTGROUPREQUEST']._serialized_end=606
-  _globals['_COLLECTGROUPRESPONSE']._serialized_start=608
-  _globals['_COLLECTGROUPRESPONSE']._serialized_end=679
-  _globals['_LISTSCENARIOSREQUEST']._serialized_start=682
-  _globals['_LISTSCENARIOSREQUEST']._serialized_end=855
-  _globals['_LISTSCENARIOSRESPONSE']._serialized_start=857
-  _globals['_LISTSCENARIOSRESPONSE']._serialized_end=951
-  _globals['_LISTENVIRONMENTSREQUEST']._serialized_start=953
-  _globals['_LISTENVIRONMENTSREQUEST']._serialized_end=978
-  _globals['_LISTENVIRONMENTSRESPONSE']._serialized_start=980
-  _globals['_LISTENVIRONMENTSRESPONSE']._serialized_end=1064
-  _globals['_ENVIRONMENTINFO']._serialized_start=1066
-  _globals['_ENVIRONMENTINFO']._serialized_end=1134
-  _globals['_ROLLOUTSERVICE']._serialized_start=1137
-  _globals['_ROLLOUTSERVICE']._serialized_end=1471
+  _globals['_COLLECTGROUPREQUEST']._serialized_end=659
+  _globals['_COLLECTGROUPRESPONSE']._serialized_start=661
+  _globals['_COLLECTGROUPRESPONSE']._serialized_end=732
+  _globals['_LISTSCENARIOSREQUEST']._serialized_start=735
+  _globals['_LISTSCENARIOSREQUEST']._serialized_end=908
+  _globals['_LISTSCENARIOSRESPONSE']._serialized_start=910
+  _globals['_LISTSCENARIOSRESPONSE']._serialized_end=1004
+  _globals['_LISTENVIRONMENTSREQUEST']._serialized_start=1006
+  _globals['_LISTENVIRONMENTSREQUEST']._serialized_end=1031
+  _globals['_LISTENVIRONMENTSRESPONSE']._serialized_start=1033
+  _globals['_LISTENVIRONMENTSRESPONSE']._serialized_end=1117
+  _globals['_ENVIRONMENTINFO']._serialized_start=1119
+  _globals['_ENVIRONMENTINFO']._serialized_end=1187
+  _globals['_ROLLOUTSERVICE']._serialized_start=1190
+  _globals['_ROLLOUTSERVICE']._serialized_end=1524
 # @@protoc_insertion_point(module_scope)

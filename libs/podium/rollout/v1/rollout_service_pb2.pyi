@@ -37,6 +37,7 @@ class CollectGroupRequest(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     EPISODE_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     """The group's id; trajectory ids derive from it."""
     job_id: _builtins.str
@@ -47,6 +48,10 @@ class CollectGroupRequest(_message.Message):
     """How many attempts."""
     seed: _builtins.int
     """Seed from which every attempt's and turn's seed derives."""
+    pool: _builtins.str
+    """The inference pool that serves the policy, by the name that this server's
+    settings give it; empty for their first one.
+    """
     @_builtins.property
     def environment(self) -> _spec_pb2.EnvironmentSpec:
         """Which environment."""
@@ -80,10 +85,11 @@ class CollectGroupRequest(_message.Message):
         sampling: _policy_pb2.SamplingParams | None = ...,
         episode: _spec_pb2.EpisodeSpec | None = ...,
         seed: _builtins.int = ...,
+        pool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["environment", b"environment", "episode", b"episode", "policy", b"policy", "sampling", b"sampling", "scenario", b"scenario"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "environment", b"environment", "episode", b"episode", "group_id", b"group_id", "job_id", b"job_id", "policy", b"policy", "sampling", b"sampling", "scenario", b"scenario", "seed", b"seed", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "environment", b"environment", "episode", b"episode", "group_id", b"group_id", "job_id", b"job_id", "policy", b"policy", "pool", b"pool", "sampling", b"sampling", "scenario", b"scenario", "seed", b"seed", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

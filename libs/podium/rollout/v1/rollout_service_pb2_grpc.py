@@ -71,7 +71,7 @@ class RolloutServiceServicer:
         trajectories with the same ids. Cancelling the call aborts its episodes
         and their generations. Fails with NOT_FOUND for an unknown environment,
         scenario split or policy, INVALID_ARGUMENT for options that the
-        environment refuses and for a player that there is not,
+        environment refuses and for a player or a pool that there is not,
         FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
         tools as the episode's tool_format demands, and UNAVAILABLE when inference died in mid-episode,
         in which case no further trajectory of the group is sent.
@@ -82,7 +82,12 @@ class RolloutServiceServicer:
 
     def ListScenarios(self, request, context):
         """Lists the scenarios of a split, from the environment itself.
-        Fails with NOT_FOUND for an unknown environment or split.
+        Fails with NOT_FOUND for an unknown environment or split, INVALID_ARGUMENT
+        for options that the environment refuses, a file of scenarios with wrong
+        rows, and a page_token that is not of this listing, and
+        FAILED_PRECONDITION when where it runs a package is missing
+        (PACKAGE_MISSING), a program may not be started (COMMAND_NOT_ALLOWED) or
+        its scenarios cannot be read (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,14 +45,19 @@ class RolloutServiceStub:
     trajectories with the same ids. Cancelling the call aborts its episodes
     and their generations. Fails with NOT_FOUND for an unknown environment,
     scenario split or policy, INVALID_ARGUMENT for options that the
-    environment refuses and for a player that there is not,
+    environment refuses and for a player or a pool that there is not,
     FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
     tools as the episode's tool_format demands, and UNAVAILABLE when inference died in mid-episode,
     in which case no further trajectory of the group is sent.
     """
     ListScenarios: _grpc.UnaryUnaryMultiCallable[_rollout_service_pb2.ListScenariosRequest, _rollout_service_pb2.ListScenariosResponse]
     """Lists the scenarios of a split, from the environment itself.
-    Fails with NOT_FOUND for an unknown environment or split.
+    Fails with NOT_FOUND for an unknown environment or split, INVALID_ARGUMENT
+    for options that the environment refuses, a file of scenarios with wrong
+    rows, and a page_token that is not of this listing, and
+    FAILED_PRECONDITION when where it runs a package is missing
+    (PACKAGE_MISSING), a program may not be started (COMMAND_NOT_ALLOWED) or
+    its scenarios cannot be read (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
     """
     ListEnvironments: _grpc.UnaryUnaryMultiCallable[_rollout_service_pb2.ListEnvironmentsRequest, _rollout_service_pb2.ListEnvironmentsResponse]
     """Lists the environments that this server has built in.
@@ -76,14 +81,19 @@ class RolloutServiceAsyncStub(RolloutServiceStub):
     trajectories with the same ids. Cancelling the call aborts its episodes
     and their generations. Fails with NOT_FOUND for an unknown environment,
     scenario split or policy, INVALID_ARGUMENT for options that the
-    environment refuses and for a player that there is not,
+    environment refuses and for a player or a pool that there is not,
     FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
     tools as the episode's tool_format demands, and UNAVAILABLE when inference died in mid-episode,
     in which case no further trajectory of the group is sent.
     """
     ListScenarios: _aio.UnaryUnaryMultiCallable[_rollout_service_pb2.ListScenariosRequest, _rollout_service_pb2.ListScenariosResponse]  # type: ignore[assignment]
     """Lists the scenarios of a split, from the environment itself.
-    Fails with NOT_FOUND for an unknown environment or split.
+    Fails with NOT_FOUND for an unknown environment or split, INVALID_ARGUMENT
+    for options that the environment refuses, a file of scenarios with wrong
+    rows, and a page_token that is not of this listing, and
+    FAILED_PRECONDITION when where it runs a package is missing
+    (PACKAGE_MISSING), a program may not be started (COMMAND_NOT_ALLOWED) or
+    its scenarios cannot be read (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
     """
     ListEnvironments: _aio.UnaryUnaryMultiCallable[_rollout_service_pb2.ListEnvironmentsRequest, _rollout_service_pb2.ListEnvironmentsResponse]  # type: ignore[assignment]
     """Lists the environments that this server has built in.
@@ -110,7 +120,7 @@ class RolloutServiceServicer(metaclass=_abc_1.ABCMeta):
         trajectories with the same ids. Cancelling the call aborts its episodes
         and their generations. Fails with NOT_FOUND for an unknown environment,
         scenario split or policy, INVALID_ARGUMENT for options that the
-        environment refuses and for a player that there is not,
+        environment refuses and for a player or a pool that there is not,
         FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
         tools as the episode's tool_format demands, and UNAVAILABLE when inference died in mid-episode,
         in which case no further trajectory of the group is sent.
@@ -123,7 +133,12 @@ class RolloutServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_rollout_service_pb2.ListScenariosResponse, _abc.Awaitable[_rollout_service_pb2.ListScenariosResponse]]:
         """Lists the scenarios of a split, from the environment itself.
-        Fails with NOT_FOUND for an unknown environment or split.
+        Fails with NOT_FOUND for an unknown environment or split, INVALID_ARGUMENT
+        for options that the environment refuses, a file of scenarios with wrong
+        rows, and a page_token that is not of this listing, and
+        FAILED_PRECONDITION when where it runs a package is missing
+        (PACKAGE_MISSING), a program may not be started (COMMAND_NOT_ALLOWED) or
+        its scenarios cannot be read (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
         """
 
     @_abc_1.abstractmethod

@@ -31,7 +31,9 @@ class PolicyRef(_message.Message):
     job: _builtins.str
     """The job whose checkpoints these are; empty or `base` for the base model."""
     version: _builtins.int
-    """The exact version; absent for the newest version that is loaded."""
+    """The exact version; absent for the newest version that is loaded, or the
+    registry's newest where none is.
+    """
     def __init__(
         self,
         *,

@@ -528,6 +528,8 @@ class JobSpec(_message.Message):
     RECOVERY_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
     FORK_FIELD_NUMBER: _builtins.int
+    TRAINER_FIELD_NUMBER: _builtins.int
+    PROJECT_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model, as the inference pool and the trainer name it."""
     seed: _builtins.int
@@ -535,6 +537,11 @@ class JobSpec(_message.Message):
     recovery_timeout_seconds: _builtins.float
     """Seconds that the job waits for a lost service before it fails. Default
     600.
+    """
+    project: _builtins.str
+    """The project that it counts for: its limits, and its share of a pool. Which
+    there are, with which limits, is the installation's to say; one that names
+    none takes every name. Default `default`.
     """
     @_builtins.property
     def environment(self) -> Global___EnvironmentSpec:
@@ -574,6 +581,12 @@ class JobSpec(_message.Message):
         base model: weights and optimizer, with the steps counted on from there.
         """
 
+    @_builtins.property
+    def trainer(self) -> Global___TrainerSpec:
+        """Where its trainer runs, on Kubernetes. Without a cluster there is one
+        trainer, and anything but the defaults is refused.
+        """
+
     def __init__(
         self,
         *,
@@ -588,15 +601,21 @@ class JobSpec(_message.Message):
         recovery_timeout_seconds: _builtins.float | None = ...,
         client: Global___ClientSpec | None = ...,
         fork: Global___ForkSpec | None = ...,
+        trainer: Global___TrainerSpec | None = ...,
+        project: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__project: _TypeAlias = _typing.Literal["project"]  # noqa: Y015
+    _WhichOneofArgType__project: _TypeAlias = _typing.Literal["_project", b"_project"]  # noqa: Y015
     _WhichOneofReturnType__recovery_timeout_seconds: _TypeAlias = _typing.Literal["recovery_timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__recovery_timeout_seconds: _TypeAlias = _typing.Literal["_recovery_timeout_seconds", b"_recovery_timeout_seconds"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__project) -> _WhichOneofReturnType__project | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__recovery_timeout_seconds) -> _WhichOneofReturnType__recovery_timeout_seconds | None: ...
     @_typing.overload
@@ -662,6 +681,47 @@ class ClientSpec(_message.Message):
 Global___ClientSpec: _TypeAlias = ClientSpec  # noqa: Y015
 
 @_typing.final
+class TrainerSpec(_message.Message):
+    """Where a job's trainer runs. What is left out is as the installation has it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODES_FIELD_NUMBER: _builtins.int
+    GPUS_PER_NODE_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    PRIORITY_CLASS_FIELD_NUMBER: _builtins.int
+    nodes: _builtins.int
+    """Pods that train together; each goes where there is room for it. Default 1."""
+    gpus_per_node: _builtins.int
+    """GPUs of each pod, and its processes. Absent for the installation's own."""
+    queue: _builtins.str
+    """Kueue's LocalQueue that says when the pods may start; empty for none."""
+    priority_class: _builtins.str
+    """PriorityClass of the pods; empty for the installation's own."""
+    def __init__(
+        self,
+        *,
+        nodes: _builtins.int | None = ...,
+        gpus_per_node: _builtins.int | None = ...,
+        queue: _builtins.str = ...,
+        priority_class: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_gpus_per_node", b"_gpus_per_node", "_nodes", b"_nodes", "gpus_per_node", b"gpus_per_node", "nodes", b"nodes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpus_per_node", b"_gpus_per_node", "_nodes", b"_nodes", "gpus_per_node", b"gpus_per_node", "nodes", b"nodes", "priority_class", b"priority_class", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__gpus_per_node: _TypeAlias = _typing.Literal["gpus_per_node"]  # noqa: Y015
+    _WhichOneofArgType__gpus_per_node: _TypeAlias = _typing.Literal["_gpus_per_node", b"_gpus_per_node"]  # noqa: Y015
+    _WhichOneofReturnType__nodes: _TypeAlias = _typing.Literal["nodes"]  # noqa: Y015
+    _WhichOneofArgType__nodes: _TypeAlias = _typing.Literal["_nodes", b"_nodes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpus_per_node) -> _WhichOneofReturnType__gpus_per_node | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__nodes) -> _WhichOneofReturnType__nodes | None: ...
+
+Global___TrainerSpec: _TypeAlias = TrainerSpec  # noqa: Y015
+
+@_typing.final
 class EnvironmentSpec(_message.Message):
     """Which environment, and where it runs."""
 
@@ -671,12 +731,20 @@ class EnvironmentSpec(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     SPLIT_FIELD_NUMBER: _builtins.int
+    IMAGE_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A built-in environment's name, or the remote one's."""
     address: _builtins.str
     """`host:port` of a podium.environment.v1 server; empty for a built-in one."""
     split: _builtins.str
     """Split to train on. Default `train`."""
+    image: _builtins.str
+    """Image of a podium.environment.v1 server, which the controller runs on
+    Kubernetes while the job does; in place of `address`.
+    """
+    replicas: _builtins.int
+    """Pods of that image. Default 1."""
     @_builtins.property
     def config(self) -> _struct_pb2.Struct:
         """Options of the environment."""
@@ -688,13 +756,20 @@ class EnvironmentSpec(_message.Message):
         address: _builtins.str = ...,
         config: _struct_pb2.Struct | None = ...,
         split: _builtins.str | None = ...,
+        image: _builtins.str = ...,
+        replicas: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_split", b"_split", "config", b"config", "split", b"split"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_split", b"_split", "config", b"config", "replicas", b"replicas", "split", b"split"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_split", b"_split", "address", b"address", "config", b"config", "name", b"name", "split", b"split"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_split", b"_split", "address", b"address", "config", b"config", "image", b"image", "name", b"name", "replicas", b"replicas", "split", b"split"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__replicas: _TypeAlias = _typing.Literal["replicas"]  # noqa: Y015
+    _WhichOneofArgType__replicas: _TypeAlias = _typing.Literal["_replicas", b"_replicas"]  # noqa: Y015
     _WhichOneofReturnType__split: _TypeAlias = _typing.Literal["split"]  # noqa: Y015
     _WhichOneofArgType__split: _TypeAlias = _typing.Literal["_split", b"_split"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__replicas) -> _WhichOneofReturnType__replicas | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__split) -> _WhichOneofReturnType__split | None: ...
 
 Global___EnvironmentSpec: _TypeAlias = EnvironmentSpec  # noqa: Y015

@@ -412,6 +412,48 @@ class Failure(_message.Message):
 Global___Failure: _TypeAlias = Failure  # noqa: Y015
 
 @_typing.final
+class Transition(_message.Message):
+    """What one action led to: a step of the environment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    REWARD_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    TERMINATED_FIELD_NUMBER: _builtins.int
+    TRUNCATED_FIELD_NUMBER: _builtins.int
+    conversation: _builtins.str
+    """The conversation in which the action was said; empty for the main one."""
+    reward: _builtins.float
+    """What the step paid to the trajectory's side."""
+    terminated: _builtins.bool
+    """Whether the task ended with it."""
+    truncated: _builtins.bool
+    """Whether the environment cut the episode with it."""
+    @_builtins.property
+    def state(self) -> _struct_pb2.Struct:
+        """The environment's state after it, JSON values only; left out when the
+        environment shows none, and beyond 16 KiB.
+        """
+
+    def __init__(
+        self,
+        *,
+        conversation: _builtins.str = ...,
+        reward: _builtins.float = ...,
+        state: _struct_pb2.Struct | None = ...,
+        terminated: _builtins.bool = ...,
+        truncated: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "reward", b"reward", "state", b"state", "terminated", b"terminated", "truncated", b"truncated"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Transition: _TypeAlias = Transition  # noqa: Y015
+
+@_typing.final
 class Trajectory(_message.Message):
     """One attempt of one scenario."""
 
@@ -474,6 +516,8 @@ class Trajectory(_message.Message):
     EXPLANATION_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
     SIDE_FIELD_NUMBER: _builtins.int
+    TRANSITIONS_FIELD_NUMBER: _builtins.int
+    SCORE_REWARD_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
     same after any retry.
@@ -503,6 +547,8 @@ class Trajectory(_message.Message):
     plays from several sides; empty for the main one. Trajectories of one side
     are compared with each other alone.
     """
+    score_reward: _builtins.float
+    """What the environment paid for the episode as a whole, after its last step."""
     @_builtins.property
     def histories(self) -> _containers.RepeatedCompositeFieldContainer[Global___History]:
         """Its conversations, at least one unless the episode failed before its
@@ -536,6 +582,12 @@ class Trajectory(_message.Message):
     def info(self) -> _struct_pb2.Struct:
         """The environment's last `info`, JSON values only."""
 
+    @_builtins.property
+    def transitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transition]:
+        """Every step of the environment, in order, whoever acted. Their rewards and
+        `score_reward` add up to environment_reward.
+        """
+
     def __init__(
         self,
         *,
@@ -556,10 +608,12 @@ class Trajectory(_message.Message):
         explanation: _builtins.str = ...,
         info: _struct_pb2.Struct | None = ...,
         side: _builtins.str = ...,
+        transitions: _abc.Iterable[Global___Transition] | None = ...,
+        score_reward: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "scenario_id", b"scenario_id", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015
@@ -768,7 +822,8 @@ class Group(_message.Message):
     """The training step it is for, from 1; for evaluation the version."""
     skip_reason: _builtins.str
     """Why the group does not train, when it does not (`zero_variance`,
-    `all_failed`, `judge_failed`, `judge_budget`, …); empty otherwise.
+    `all_failed`, `judge_failed`, `judge_budget`, `judge_unavailable`, …); empty
+    otherwise.
     """
     @_builtins.property
     def scenario(self) -> Global___Scenario:

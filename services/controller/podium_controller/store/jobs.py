@@ -14,12 +14,13 @@ from podium.core.errors import (
 )
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from sqlalchemy import Row, delete, insert, select, tuple_, update
+from sqlalchemy import Row, delete, func, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller import states
 from podium_controller.hub import Hub
+from podium_controller.projects import project_of
 from podium_controller.store.database import Database
 from podium_controller.store.rows import add_event, event_message, job_message, live_job, move
 from podium_controller.tables import batches, evaluations, events, groups, jobs, requests, steps
@@ -98,11 +99,31 @@ class JobStore:
         async with self._database.read() as connection:
             return job_message(await live_job(connection, job_id))
 
+    async def groups_collected(self, job_id: str, step: int) -> int:
+        """How many groups of a training step are stored."""
+        query = select(func.count()).where(
+            groups.c.job_id == job_id, groups.c.evaluation.is_(False), groups.c.step == step
+        )
+        async with self._database.read() as connection:
+            return int((await connection.execute(query)).scalar_one())
+
     async def page(
-        self, wanted: Sequence[states.State], before: int | None, limit: int
+        self,
+        wanted: Sequence[states.State],
+        before: int | None,
+        limit: int,
+        *,
+        project: str = "",
     ) -> tuple[list[pb.Job], int | None]:
-        """Jobs, newest first, below a number; and where the next page begins."""
+        """Jobs, newest first, below a number; and where the next page begins.
+
+        Args:
+            wanted: their states; none for all.
+            project: empty for all.
+        """
         query = select(jobs).where(jobs.c.deleted.is_(False))
+        if project:
+            query = query.where(jobs.c.project == project)
         if wanted:
             query = query.where(jobs.c.state.in_(wanted))
         if before is not None:
@@ -299,6 +320,7 @@ async def _insert(connection: AsyncConnection, new: NewJob) -> pb.Job:
         insert(jobs).values(
             id=new.id,
             spec=new.spec.SerializeToString(deterministic=True),
+            project=project_of(new.spec),
             state=pb.JOB_STATE_QUEUED,
             phase="wait",
             completed_steps=new.spec.fork.version,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from podium.core.errors import InternalError, NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import trajectory_pb2
 from sqlalchemy import Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,10 +17,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from podium_controller import states
 from podium_controller.hub import Hub
 from podium_controller.identifiers import evaluation_group, training_group
-from podium_controller.ports import CONSUMED, GroupKey, JobRecord, StoredGroup, Submission
+from podium_controller.ports import (
+    CONSUMED,
+    JUDGED,
+    GroupKey,
+    JobRecord,
+    StoredGroup,
+    Submission,
+    Wait,
+)
 from podium_controller.statistics import seconds_per_step
 from podium_controller.store.batches import IDLE
 from podium_controller.store.database import Database
+from podium_controller.store.judge_usage import add_usage, project_tokens, usage_of
 from podium_controller.store.leases import check_fence
 from podium_controller.store.rows import add_event, live_job, move, record
 from podium_controller.tables import batches, evaluations, groups, jobs, steps
@@ -48,15 +58,28 @@ class SqlLedger:
         async with self._database.read() as connection:
             return [record(row) for row in (await connection.execute(query)).all()]
 
-    async def start(self, job_id: str) -> bool:
-        """Moves a queued job to RUNNING; False when it is queued no more."""
+    async def start(self, job_id: str, pool: str) -> bool:
+        """Moves a queued job to RUNNING, at a pool; False when it is queued no more."""
         async with self._write() as connection:
             row = await _locked(connection, job_id)
             if row.state != pb.JOB_STATE_QUEUED:
                 return False
             await move(connection, row, pb.JOB_STATE_RUNNING)
+            await connection.execute(update(jobs).where(jobs.c.id == job_id).values(pool=pool))
         self._hub.notify(job_id)
         return True
+
+    async def keep_waiting(self, waits: Mapping[str, Wait]) -> None:
+        """Says what queued jobs wait for, by their ids."""
+        if not waits:
+            return
+        async with self._write() as connection:
+            for job_id, wait in waits.items():
+                await connection.execute(
+                    update(jobs)
+                    .where(jobs.c.id == job_id, jobs.c.state == pb.JOB_STATE_QUEUED)
+                    .values(wait_reason=wait.reason, wait_message=wait.message)
+                )
 
     async def settle(
         self, job_id: str, outcome: states.State, *, reason: str = "", message: str = ""
@@ -118,6 +141,15 @@ class SqlLedger:
         async with self._write() as connection:
             await connection.execute(update(jobs).where(jobs.c.id == job_id).values(phase=phase))
 
+    async def set_wait(self, job_id: str, reason: str, message: str) -> None:
+        """See `ports.Ledger`."""
+        async with self._write() as connection:
+            await connection.execute(
+                update(jobs)
+                .where(jobs.c.id == job_id)
+                .values(wait_reason=reason, wait_message=message)
+            )
+
     async def add_event(
         self, job_id: str, kind: pb.EventType.ValueType, message: str, step: int = 0
     ) -> None:
@@ -145,25 +177,31 @@ class SqlLedger:
 
     async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
         """See `ports.Ledger`."""
-        body = group.SerializeToString()
         async with self._write() as connection:
-            if await _free(connection, group.id):
-                await connection.execute(
-                    insert(groups).values(
-                        id=group.id,
-                        job_id=key.job_id,
-                        evaluation=bool(key.mode),
-                        step=key.step,
-                        mode=key.mode,
-                        position=key.position,
-                        status=status,
-                        body=body,
-                    )
-                )
-            else:
-                await connection.execute(
-                    update(groups).where(groups.c.id == group.id).values(status=status, body=body)
-                )
+            await _store(connection, key, status, group)
+
+    async def save_judged(
+        self,
+        key: GroupKey,
+        group: trajectory_pb2.Group,
+        usage: judge_pb.JudgeUsage,
+        month: str,
+    ) -> None:
+        """See `ports.Ledger`."""
+        async with self._write() as connection:
+            await _locked(connection, key.job_id)
+            await _store(connection, key, JUDGED, group)
+            await add_usage(connection, key.job_id, month, usage)
+
+    async def judge_usage(self, job_id: str) -> judge_pb.JudgeUsage:
+        """See `ports.Ledger`."""
+        async with self._database.read() as connection:
+            return await usage_of(connection, job_id)
+
+    async def project_judge_tokens(self, project: str, month: str) -> int:
+        """See `ports.Ledger`."""
+        async with self._database.read() as connection:
+            return await project_tokens(connection, project, month)
 
     async def drop_group(self, key: GroupKey) -> None:
         """See `ports.Ledger`."""
@@ -273,15 +311,16 @@ class SqlLedger:
             found = await connection.execute(select(jobs.c.state).where(jobs.c.id == job_id))
             return found.scalar_one_or_none()
 
-    async def counts(self) -> dict[states.State, int]:
-        """How many jobs are in each state."""
+    async def counts(self) -> dict[tuple[str, states.State], int]:
+        """How many jobs of each project are in each state."""
         query = (
-            select(jobs.c.state, func.count().label("jobs"))
+            select(jobs.c.project, jobs.c.state, func.count().label("jobs"))
             .where(jobs.c.deleted.is_(False))
-            .group_by(jobs.c.state)
+            .group_by(jobs.c.project, jobs.c.state)
         )
         async with self._database.read() as connection:
-            return {row.state: row.jobs for row in (await connection.execute(query)).all()}
+            rows = (await connection.execute(query)).all()
+        return {(row.project, row.state): row.jobs for row in rows}
 
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[AsyncConnection]:
@@ -294,6 +333,29 @@ def _group_id(key: GroupKey) -> str:
     if key.mode:
         return evaluation_group(key.job_id, key.step, key.mode, key.position)
     return training_group(key.job_id, key.step, key.position)
+
+
+async def _store(
+    connection: AsyncConnection, key: GroupKey, status: str, group: trajectory_pb2.Group
+) -> None:
+    body = group.SerializeToString()
+    if await _free(connection, group.id):
+        await connection.execute(
+            insert(groups).values(
+                id=group.id,
+                job_id=key.job_id,
+                evaluation=bool(key.mode),
+                step=key.step,
+                mode=key.mode,
+                position=key.position,
+                status=status,
+                body=body,
+            )
+        )
+    else:
+        await connection.execute(
+            update(groups).where(groups.c.id == group.id).values(status=status, body=body)
+        )
 
 
 async def _locked(connection: AsyncConnection, job_id: str) -> Row[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from podium.core.errors import NotFoundError
@@ -12,7 +11,7 @@ from sqlalchemy import Row, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller import states
-from podium_controller.ports import JobRecord
+from podium_controller.ports import JobRecord, Wait
 from podium_controller.tables import events, jobs
 from podium_controller.times import now_ns, timestamp
 
@@ -40,6 +39,8 @@ def record(row: Row[Any]) -> JobRecord:
         state=row.state,
         completed_steps=row.completed_steps,
         trace_parent=row.trace_parent,
+        pool=row.pool,
+        wait=Wait(row.wait_reason, row.wait_message),
     )
 
 
@@ -54,6 +55,9 @@ def job_message(row: Row[Any]) -> pb.Job:
         create_time=timestamp(row.create_time),
         failure_message=row.failure_message,
         failure_reason=row.failure_reason,
+        wait_message=row.wait_message,
+        wait_reason=row.wait_reason,
+        pool=row.pool,
     )
     if row.start_time is not None:
         job.start_time.CopyFrom(timestamp(row.start_time))
@@ -118,9 +122,6 @@ async def add_event(
     return sequence
 
 
-_WAITING: Collection[states.State] = (pb.JOB_STATE_QUEUED, pb.JOB_STATE_PAUSED)
-
-
 async def move(
     connection: AsyncConnection,
     row: Row[Any],
@@ -137,7 +138,10 @@ async def move(
     """
     now = now_ns()
     values: dict[str, Any] = {"state": target}
-    if target in _WAITING:
+    # A trainer that is waited for stays so while the job is asked to pause.
+    if target in states.RESTING | states.ENDED or row.state == pb.JOB_STATE_QUEUED:
+        values |= {"wait_reason": "", "wait_message": ""}
+    if target in states.RESTING:
         values["phase"] = phase
     if target == pb.JOB_STATE_QUEUED:
         values["queue_time"] = now

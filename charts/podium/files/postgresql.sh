@@ -1,0 +1,16 @@
+# Starts PostgreSQL; the first time it makes the cluster and the two databases.
+# PGDATA appears whole or not at all, so a pod that is killed at its first start begins anew.
+set -eu
+if [ ! -s "$PGDATA/PG_VERSION" ]; then
+  rm -rf "$PGDATA.new"
+  printf %s "$PODIUM_PASSWORD" > /tmp/password
+  initdb --pgdata "$PGDATA.new" --username podium --pwfile /tmp/password --auth scram-sha-256 --encoding UTF8 --locale C.UTF-8
+  rm /tmp/password
+  echo "host all all all scram-sha-256" >> "$PGDATA.new/pg_hba.conf"
+  for database in podium_controller podium_registry; do
+    echo "CREATE DATABASE $database" | postgres --single -j -D "$PGDATA.new" postgres
+  done
+  mv "$PGDATA.new" "$PGDATA"
+fi
+unset PODIUM_PASSWORD
+exec postgres -D "$PGDATA" -c "listen_addresses=*" -c unix_socket_directories=/tmp

@@ -1,0 +1,50 @@
+{{/* Base models: downloaded by init containers, then read without any network. */}}
+
+{{/* One init container a model: (dict "root" "service" "values" "models" (list of pools)) */}}
+{{- define "podium.modelDownloads" -}}
+{{- range .models }}
+- name: model-{{ .name }}
+  image: {{ include "podium.image" (list $.root $.service $.values.tagSuffix) }}
+  imagePullPolicy: {{ $.root.Values.image.pullPolicy }}
+  command: [python, -m, podium.models.prepare, {{ .model | quote }}{{ with .revision }}, --revision, {{ . | quote }}{{ end }}]
+  {{- include "podium.containerSecurity" $ | nindent 2 }}
+  resources:
+    {{- toYaml $.root.Values.modelCache.resources | nindent 4 }}
+  env:
+    - {name: PODIUM_MODELS_DIR, value: /models}
+    - {name: HF_HUB_OFFLINE, value: "0"}
+    {{- with $.root.Values.modelCache.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with $.root.Values.modelCache.existingSecret }}
+  envFrom:
+    - secretRef: {name: {{ . }}}
+  {{- end }}
+  volumeMounts:
+    - {name: tmp, mountPath: /tmp}
+    - {name: models, mountPath: /models}
+{{- end }}
+{{- end -}}
+
+{{/* /dev/shm and the cache: (dict "root" "values") */}}
+{{- define "podium.modelVolumes" -}}
+- name: shm
+  emptyDir:
+    medium: Memory
+    sizeLimit: {{ .values.sharedMemory }}
+- name: models
+  {{- with .root.Values.modelCache }}
+  {{- if .persistence.enabled }}
+  persistentVolumeClaim:
+    claimName: {{ default (include "podium.componentName" (list $.root "models")) .persistence.existingClaim }}
+  {{- else }}
+  emptyDir:
+    sizeLimit: {{ .scratch }}
+  {{- end }}
+  {{- end }}
+{{- end -}}
+
+{{- define "podium.modelMounts" -}}
+- {name: shm, mountPath: /dev/shm}
+- {name: models, mountPath: /models, readOnly: true}
+{{- end -}}

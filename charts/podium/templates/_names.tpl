@@ -1,0 +1,111 @@
+{{/* Names and labels. `.` is the root everywhere in this file, unless a helper says otherwise. */}}
+
+{{- define "podium.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "podium.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "podium.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "podium.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Of one component: (list root "judge"). */}}
+{{- define "podium.componentName" -}}
+{{- printf "%s-%s" (include "podium.fullname" (index . 0)) (index . 1) -}}
+{{- end -}}
+
+{{/* host.namespace.svc.domain of a component: (list root "judge"). */}}
+{{- define "podium.host" -}}
+{{- $root := index . 0 -}}
+{{- printf "%s.%s.svc.%s" (include "podium.componentName" .) $root.Release.Namespace $root.Values.clusterDomain -}}
+{{- end -}}
+
+{{/* The only labels that select: they never change between releases of the chart. (list root "judge") */}}
+{{- define "podium.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "podium.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{- define "podium.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "podium.selectorLabels" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+app.kubernetes.io/part-of: podium
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_") }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Name, namespace and labels of a component's object: (list root "judge"), or with a name of its own
+     as third. */}}
+{{- define "podium.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ if gt (len .) 2 }}{{ index . 2 }}{{ else }}{{ include "podium.componentName" . }}{{ end }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "podium.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* (list root service tagSuffix) */}}
+{{- define "podium.image" -}}
+{{- $image := (index . 0).Values.image -}}
+{{- $name := printf "%s/%s" $image.repository (index . 1) -}}
+{{- with $image.registry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
+{{- printf "%s:%s%s" $name (default (index . 0).Chart.AppVersion $image.tag) (index . 2) -}}
+{{- end -}}
+
+{{- define "podium.authSecret" -}}
+{{- default (printf "%s-auth" (include "podium.fullname" .)) .Values.auth.existingSecret -}}
+{{- end -}}
+
+{{- define "podium.databaseSecret" -}}
+{{- default (printf "%s-database" (include "podium.fullname" .)) .Values.database.existingSecret -}}
+{{- end -}}
+
+{{/* The pools with poolDefaults filled in, as JSON {"pools": [...]}. */}}
+{{- define "podium.pools" -}}
+{{- $pools := list -}}
+{{- $names := dict -}}
+{{- range .Values.pools -}}
+{{- if hasKey $names .name -}}
+{{- fail (printf "pools: the name '%s' stands there twice" .name) -}}
+{{- end -}}
+{{- $_ := set $names .name true -}}
+{{- $pools = append $pools (mergeOverwrite (deepCopy $.Values.poolDefaults) (deepCopy .)) -}}
+{{- end -}}
+{{- dict "pools" $pools | toJson -}}
+{{- end -}}
+
+{{/* How many jobs run at once unless controller.settings say it: as many as the pools take. A pool of
+     merged weights takes one, one of adapters MAX_JOBS_PER_POOL. */}}
+{{- define "podium.activeJobs" -}}
+{{- $shared := int (default 16 .Values.controller.settings.MAX_JOBS_PER_POOL) -}}
+{{- $jobs := 0 -}}
+{{- range (include "podium.pools" . | fromJson).pools -}}
+{{- $jobs = add $jobs (ternary 1 $shared (eq .weightMode "merged")) -}}
+{{- end -}}
+{{- min $jobs 1000 -}}
+{{- end -}}
+
+{{/* name=address of every pool, the first one first. */}}
+{{- define "podium.poolAddresses" -}}
+{{- $found := list -}}
+{{- range .Values.pools -}}
+{{- $component := printf "inference-%s" .name -}}
+{{- $found = append $found (printf "%s=%s" .name (include "podium.address" (list $ $component "inference"))) -}}
+{{- end -}}
+{{- join "," $found -}}
+{{- end -}}
+
+{{- define "podium.firstPool" -}}
+{{- printf "inference-%s" (index .Values.pools 0).name -}}
+{{- end -}}

@@ -1,0 +1,234 @@
+{{/* What every pod has in common. Helpers take (dict "root" $ "component" … "service" … "values" …):
+     `component` names the objects, `service` the program (a pool's component is inference-NAME), `image`
+     the image where it is another service's. */}}
+
+{{/* Ports by service: gRPC, health, metrics, and HTTP where there is any. */}}
+{{- define "podium.ports" -}}
+controller: {grpc: 50051, health: 50061, metrics: 50071}
+registry: {grpc: 50052, health: 50062, metrics: 50072}
+inference: {grpc: 50053, health: 50063, metrics: 50073, http: 50083}
+rollout: {grpc: 50054, health: 50064, metrics: 50074}
+judge: {grpc: 50055, health: 50065, metrics: 50075}
+trainer: {grpc: 50056, health: 50066, metrics: 50076}
+gitops: {health: 50067, metrics: 50077}
+environment: {grpc: 50060}
+postgresql: {sql: 5432}
+{{- end -}}
+
+{{/* host:port of a service's gRPC: (list root component service) */}}
+{{- define "podium.address" -}}
+{{- $ports := include "podium.ports" . | fromYaml -}}
+{{- printf "%s:%d" (include "podium.host" .) (int (get $ports (index . 2)).grpc) -}}
+{{- end -}}
+
+{{/* Keys of a pod's spec and metadata that are about where and as what it runs. */}}
+{{- define "podium.placement" -}}
+{{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy .values.pod) -}}
+{{- with $pod.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $pod.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $pod.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $pod.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  - {{ omit . "labelSelector" | toYaml | nindent 4 | trim }}
+    labelSelector:
+      matchLabels:
+        {{- include "podium.selectorLabels" (list $.root $.component) | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- with $pod.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $pod.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with $pod.schedulerName }}
+schedulerName: {{ . }}
+{{- end }}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "podium.podMetadata" -}}
+{{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy .values.pod) -}}
+labels:
+  {{- include "podium.labels" (list .root .component) | nindent 2 }}
+  {{- with $pod.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+annotations:
+  kubectl.kubernetes.io/default-container: {{ .service }}
+  {{- with $pod.annotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* Pod security "restricted". `user` where it is not the images' own, `token` for who speaks to the API
+     server: the controller, and who reads TrainingJobs. */}}
+{{- define "podium.podSecurity" -}}
+{{- $user := int (default 10001 .user) -}}
+serviceAccountName: {{ include "podium.componentName" (list .root .component) }}
+automountServiceAccountToken: {{ default false .token }}
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ $user }}
+  runAsGroup: {{ $user }}
+  fsGroup: {{ $user }}
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile:
+    type: RuntimeDefault
+{{- end -}}
+
+{{- define "podium.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{/* Requests and limits with GPUs: (list root resources gpus) */}}
+{{- define "podium.resources" -}}
+{{- $resources := deepCopy (index . 1) -}}
+{{- if gt (int (index . 2)) 0 -}}
+{{- $gpu := dict (index . 0).Values.gpu.resourceName (int (index . 2)) -}}
+{{- $resources = mergeOverwrite $resources (dict "limits" $gpu) -}}
+{{- end -}}
+resources:
+  {{- toYaml $resources | nindent 2 }}
+{{- end -}}
+
+{{/* One probe's handler: (dict "root" $ "port" 50061 "asked" "full.service.Name or empty") */}}
+{{- define "podium.probe" -}}
+{{- if .root.Values.probes.exec }}
+exec:
+  command: [python, -m, podium.probe, "127.0.0.1:{{ .port }}"{{ with .asked }}, {{ . }}{{ end }}]
+{{- else }}
+grpc:
+  port: {{ .port }}
+  {{- with .asked }}
+  service: {{ . }}
+  {{- end }}
+{{- end }}
+timeoutSeconds: {{ .root.Values.probes.timeoutSeconds }}
+periodSeconds: {{ .root.Values.probes.periodSeconds }}
+{{- end -}}
+
+{{/* Probes, ports and the end of a container: liveness asks for the process, readiness for its service.
+     Of a trainer's machines only the first has ports: the others would be killed for their silence. */}}
+{{- define "podium.lifecycle" -}}
+{{- $ports := get (include "podium.ports" . | fromYaml) .service -}}
+{{- $health := int $ports.health -}}
+ports:
+  {{- range $name, $port := $ports }}
+  - name: {{ $name }}
+    containerPort: {{ $port }}
+  {{- end }}
+{{- if ne .service "trainer" }}
+startupProbe:
+  {{- include "podium.probe" (dict "root" .root "port" $health "asked" "") | nindent 2 }}
+  failureThreshold: {{ div (add .startupSeconds .root.Values.probes.periodSeconds -1) .root.Values.probes.periodSeconds }}
+livenessProbe:
+  {{- include "podium.probe" (dict "root" .root "port" $health "asked" "") | nindent 2 }}
+  failureThreshold: 6
+{{- end }}
+readinessProbe:
+  {{- include "podium.probe" (dict "root" .root "port" $health "asked" (include "podium.grpcServiceOf" .)) | nindent 2 }}
+  failureThreshold: 2
+{{- if ne .service "trainer" }}
+lifecycle:
+  preStop:
+    # Clients look names up again while the pod still answers.
+    exec:
+      command: [sleep, "5"]
+{{- end }}
+{{- end -}}
+
+{{- define "podium.grpcServiceOf" -}}
+{{- get (dict "controller" "podium.jobs.v1.JobService" "registry" "podium.registry.v1.RegistryService" "inference" "podium.inference.v1.InferenceService" "rollout" "podium.rollout.v1.RolloutService" "judge" "podium.judge.v1.JudgeService" "trainer" "podium.trainer.v1.TrainerService") .service -}}
+{{- end -}}
+
+{{/* The pause of preStop, the drain, and what run_service allows after it. */}}
+{{- define "podium.graceSeconds" -}}
+{{- add .Values.drainSeconds 20 -}}
+{{- end -}}
+
+{{/* The service's settings as variables: what all have, then `own` (a dict), then values.settings,
+     each winning over the one before, so that no name comes twice. */}}
+{{- define "podium.env" -}}
+{{- $settings := dict "HOST" "0.0.0.0" "DRAIN_SECONDS" .root.Values.drainSeconds "LOG_LEVEL" .root.Values.log.level "LOG_FORMAT" .root.Values.log.format -}}
+{{- if .root.Values.auth.enabled -}}
+{{- $settings = merge $settings (dict "AUTH_TOKENS_FILE" "/etc/podium/auth/tokens" "TOKEN_FILE" "/etc/podium/auth/token") -}}
+{{- end -}}
+{{- if .root.Values.tls.existingSecret -}}
+{{- $settings = merge $settings (dict "TLS_CERTIFICATE_FILE" "/etc/podium/tls/tls.crt" "TLS_KEY_FILE" "/etc/podium/tls/tls.key" "TLS_AUTHORITIES_FILE" "/etc/podium/tls/ca.crt") -}}
+{{- end -}}
+{{- $settings = mergeOverwrite $settings (deepCopy (default dict .own)) (deepCopy .values.settings) -}}
+{{- range $name, $value := $settings }}
+- {name: PODIUM_{{ upper $.service }}_{{ $name }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
+{{- end }}
+{{- with .root.Values.tracing.otlpEndpoint }}
+- {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
+{{- end }}
+{{- with .values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "podium.commonMounts" -}}
+- {name: tmp, mountPath: /tmp}
+{{- if .root.Values.auth.enabled }}
+- {name: auth, mountPath: /etc/podium/auth, readOnly: true}
+{{- end }}
+{{- if .root.Values.tls.existingSecret }}
+- {name: tls, mountPath: /etc/podium/tls, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{/* The certificate, for what calls and is called. */}}
+{{- define "podium.tlsVolume" -}}
+{{- with .Values.tls.existingSecret }}
+- name: tls
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- end -}}
+
+{{/* /tmp, its size where the caller gives `scratch`, and the tokens. */}}
+{{- define "podium.commonVolumes" -}}
+- name: tmp
+  emptyDir:
+    sizeLimit: {{ default "1Gi" .scratch }}
+{{- if .root.Values.auth.enabled }}
+- name: auth
+  secret:
+    secretName: {{ include "podium.authSecret" .root }}
+    defaultMode: 0440
+{{- end }}
+{{- include "podium.tlsVolume" .root }}
+{{- end -}}
+
+{{/* The first keys of a container. */}}
+{{- define "podium.container" -}}
+- name: {{ .service }}
+  image: {{ include "podium.image" (list .root (default .service .image) (default "" .values.tagSuffix)) }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  {{- include "podium.containerSecurity" . | nindent 2 }}
+  {{- include "podium.resources" (list .root .values.resources (default 0 .values.gpus)) | nindent 2 }}
+  {{- include "podium.lifecycle" . | nindent 2 }}
+{{- end -}}

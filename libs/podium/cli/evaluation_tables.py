@@ -1,0 +1,81 @@
+"""What `podium eval` prints: agents, comparisons, scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import click
+
+from podium.cli.output import table
+
+if TYPE_CHECKING:
+    from podium.evaluation import Attempt, Comparison, Summary
+
+ROWS = 20
+"""Scenarios that the normal output tells one by one."""
+
+
+def show_summaries(
+    summaries: Mapping[str, Summary], comparisons: Mapping[str, Comparison], first: str
+) -> None:
+    """One row an agent, and how each further one differs from the first."""
+    most = max(next(iter(summaries.values())).pass_at)
+    table(
+        ["AGENT", "SUCCESS", "95 %", f"PASS@{most}", "REWARD", "TURNS", "FAILED", "N"],
+        [
+            [
+                agent,
+                f"{summary.success:.2%}",
+                f"{summary.low:.1%} to {summary.high:.1%}",
+                f"{summary.pass_at[most]:.2%}",
+                f"{summary.reward:.3f}",
+                f"{summary.turns:.1f}",
+                str(summary.failed),
+                str(summary.attempts),
+            ]
+            for agent, summary in summaries.items()
+        ],
+    )
+    for agent, found in comparisons.items():
+        click.echo(
+            f"{agent} against {first}: {100 * found.difference:+.1f} points, better in "
+            f"{found.better} and worse in {found.worse} of {found.scenarios} scenarios, "
+            f"p = {found.p_value:.3g}"
+        )
+
+
+def show_scenarios(results: Mapping[str, Sequence[Attempt]], threshold: float | None) -> None:
+    """One row a scenario: of each agent, how many attempts succeeded, and their mean reward."""
+    found = {agent: of_scenarios(attempts, threshold) for agent, attempts in results.items()}
+    scenarios = list(dict.fromkeys(name for each in found.values() for name in each))
+
+    def cell(row: Mapping[str, float] | None) -> str:
+        if row is None:
+            return "-"
+        return f"{row['successes']}/{row['attempts']} {row['reward']:.3f}"
+
+    click.echo()
+    table(
+        ["SCENARIO", *found],
+        [[name, *(cell(each.get(name)) for each in found.values())] for name in scenarios[:ROWS]],
+    )
+    if len(scenarios) > ROWS:
+        click.echo(f"… and {len(scenarios) - ROWS} more scenarios; -o json has them all")
+
+
+def of_scenarios(
+    attempts: Sequence[Attempt], threshold: float | None
+) -> dict[str, dict[str, float]]:
+    """By scenario `successes` of how many `attempts`, and the mean `reward`."""
+    from podium.evaluation import by_scenario
+
+    return {
+        name: {
+            "successes": sum(attempt.succeeded(threshold) for attempt in each),
+            "attempts": len(each),
+            "reward": fmean(attempt.reward for attempt in each),
+        }
+        for name, each in by_scenario(attempts).items()
+    }

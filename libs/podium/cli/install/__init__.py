@@ -1,0 +1,1 @@
+"""`podium install`: what a cluster has, and the helm command that fits it."""

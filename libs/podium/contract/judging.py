@@ -1,0 +1,96 @@
+"""RULER's judges: what of a RulerSpec contradicts itself, whatever service reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from podium.core.errors import Violation
+from podium.types.v1 import spec_pb2
+
+OWN_PARAMETERS = (
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "model",
+    "n",
+    "response_format",
+    "stream",
+    "temperature",
+)
+"""Of a request to a judge: set by fields of their own, or by the judge service."""
+
+_SHORT_FORM = ("base_url", "model", "api_key_env")
+
+
+def ruler_violations(spec: spec_pb2.RulerSpec, path: str) -> list[Violation]:
+    """Every contradiction in a specification; `path` is where it stands.
+
+    What only the judge service knows is left to it: its keys, trusted addresses and prices.
+    """
+    found = panel_violations(spec, path)
+    for judge, where in (*judges_of(spec, path), *fallbacks_of(spec, path)):
+        found += judge_violations(judge, where)
+    return found
+
+
+def judges_of(spec: spec_pb2.RulerSpec, path: str) -> list[tuple[spec_pb2.JudgeModel, str]]:
+    """The judges and where each stands; of the short form, the only one."""
+    if not spec.judges:
+        only = spec_pb2.JudgeModel(
+            base_url=spec.base_url, model=spec.model, api_key_env=spec.api_key_env
+        )
+        return [(only, path)]
+    return [(judge, f"{path}.judges[{n}]") for n, judge in enumerate(spec.judges)]
+
+
+def fallbacks_of(spec: spec_pb2.RulerSpec, path: str) -> list[tuple[spec_pb2.JudgeModel, str]]:
+    """The fallbacks and where each stands."""
+    return [(judge, f"{path}.fallbacks[{n}]") for n, judge in enumerate(spec.fallbacks)]
+
+
+def panel_violations(spec: spec_pb2.RulerSpec, path: str) -> list[Violation]:
+    """As `ruler_violations`, without what is wrong with one judge alone."""
+    return [Violation(f"{path}.{name}", why) for name, why in _panel(spec)]
+
+
+def judge_violations(spec: spec_pb2.JudgeModel, path: str) -> list[Violation]:
+    """As `ruler_violations`, of one judge."""
+    return [Violation(f"{path}.{name}", why) for name, why in _judge(spec)]
+
+
+def is_judge_address(url: str) -> bool:
+    """Whether it is an HTTP address without a user in it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
+
+
+def _panel(spec: spec_pb2.RulerSpec) -> Iterator[tuple[str, str]]:
+    if spec.judges:
+        for name in _SHORT_FORM:
+            if getattr(spec, name):
+                yield name, "belongs to the only judge; not allowed with `judges`"
+    most = max(1, len(spec.judges)) + len(spec.fallbacks)
+    if spec.quorum > most:
+        yield (
+            "quorum",
+            f"got {spec.quorum}; allowed is at most {most}, the judges and fallbacks",
+        )
+
+
+def _judge(spec: spec_pb2.JudgeModel) -> Iterator[tuple[str, str]]:
+    if spec.base_url and not is_judge_address(spec.base_url):
+        yield (
+            "base_url",
+            f"got {spec.base_url!r}; allowed is http(s)://host[:port]/…/v1 without a user",
+        )
+    for name in OWN_PARAMETERS:
+        if name in spec.extra_body.fields:
+            yield f"extra_body.{name}", "is set by the judge service itself"
+    reads, writes = spec.HasField("prompt_price"), spec.HasField("completion_price")
+    if reads != writes:
+        missing, there = ("completion", "prompt") if reads else ("prompt", "completion")
+        yield f"{missing}_price", f"is missing beside {there}_price"

@@ -1,0 +1,1 @@
+"""Trainers on Kubernetes: the only package of Podium that knows the `kubernetes` client."""

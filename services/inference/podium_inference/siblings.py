@@ -1,0 +1,140 @@
+"""The pool's other pods: what they captured, and what they serve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from podium.core.errors import NotFoundError, PodiumError
+from podium.core.tasks import run_all
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.rpc import rpc_errors
+from podium.rpc.members import Members
+
+from podium_inference.captures import Captures
+from podium_inference.pool import Pool
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_PEER = "inference"
+_CALL_SECONDS = 30.0
+_MOST_POLICIES = 1000
+
+
+class Siblings:
+    """Asks them; there are none where the pool has no name."""
+
+    def __init__(self, members: Members | None, own_host: str) -> None:
+        """`own_host` is this pod's own address, without a port."""
+        self._members = members
+        self._own = own_host
+
+    async def captured(self, key: str) -> list[list[pb.CapturedCall]]:
+        """What each has captured under a key, oldest first.
+
+        Raises:
+            DataLossError: CAPTURE_DROPPED, by one of them.
+            UnavailableError: one does not answer.
+        """
+
+        async def take(stub: pb_grpc.InferenceServiceAsyncStub) -> list[pb.CapturedCall]:
+            request = pb.TakeCaptureRequest(key=key, here_only=True)
+            try:
+                with rpc_errors(_PEER):
+                    stream = stub.TakeCapture(request, timeout=_CALL_SECONDS)
+                    return [response.call async for response in stream]
+            except NotFoundError:
+                return []
+
+        return await self._each(take)
+
+    async def policies(self) -> list[pb.LoadedPolicy]:
+        """What they serve, each policy once; without those that do not answer.
+
+        Raises:
+            UnavailableError: nobody says who they are.
+        """
+
+        async def listed(stub: pb_grpc.InferenceServiceAsyncStub) -> list[pb.LoadedPolicy]:
+            request = pb.ListPoliciesRequest(page_size=_MOST_POLICIES)
+            try:
+                with rpc_errors(_PEER):
+                    response = await stub.ListPolicies(request, timeout=_CALL_SECONDS)
+            except PodiumError as error:
+                logger.info("a sibling does not say what it serves", extra={"error": str(error)})
+                return []
+            return list(response.policies)
+
+        found = {
+            (policy.job, policy.version): policy
+            for policies in await self._each(listed)
+            for policy in policies
+            if policy.job
+        }
+        return [found[key] for key in sorted(found)]
+
+    async def _each(
+        self, ask: Callable[[pb_grpc.InferenceServiceAsyncStub], Awaitable[T]]
+    ) -> list[T]:
+        channels = await self._members.each() if self._members is not None else {}
+        return await run_all(
+            [
+                ask(pb_grpc.InferenceServiceStub(channel))
+                for address, channel in channels.items()
+                if address.rpartition(":")[0].strip("[]") != self._own
+            ]
+        )
+
+
+async def take_everywhere(
+    captures: Captures, siblings: Siblings, key: str
+) -> list[pb.CapturedCall]:
+    """The calls of a key, of all pods, oldest first.
+
+    Raises:
+        NotFoundError: NOTHING_CAPTURED, by none of them.
+        DataLossError: CAPTURE_DROPPED, by one of them.
+        UnavailableError: one does not answer.
+    """
+    try:
+        here = [pb.CapturedCall.FromString(call) for call in captures.take(key)]
+        nothing = None
+    except NotFoundError as error:
+        here, nothing = [], error
+    calls = [*here, *(call for part in await siblings.captured(key) for call in part)]
+    if nothing is not None and not calls:
+        raise nothing
+    return sorted(calls, key=lambda call: call.end_time.ToNanoseconds())
+
+
+async def join(pool: Pool, siblings: Siblings, seconds: float) -> None:
+    """Serves what the siblings serve; what cannot be had is fetched when it is asked for.
+
+    Args:
+        seconds: how long this may take altogether.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await _join(pool, siblings)
+    except TimeoutError:
+        logger.warning("could not serve in time all that the siblings serve")
+
+
+async def _join(pool: Pool, siblings: Siblings) -> None:
+    try:
+        policies = await siblings.policies()
+    except PodiumError as error:
+        logger.warning("cannot ask the siblings", extra={"error": error.message})
+        return
+    for policy in policies:
+        try:
+            await pool.want(policy.job, policy.version)
+        except PodiumError as error:
+            logger.warning(
+                "cannot serve what a sibling serves",
+                extra={"policy": policy.model_name, "error": error.message},
+            )

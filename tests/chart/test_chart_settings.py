@@ -1,0 +1,83 @@
+"""The services read what the chart tells them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from podium.rpc import ServerSettings
+from podium.rpc.pools import parse_pools
+from support.chart_pods import pods
+
+SERVICES = ("controller", "inference", "judge", "registry", "rollout", "trainer")
+GITOPS = "gitops"
+
+
+def settings_class(service: str) -> type[ServerSettings]:
+    module = f"podium_{service}.settings"
+    if service == GITOPS:
+        module = "podium_controller.gitops.__main__"
+    found: type[ServerSettings] = importlib.import_module(module).Settings
+    return found
+
+
+def containers(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for pod in pods(objects):
+        for container in pod.spec["containers"]:
+            if container["name"] in (*SERVICES, GITOPS):
+                yield container["name"], container
+
+
+def variables(container: dict[str, Any]) -> dict[str, str]:
+    return {e["name"]: e.get("value", "from-a-secret") for e in container["env"]}
+
+
+def test_every_variable_is_a_setting_and_is_accepted(
+    objects: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = set()
+    for service, container in containers(objects):
+        seen.add(service)
+        kind = settings_class(service)
+        prefix = f"PODIUM_{service.upper()}_"
+        env = variables(container)
+        assert len(env) == len(container["env"]), "a name stands there twice"
+        for name, value in env.items():
+            if name.startswith(prefix):
+                assert name.removeprefix(prefix).lower() in kind.model_fields, name
+            monkeypatch.setenv(name, value)
+        settings = kind()
+        assert settings.host == "0.0.0.0"
+        assert settings.log_format == "json"
+        for name in env:
+            monkeypatch.delenv(name)
+    assert seen - {GITOPS} == set(SERVICES)
+
+
+def test_ports_are_the_services_own(objects: list[dict[str, Any]]) -> None:
+    for service, container in containers(objects):
+        fields = settings_class(service).model_fields
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        expected = {"grpc": "port", "health": "health_port", "metrics": "metrics_port"}
+        if service == "inference":
+            expected["http"] = "http_port"
+        if service == GITOPS:
+            del expected["grpc"]
+        assert ports == {name: fields[field].default for name, field in expected.items()}
+
+
+def test_peers_are_addressed_by_services_of_the_chart(objects: list[dict[str, Any]]) -> None:
+    offered = {
+        f"{o['metadata']['name']}.podium.svc.cluster.local:{port['port']}"
+        for o in objects
+        if o["kind"] == "Service"
+        for port in o["spec"]["ports"]
+    }
+    for _, container in containers(objects):
+        for name, value in variables(container).items():
+            if name.endswith("_ADDRESS"):
+                assert value in offered, name
+            if name.endswith("_POOLS"):
+                assert set(parse_pools(value).values()) <= offered, name

@@ -1,0 +1,202 @@
+"""What a job does when its judges may spend no more, or have no answer; over real gRPC.
+
+The controller and the judge service are real, the judge model is a scripted API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.rpc import rpc_errors
+from podium.types.v1 import spec_pb2
+from podium_controller.times import month
+from prometheus_client import REGISTRY
+from support.controlled import (
+    ATTEMPTS,
+    GROUPS,
+    Client,
+    assert_every_step_once,
+    running_controller,
+    small_job,
+)
+from support.controlled_fixtures import client, fleet, registry
+from support.fake_judge import (
+    NEVER,
+    Answer,
+    Behaviour,
+    FakeJudge,
+    fails,
+    fake_judge,
+    scores,
+    shown,
+    slow,
+)
+from support.fleet import Fleet
+
+__all__ = ["client", "fleet", "registry"]
+
+HONEST = scores(lambda text: len(text) / 1000)
+TOKENS = GROUPS * 110
+"""What the judge of one step uses."""
+
+
+@pytest.fixture
+def model() -> Iterator[FakeJudge]:
+    with fake_judge() as running:
+        yield running
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> None:
+    """A judge service that asks once: what it repeats itself is tested with it."""
+    monkeypatch.setenv("PODIUM_JUDGE_REQUEST_ATTEMPTS", "1")
+    fleet.judge.forget()
+
+
+def ruled_job(model: FakeJudge, steps: int = 1, **changes: Any) -> spec_pb2.JobSpec:
+    """Scored by RULER alone."""
+    ruler = spec_pb2.RulerSpec(
+        base_url=model.base_url, model="m", max_job_tokens=changes.pop("max_job_tokens", 0)
+    )
+    scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
+    return small_job(steps, reward=spec_pb2.RewardSpec(scorers=[scorer]), **changes)
+
+
+def with_limits(folder: Path, text: str) -> dict[str, Any]:
+    path = folder / "projects.yaml"
+    path.write_text(text)
+    return {"projects_file": path}
+
+
+async def test_t26_h_a_projects_judges_stop_at_its_budget_whatever_job_asks(
+    fleet: Fleet, model: FakeJudge, tmp_path: Path
+) -> None:
+    model.then(HONEST)
+    limits = with_limits(tmp_path, f"a: {{maxJudgeTokens: {TOKENS}}}\nb: {{}}\n")
+    async with running_controller(fleet, **limits) as client:
+        await client.create(ruled_job(model, project="a"), "budget-a1")
+        await client.succeeded("budget-a1")
+        with rpc_errors("controller"):
+            await client.stub.DeleteJob(pb.DeleteJobRequest(job_id="budget-a1"))
+    # Neither the controller nor the judge is the one that counted, and the job is deleted.
+    fleet.judge.forget()
+    async with running_controller(fleet, **limits) as client:
+        await client.create(ruled_job(model, project="a"), "budget-a2")
+        failed = await client.state("budget-a2", pb.JOB_STATE_FAILED)
+        assert failed.failure_reason == "JUDGE_BUDGET_SPENT"
+        assert (
+            f"the judges of project 'a' have used {TOKENS} tokens of {TOKENS} in {month()}"
+            in failed.failure_message
+        )
+        assert len(model.requests) == GROUPS
+        await client.create(ruled_job(model, project="b"), "budget-b")
+        await client.succeeded("budget-b")
+        # What needs no judge model needs no budget.
+        await client.create(small_job(1, project="a"), "budget-a3")
+        await client.succeeded("budget-a3")
+
+
+async def test_t26_h_what_a_job_has_spent_outlives_controller_and_judge(
+    fleet: Fleet, model: FakeJudge
+) -> None:
+    model.then(HONEST)
+    second = fleet.hold("judge:begin", "/s2/g0")
+    async with running_controller(fleet) as client:
+        await client.create(ruled_job(model, 3, max_job_tokens=TOKENS), "outlives")
+        await second.reached()
+    fleet.judge.forget()
+    second.release()
+    async with running_controller(fleet) as client:
+        failed = await client.state("outlives", pb.JOB_STATE_FAILED)
+    assert failed.failure_reason == "JUDGE_BUDGET_SPENT"
+    assert f"have used {TOKENS} tokens of {TOKENS}" in failed.failure_message
+    assert len(model.requests) == GROUPS
+
+
+def busy_for(times: int, then: Behaviour) -> list[Behaviour]:
+    return [fails(429)] * times + [then]
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_busy_judge_is_waited_for_and_costs_no_group(
+    fleet: Fleet, client: Client, model: FakeJudge
+) -> None:
+    model.then(*busy_for(3 * GROUPS, HONEST))
+    await client.create(ruled_job(model, 2), "busy")
+    await client.succeeded("busy")
+    await assert_every_step_once(fleet, client, "busy", 2)
+    assert set(fleet.rollout.collected.values()) == {1}
+    told = [e.message for e in await client.events("busy") if e.type == pb.EVENT_TYPE_RECOVERY]
+    assert told[0].startswith("judge is lost (judge is unavailable: the judge model")
+    assert told[-1].startswith("judge is back")
+    assert all(t.HasField("reward") for t in await client.trajectories("busy"))
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_judge_that_stays_away_fails_the_job_before_it_burns_a_second_step(
+    fleet: Fleet, client: Client, model: FakeJudge, status: int
+) -> None:
+    model.then(*[HONEST] * GROUPS, fails(status))
+    job = f"away-{status}"
+    await client.create(ruled_job(model, 5, recovery_timeout_seconds=1), job)
+    failed = await client.state(job, pb.JOB_STATE_FAILED)
+    assert failed.failure_reason == "JUDGE_UNAVAILABLE"
+    assert "no group of step 2 could be judged" in failed.failure_message
+    assert "judge stayed away for more than 1 seconds" in failed.failure_message
+    assert fleet.trainer.taken == [(job, 1)]
+    # Waited for, not collected again: sampling is what costs.
+    assert set(fleet.rollout.collected.values()) == {1}
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_group_that_no_judge_answers_for_is_skipped_and_the_others_train(
+    fleet: Fleet, client: Client, model: FakeJudge
+) -> None:
+    """Such as one whose prompt a gateway in front of the judge does not let through."""
+    unlucky: list[set[str]] = []
+
+    def never_the_first(request: dict[str, Any]) -> Answer:
+        attempts = set(shown(request).values())
+        if not unlucky:
+            unlucky.append(attempts)
+        return fails(503)(request) if attempts == unlucky[0] else HONEST(request)
+
+    model.then(never_the_first)
+    counted = "podium_controller_groups_total"
+    before = REGISTRY.get_sample_value(counted, {"outcome": "judge_unavailable"}) or 0
+    await client.create(ruled_job(model, recovery_timeout_seconds=1), "partly")
+    await client.succeeded("partly")
+    attempts = await client.trajectories("partly")
+    skipped = [t for t in attempts if not t.HasField("reward")]
+    assert len(skipped) == ATTEMPTS
+    assert len({t.group_id for t in skipped}) == 1
+    assert all("stayed away for more than 1 seconds" in t.explanation for t in skipped)
+    warnings = [e.message for e in await client.events("partly") if e.type == pb.EVENT_TYPE_WARNING]
+    assert [text for text in warnings if f"group {skipped[0].group_id} is skipped" in text]
+    after = REGISTRY.get_sample_value(counted, {"outcome": "judge_unavailable"})
+    assert after == before + 1
+
+
+async def test_a_judge_that_is_too_slow_is_one_that_gives_no_answer(
+    fleet: Fleet, model: FakeJudge
+) -> None:
+    model.then(slow(HONEST, NEVER))
+    async with running_controller(fleet, judge_seconds=0.3) as client:
+        await client.create(ruled_job(model, recovery_timeout_seconds=1), "slow")
+        failed = await client.state("slow", pb.JOB_STATE_FAILED)
+    assert failed.failure_reason == "JUDGE_UNAVAILABLE"
+    assert fleet.trainer.taken == []
+
+
+async def test_a_judge_service_that_stays_away_is_a_lost_service(
+    fleet: Fleet, client: Client, model: FakeJudge
+) -> None:
+    await fleet.judge.kill()
+    await client.create(ruled_job(model, recovery_timeout_seconds=1), "no-service")
+    failed = await client.state("no-service", pb.JOB_STATE_FAILED)
+    assert failed.failure_reason == "JUDGE_LOST"

@@ -1,0 +1,89 @@
+"""Certificates of an authority that a test makes up."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+_DAY = datetime.timedelta(days=1)
+
+
+class Authority:
+    """Signs what it is told to."""
+
+    def __init__(self, name: str) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _named(name)
+        self._certificate = _signed(self._name, self._name, self._key, self._key, authority=True)
+
+    @property
+    def pem(self) -> bytes:
+        return _pem(self._certificate)
+
+    def issue(self, folder: Path, *names: str) -> dict[str, Path]:
+        """Files of a certificate for DNS names and addresses: certificate, key, authorities."""
+        folder.mkdir(parents=True, exist_ok=True)
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = _signed(_named(names[0]), self._name, key, self._key, names=names)
+        written = {
+            "certificate": _pem(made),
+            "key": key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            ),
+            "authorities": self.pem,
+        }
+        paths = {}
+        for name, text in written.items():
+            paths[name] = folder / f"{name}.pem"
+            paths[name].write_bytes(text)
+        return paths
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _signed(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    by: ec.EllipticCurvePrivateKey,
+    *,
+    names: tuple[str, ...] = (),
+    authority: bool = False,
+) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _DAY)
+        .not_valid_after(now + _DAY)
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    )
+    if names:
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_general(name) for name in names]), critical=False
+        )
+    return builder.sign(by, hashes.SHA256())
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)

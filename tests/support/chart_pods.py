@@ -1,0 +1,127 @@
+"""What a rendered chart says about pods: their templates, and which may reach which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+COMPONENT = "app.kubernetes.io/component"
+SELECTORS = {"app.kubernetes.io/name", "app.kubernetes.io/instance", COMPONENT}
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod, or the template of many."""
+
+    name: str
+    labels: Mapping[str, str]
+    spec: Object
+
+    @property
+    def component(self) -> str:
+        return self.labels[COMPONENT]
+
+    @property
+    def containers(self) -> list[Object]:
+        """Init containers too."""
+        return [*self.spec.get("initContainers", []), *self.spec["containers"]]
+
+
+def trainer_job(objects: Sequence[Object]) -> Object:
+    """The Job that the controller is given to make trainers from."""
+    (found,) = (o for o in of_kind(objects, "ConfigMap") if "job.yaml" in o["data"])
+    job: Object = yaml.safe_load(found["data"]["job.yaml"])
+    return job
+
+
+def environment_deployment(objects: Sequence[Object]) -> Object:
+    """The Deployment that the controller is given to make environments from."""
+    (found,) = (o for o in of_kind(objects, "ConfigMap") if "environment.yaml" in o["data"])
+    deployment: Object = yaml.safe_load(found["data"]["environment.yaml"])
+    return deployment
+
+
+def pods(objects: Sequence[Object]) -> list[Pod]:
+    """Every pod and pod template, those of trainers and environments among them."""
+    found = []
+    for item in [*objects, trainer_job(objects), environment_deployment(objects)]:
+        template = item if item["kind"] == "Pod" else item.get("spec", {}).get("template")
+        if template is not None and "containers" in template.get("spec", {}):
+            labels = template["metadata"]["labels"]
+            found.append(Pod(item["metadata"]["name"], labels, template["spec"]))
+    return found
+
+
+def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
+    """The objects of one kind."""
+    return [item for item in objects if item["kind"] == kind]
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """As a Kubernetes label selector; an empty one selects everything."""
+    for key, value in selector.get("matchLabels", {}).items():
+        if labels.get(key) != value:
+            return False
+    for expression in selector.get("matchExpressions", []):
+        assert expression["operator"] == "In", expression
+        if labels.get(expression["key"]) not in expression["values"]:
+            return False
+    return True
+
+
+def edges(objects: Sequence[Object]) -> set[tuple[str, str, int]]:
+    """(from, to, port) of everything between the chart's own pods that its policies let through.
+
+    As a network plugin decides: a pod that some policy selects sends or takes what one of its
+    rules allows, and both ends must allow.
+    """
+    policies = of_kind(objects, "NetworkPolicy")
+    every = pods(objects)
+    found = set()
+    for source in every:
+        for target in every:
+            for port in _ports(target):
+                if _allowed(policies, "egress", source, target, port) and _allowed(
+                    policies, "ingress", target, source, port
+                ):
+                    found.add((source.component, target.component, port))
+    return found
+
+
+def _ports(pod: Pod) -> Iterator[int]:
+    for container in pod.spec["containers"]:
+        for port in container.get("ports", []):
+            yield port["containerPort"]
+
+
+def _allowed(policies: Sequence[Object], way: str, pod: Pod, peer: Pod, port: int) -> bool:
+    mine = [
+        policy["spec"]
+        for policy in policies
+        if selects(policy["spec"]["podSelector"], pod.labels)
+        and way.capitalize() in policy["spec"]["policyTypes"]
+    ]
+    if not mine:
+        return True
+    peers_key = "to" if way == "egress" else "from"
+    for spec in mine:
+        for rule in spec.get(way) or []:
+            numbers = [p["port"] for p in rule.get("ports", [])]
+            if numbers and port not in numbers:
+                continue
+            if any(_matches(item, peer) for item in rule.get(peers_key, [{"podSelector": {}}])):
+                return True
+    return False
+
+
+def _matches(peer: Mapping[str, Any], pod: Pod) -> bool:
+    # A peer of other namespaces or of addresses is not one of the chart's own pods, but for a
+    # namespaceSelector that takes all of them.
+    if "ipBlock" in peer or peer.get("namespaceSelector"):
+        return False
+    return selects(peer.get("podSelector", {}), pod.labels)

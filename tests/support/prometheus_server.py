@@ -1,0 +1,79 @@
+"""A real Prometheus that scrapes what a test names."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+
+class Prometheus:
+    """A running server."""
+
+    def __init__(self, address: str) -> None:
+        self._client = httpx.Client(base_url=f"http://{address}", timeout=30, trust_env=False)
+
+    def ready(self) -> bool:
+        try:
+            return self._client.get("/-/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def series(self, expression: str, start: float, end: float) -> list[dict[str, Any]]:
+        """The series of an expression that had a value between two times."""
+        query = {"query": expression, "start": start, "end": end, "step": 2}
+        answer = self._client.get("/api/v1/query_range", params=query)
+        assert answer.status_code == 200, f"{expression}: {answer.text}"
+        found: list[dict[str, Any]] = answer.json()["data"]["result"]
+        return found
+
+
+@contextmanager
+def scraping(
+    folder: Path, targets: Sequence[tuple[str, Mapping[str, str]]]
+) -> Iterator[Prometheus]:
+    """Scrapes addresses every two seconds, each with labels of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    configuration = {
+        "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
+        "scrape_configs": [
+            {
+                "job_name": "podium",
+                "static_configs": [
+                    {"targets": [target], "labels": dict(labels)} for target, labels in targets
+                ],
+            }
+        ],
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address={address}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        prometheus = Prometheus(address)
+        deadline = time.monotonic() + 60
+        while not prometheus.ready():
+            assert process.poll() is None, (folder / "prometheus.log").read_text()
+            assert time.monotonic() < deadline, "Prometheus did not start"
+            time.sleep(0.2)
+        yield prometheus
+    finally:
+        process.terminate()
+        process.wait()

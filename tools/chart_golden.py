@@ -1,0 +1,80 @@
+"""Renders the chart with every ci/*-values.yaml into tests/golden/chart.
+
+usage: python tools/chart_golden.py [--check]
+
+What the chart makes up by itself (passwords, tokens) stands there as GENERATED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from helm_python import Chart
+
+ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "charts" / "podium"
+GOLDEN = ROOT / "tests" / "golden" / "chart"
+
+
+def render(
+    values: Mapping[str, Any] | None = None, *, name: str = "podium", namespace: str = "podium"
+) -> list[dict[str, Any]]:
+    """The objects that the chart makes of `values`, hooks among them, in a fixed order.
+
+    Raises:
+        helm_python.HelmError: the schema or a template refuses the values.
+    """
+    manifests = Chart.load(CHART).render(dict(values or {}), name=name, namespace=namespace)
+    objects = [
+        item
+        for path, text in sorted(manifests.items())
+        if path.endswith(".yaml")
+        for item in yaml.safe_load_all(text)
+        if item
+    ]
+    return sorted(objects, key=lambda o: (o["kind"], o["metadata"]["name"]))
+
+
+def case_names() -> list[str]:
+    """The cases of ci/, without `-values.yaml`."""
+    return sorted(path.name.removesuffix("-values.yaml") for path in CHART.glob("ci/*-values.yaml"))
+
+
+def case(name: str) -> list[dict[str, Any]]:
+    """The objects of one case of ci/."""
+    return render(yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text()))
+
+
+def golden(name: str) -> str:
+    """The text of a case's golden file."""
+    objects = case(name)
+    for item in objects:
+        if item["kind"] == "Secret":
+            item["data"] = dict.fromkeys(item["data"], "GENERATED")
+    return yaml.safe_dump_all(objects, sort_keys=True, width=1000, explicit_start=True)
+
+
+def main() -> None:
+    """Writes the files, or with --check exits with 1 when one is not what the chart gives."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    texts = {GOLDEN / f"{name}.yaml": golden(name) for name in case_names()}
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    stale += [path for path in GOLDEN.glob("*.yaml") if path not in texts]
+    if stale and check:
+        sys.exit(f"stale: {', '.join(path.name for path in stale)}; run `make chart-golden`")
+    for path in stale:
+        if path in texts:
+            path.write_text(texts[path])
+        else:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()

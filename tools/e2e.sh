@@ -1,0 +1,24 @@
+#!/bin/sh
+# Builds the images and tests the chart in a real cluster: the one of the current kubeconfig, or, with
+# PODIUM_CLUSTER_TOOL, one that this script starts and stops. With the first, PODIUM_E2E_VALUES names
+# a values file that says where its nodes find the images.
+# usage: tools/e2e.sh BIN [PYTEST ARGUMENT...]
+set -eu
+bin=$1
+shift
+if [ -n "${PODIUM_CLUSTER_TOOL:-}" ]; then
+    archives=build/images
+    "$bin/python" tools/images.py
+    database=$archives/podium-e2e-postgres-15.tar
+    if [ ! -e "$database" ] || [ tests/e2e/postgres.Dockerfile -nt "$database" ]; then
+        "$PODIUM_CLUSTER_TOOL" image -t podium-e2e/postgres:15 \
+            -f tests/e2e/postgres.Dockerfile tests/e2e "$database" >/dev/null 2>&1
+    fi
+    eval "$("$PODIUM_CLUSTER_TOOL" up | grep '^export')"
+    trap '"$PODIUM_CLUSTER_TOOL" down' EXIT
+    for archive in "$archives"/*.tar; do
+        "$PODIUM_CLUSTER_TOOL" load "$archive" >/dev/null
+    done
+    export PODIUM_E2E_VOLUMES=host
+fi
+PODIUM_E2E=1 "$bin/python" -m pytest tests/e2e "$@"
