@@ -49,6 +49,7 @@ class Database:
         if self.is_sqlite:
             sa.event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
+            sa.event.listen(self._engine.sync_engine, "invalidate", _roll_back_sqlite)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -82,7 +83,9 @@ class Database:
             yield
             return
         try:
-            await asyncio.wait_for(self._writer.acquire(), _LOCK_SECONDS)
+            # Before Python 3.12 wait_for loses a cancellation that comes with the lock.
+            async with asyncio.timeout(_LOCK_SECONDS):
+                await self._writer.acquire()
         except TimeoutError as error:
             raise _busy() from error
         try:
@@ -151,3 +154,9 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     write = connection.get_execution_options().get(_WRITE)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _roll_back_sqlite(connection: Any, record: object, error: object) -> None:
+    # What was cancelled is closed at once, but SQLite keeps a closed connection's lock until the
+    # last of its cursors is collected as garbage, and the cancellation's traceback holds one.
+    connection.run_async(lambda driver: asyncio.shield(driver.rollback()))
