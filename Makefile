@@ -128,7 +128,7 @@ images: ## Build the six images and print their sizes (IMAGE_ARGS="--variant cud
 		"$(PYTHON)" tools/images.py $(IMAGE_ARGS)
 
 .PHONY: e2e
-e2e: setup ## Build the images, install the chart in a real cluster and train there (E2E_ARGS=)
+e2e: test-programs setup ## Build the images, install the chart in a real cluster and train there (E2E_ARGS=)
 	@PODIUM_CLUSTER_TOOL="$(PODIUM_CLUSTER_TOOL)" TORCH_INDEX_URL="$(TORCH_INDEX_URL)" \
 		sh tools/e2e.sh $(BIN) $(E2E_ARGS)
 

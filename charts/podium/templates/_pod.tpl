@@ -104,8 +104,9 @@ securityContext:
 {{/* Requests and limits with GPUs: (list root resources gpus) */}}
 {{- define "podium.resources" -}}
 {{- $resources := deepCopy (index . 1) -}}
+{{- /* A string: server-side apply before Kubernetes 1.22 takes no number for a quantity. */ -}}
 {{- if gt (int (index . 2)) 0 -}}
-{{- $gpu := dict (index . 0).Values.gpu.resourceName (int (index . 2)) -}}
+{{- $gpu := dict (index . 0).Values.gpu.resourceName (toString (int (index . 2))) -}}
 {{- $resources = mergeOverwrite $resources (dict "limits" $gpu) -}}
 {{- end -}}
 resources:
