@@ -229,7 +229,7 @@ def test_gpus_are_asked_for_by_their_resource() -> None:
     trainer = by_name["trainer"].spec["containers"][0]
     assert trainer["resources"]["limits"]["amd.com/gpu"] == "4"
     pool = by_name["inference-a"].spec["containers"][0]
-    assert pool["resources"]["limits"]["amd.com/gpu"] == 2
+    assert pool["resources"]["limits"]["amd.com/gpu"] == "2"
     env = {e["name"]: e.get("value") for e in pool["env"]}
     assert env["PODIUM_INFERENCE_TENSOR_PARALLEL_SIZE"] == "2"
 
