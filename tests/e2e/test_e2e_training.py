@@ -142,7 +142,8 @@ def until(
         with suppress(AssertionError), outside(installation, ["PODIUM_ADDRESS"]) as client:
             job = json.loads(podium(client, "job", "get", job_id, "-o", "json"))
         if job and condition(job):
-            assert job["state"] not in ENDED - {"succeeded"}, job
+            told = f"{job['state']}: {job.get('failure_reason')}: {job.get('failure_message')}"
+            assert job["state"] not in ENDED - {"succeeded"}, told
             return job
         assert job.get("state") not in ENDED, f"{job}\n{installation.cluster.state()}"
         time.sleep(5)

@@ -11,6 +11,10 @@ from podium_trainer.network import Network
 from podium_trainer.packing import build_row
 from podium_trainer.samples import Sample
 
+_TOKENS = 48
+# SmolLM2 is off by 0.045 nats; with positions counted along the row by 0.3, without a mask by 2.5.
+_BFLOAT16_NATS = 0.2
+
 
 @torch.no_grad()
 def check_family(network: Network, dtype: torch.dtype) -> None:
@@ -22,8 +26,10 @@ def check_family(network: Network, dtype: torch.dtype) -> None:
     Raises:
         InvalidArgumentError: the two differ, or the model cannot run a tree.
     """
-    ids = np.arange(1, 8) % network.vocabulary
-    samples = [ids, np.concatenate([ids[:3], ids[4:]]), ids[:5]]
+    # Not the first ids: those are special tokens, whose untrained embeddings make bfloat16 useless.
+    ids = np.random.default_rng(0).integers(1, network.vocabulary, _TOKENS)
+    fork = _TOKENS // 3
+    samples = [ids, np.concatenate([ids[:fork], ids[fork + 1 :]]), ids[: 2 * fork]]
     row = build_row([_probe(tokens, number) for number, tokens in enumerate(samples)])
     try:
         packed = network(row)[0].cpu().numpy()
@@ -35,9 +41,8 @@ def check_family(network: Network, dtype: torch.dtype) -> None:
         plain = torch.log_softmax(logits[:-1], dim=-1).cpu().numpy()
         expected = plain[np.arange(len(tokens) - 1), tokens[1:]]
         differences.append(np.abs(packed[row.trajectories == number] - expected))
-    # In bfloat16 tokens as unlikely as these are off by half a nat; a wrong mask, by many.
     off = float(np.concatenate(differences).mean())
-    if not off <= (1e-4 if dtype == torch.float32 else 0.5):
+    if not off <= (1e-4 if dtype == torch.float32 else _BFLOAT16_NATS):
         raise unsupported(network, f"packed log-probs are off by {off:.3g} nats")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,14 @@ import numpy as np
 import pytest
 import torch
 from podium.core.errors import InvalidArgumentError
+from podium.models import resolve
+from podium_trainer import families
 from podium_trainer.attention import DENSE
-from podium_trainer.batch import build_batch
+from podium_trainer.batch import Weighted, build_batch
+from podium_trainer.families import check_family
 from podium_trainer.model import Policy
-from podium_trainer.packing import flat, pack
+from podium_trainer.network import Network, load
+from podium_trainer.packing import Row, build_row, flat, pack
 from podium_trainer.session import Compute, JobConfig, Session
 from support.families import FAMILIES, build_family
 from support.tiny_policy import VOCABULARY, group, move_adapter, training_spec, trajectory
@@ -97,6 +104,31 @@ def test_s2_a_family_that_cannot_be_packed_is_refused(
     assert caught.value.reason == "UNSUPPORTED_MODEL"
     assert caught.value.violations[0].field == "base_model"
     assert model_type in caught.value.message
+
+
+def counted_along_the_row(row: Row) -> Row:
+    return replace(row, positions=np.arange(len(row.tokens)))
+
+
+def without_the_tree(row: Row) -> Row:
+    return replace(row, subtree_ends=np.full_like(row.subtree_ends, len(row.tokens)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_s2_rounding_is_told_from_a_tree_that_is_not_kept(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trained model: what bfloat16 rounds depends on its weights."""
+    network = Network(load(str(resolve("smollm2-135m-instruct")), dtype, DENSE))
+    check_family(network, dtype)
+    for wrong in (counted_along_the_row, without_the_tree):
+        monkeypatch.setattr(families, "build_row", partial(spoil, wrong))
+        with pytest.raises(InvalidArgumentError, match="log-probs are off by"):
+            check_family(network, dtype)
+
+
+def spoil(how: Callable[[Row], Row], samples: Sequence[Weighted]) -> Row:
+    return how(build_row(samples))
 
 
 def test_s2_an_unknown_family_is_refused_by_name(tmp_path: Path) -> None:
