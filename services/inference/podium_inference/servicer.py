@@ -21,6 +21,7 @@ from podium.types.v1 import trajectory_pb2 as types_pb
 from podium_inference import metrics
 from podium_inference.captures import Captures
 from podium_inference.engine import Engine
+from podium_inference.holders import Holders
 from podium_inference.pool import Pool, Served
 from podium_inference.render import Renderer
 from podium_inference.siblings import Siblings, take_everywhere
@@ -39,6 +40,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         renderer: Renderer,
         captures: Captures,
         siblings: Siblings,
+        holders: Holders,
         description: pb.GetEngineResponse,
     ) -> None:
         """`description` is what GetEngine answers."""
@@ -47,6 +49,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         self._renderer = renderer
         self._captures = captures
         self._siblings = siblings
+        self._holders = holders
         self._description = description
 
     async def Generate(self, request: pb.GenerateRequest, context: _Context) -> pb.GenerateResponse:
@@ -153,8 +156,19 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             for kept in self._captures.take(request.key):
                 yield pb.TakeCaptureResponse(call=pb.CapturedCall.FromString(kept))
             return
-        for call in await take_everywhere(self._captures, self._siblings, request.key):
+        for call in await take_everywhere(
+            self._captures, self._siblings, self._holders, request.key
+        ):
             yield pb.TakeCaptureResponse(call=call)
+
+    async def NoteCapture(
+        self, request: pb.NoteCaptureRequest, context: _Context
+    ) -> pb.NoteCaptureResponse:
+        if request.holder:
+            self._holders.note(request.key, request.holder)
+        return pb.NoteCaptureResponse(
+            process=self._holders.process, holders=sorted(self._holders.of(request.key))
+        )
 
     async def _prompt(
         self, request: pb.ChatRequest | pb.StreamChatRequest

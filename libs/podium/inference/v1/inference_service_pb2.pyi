@@ -875,3 +875,57 @@ class TakeCaptureResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TakeCaptureResponse: _TypeAlias = TakeCaptureResponse  # noqa: Y015
+
+@_typing.final
+class NoteCaptureRequest(_message.Message):
+    """Request of NoteCapture."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The bearer key; of a signed one, the part before the dot."""
+    holder: _builtins.str
+    """The process that has calls under it; empty to ask only."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        holder: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoteCaptureRequest: _TypeAlias = NoteCaptureRequest  # noqa: Y015
+
+@_typing.final
+class NoteCaptureResponse(_message.Message):
+    """Response of NoteCapture."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESS_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    process: _builtins.str
+    """The process that answers, by a name that no other one has had."""
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those that are known to have, or have had, calls under the key."""
+
+    def __init__(
+        self,
+        *,
+        process: _builtins.str = ...,
+        holders: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holders", b"holders", "process", b"process"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoteCaptureResponse: _TypeAlias = NoteCaptureResponse  # noqa: Y015
