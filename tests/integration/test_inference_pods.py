@@ -91,6 +91,44 @@ async def test_a_version_is_loaded_into_every_pod(make: Made, merged: bool) -> N
         assert [s.job for s in pod.pool.served()] == [""]
 
 
+@pytest.mark.parametrize("merged", [True, False])
+async def test_a_client_that_reaches_one_pod_loads_a_version_into_all(
+    make: Made, merged: bool
+) -> None:
+    pods = await make(3, merged=merged)
+    job = await pods.published(1, 2)
+    async with pods.named[1].policies() as policies:
+        first = await policies.load(job, 1)
+        assert (first.policy.version, first.already_loaded) == (1, False)
+        assert (await policies.load(job, 1)).already_loaded
+        await pods.named[2].pool.load(job, 2, 1)
+        assert not (await policies.load(job, 2)).already_loaded
+        for pod in pods.named:
+            assert next(s.version for s in pod.pool.served() if s.job) == 2
+
+
+async def test_what_one_pod_refuses_a_client_is_told_after_the_others_have_answered(
+    make: Made,
+) -> None:
+    pods = await make(3)
+    old, new = await pods.published(1), await pods.published(1)
+    await pods.named[0].pool.load(old, 1, 1)
+    async with pods.named[1].policies() as policies:
+        with pytest.raises(FailedPreconditionError) as caught:
+            await policies.load(new, 1)
+    assert caught.value.reason == "POOL_IN_USE"
+    assert [s.job for pod in pods.named for s in pod.pool.served()] == [old, new, new]
+
+
+async def test_a_pod_that_is_away_when_a_client_loads_is_left_out(make: Made) -> None:
+    pods = await make(3)
+    job = await pods.published(1)
+    await pods.named[0].kill()
+    async with pods.named[1].policies() as policies:
+        assert (await policies.load(job, 1)).policy.version == 1
+    assert [s.job for s in pods.named[2].pool.served()] == [job]
+
+
 async def test_a_dead_pod_is_survived_and_the_one_in_its_place_fetches_for_itself(
     make: Made,
 ) -> None:

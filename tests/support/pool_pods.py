@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import uuid
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from podium.registry_client import RegistryClient
 from podium.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.rpc.members import Members
 from podium.rpc.tls import Tls
+from podium.sdk.policies import Policies
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_controller.inference_peer import GrpcInference
 from podium_inference.capture import Asked, How, capture
@@ -182,6 +183,15 @@ class PodDouble:
         how = How(_Params(), ("", 0), "hermes")
         captured = capture(outputs(), Asked(key), how, self.captures, self.siblings.announce)
         assert [each async for each in captured] == [output]
+
+    @asynccontextmanager
+    async def policies(self) -> AsyncIterator[Policies]:
+        """The SDK of a client that reaches this pod alone."""
+        channel = self._pods.dial(f"{self.host}:{self._pods.port}", NAME)
+        try:
+            yield Policies(lambda: channel)
+        finally:
+            await channel.close()
 
     async def take(self, key: str = KEY) -> list[pb.CapturedCall]:
         """What this pod hands over."""

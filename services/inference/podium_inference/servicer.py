@@ -133,6 +133,23 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     async def LoadPolicy(
         self, request: pb.LoadPolicyRequest, context: _Context
     ) -> pb.LoadPolicyResponse:
+        if not request.whole_pool:
+            return await self._load(request)
+        own, others = await asyncio.gather(
+            self._load(request), self._siblings.load(request), return_exceptions=True
+        )
+        if isinstance(own, BaseException):
+            raise own
+        if isinstance(others, BaseException):
+            raise others
+        answers = [own, *others]
+        return pb.LoadPolicyResponse(
+            policy=own.policy,
+            pause_seconds=max(answer.pause_seconds for answer in answers),
+            already_loaded=all(answer.already_loaded for answer in answers),
+        )
+
+    async def _load(self, request: pb.LoadPolicyRequest) -> pb.LoadPolicyResponse:
         keep = request.keep_older if request.HasField("keep_older") else 1
         # A caller that gives up must not leave weights half exchanged.
         served, pause, before = await asyncio.shield(

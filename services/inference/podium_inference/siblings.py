@@ -1,4 +1,4 @@
-"""The pool's other pods: what they captured, and what they serve."""
+"""The pool's other pods: what they captured, and what they serve or are to serve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podium.core.tasks import run_all
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.rpc import rpc_errors
-from podium.rpc.members import Members
+from podium.rpc.members import Members, went_away
 
 from podium_inference import metrics
 from podium_inference.captures import Captures
@@ -27,7 +27,10 @@ _PEER = "inference"
 _CALL_SECONDS = 30.0
 # An answer waits for it, once a rollout and pod.
 _NOTE_SECONDS = 2.0
+_LOAD_SECONDS = 300.0
 _MOST_POLICIES = 1000
+# It is there, and has not done what it was told.
+_NOT_DONE = frozenset({"REQUESTS_DID_NOT_END"})
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,34 @@ class Siblings:
             if policy.job
         }
         return [found[key] for key in sorted(found)]
+
+    async def load(self, request: pb.LoadPolicyRequest) -> list[pb.LoadPolicyResponse]:
+        """Has each serve the version; without those that went away, which fetch it when asked.
+
+        All are waited for, whatever one of them says.
+
+        Raises:
+            UnavailableError: nobody says who they are.
+            PodiumError: what one refused it with.
+        """
+        order = pb.LoadPolicyRequest()
+        order.CopyFrom(request)
+        order.whole_pool = False
+
+        async def one(
+            stub: pb_grpc.InferenceServiceAsyncStub,
+        ) -> pb.LoadPolicyResponse | PodiumError:
+            try:
+                with rpc_errors(_PEER):
+                    return await stub.LoadPolicy(order, timeout=_LOAD_SECONDS)
+            except PodiumError as error:
+                return error
+
+        answers = await self._each(one)
+        for answer in answers:
+            if isinstance(answer, PodiumError) and not went_away(answer, _PEER, _NOT_DONE):
+                raise answer
+        return [answer for answer in answers if isinstance(answer, pb.LoadPolicyResponse)]
 
     async def _announce(self, key: str) -> None:
         own = self._holders.process

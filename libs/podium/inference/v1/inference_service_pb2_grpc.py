@@ -190,7 +190,7 @@ class InferenceServiceServicer:
         serves adapters or (POOL_IN_USE) when a merged pool serves another job,
         and DATA_LOSS when a digest does not match; the old version is served on
         in every case. It is about the pod that is called: whoever wants a version
-        in the whole pool at once calls each.
+        in the whole pool at once calls each, or sets `whole_pool`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -91,7 +91,7 @@ class InferenceServiceStub:
     serves adapters or (POOL_IN_USE) when a merged pool serves another job,
     and DATA_LOSS when a digest does not match; the old version is served on
     in every case. It is about the pod that is called: whoever wants a version
-    in the whole pool at once calls each.
+    in the whole pool at once calls each, or sets `whole_pool`.
     """
     UnloadPolicy: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]
     """Stops serving a version once its running requests have ended, in the pod
@@ -182,7 +182,7 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     serves adapters or (POOL_IN_USE) when a merged pool serves another job,
     and DATA_LOSS when a digest does not match; the old version is served on
     in every case. It is about the pod that is called: whoever wants a version
-    in the whole pool at once calls each.
+    in the whole pool at once calls each, or sets `whole_pool`.
     """
     UnloadPolicy: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]  # type: ignore[assignment]
     """Stops serving a version once its running requests have ended, in the pod
@@ -318,7 +318,7 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         serves adapters or (POOL_IN_USE) when a merged pool serves another job,
         and DATA_LOSS when a digest does not match; the old version is served on
         in every case. It is about the pod that is called: whoever wants a version
-        in the whole pool at once calls each.
+        in the whole pool at once calls each, or sets `whole_pool`.
         """
 
     @_abc_1.abstractmethod
