@@ -19,7 +19,7 @@ model. To port those two files themselves, these of their lines change:
 
 All other names are the same: TrainableModel, register, get_step, openai_client, Trajectory,
 TrajectoryGroup, gather_trajectory_groups with pbar_desc and max_exceptions, retry, train with
-TrainConfig, log, delete_checkpoints.
+TrainConfig, log, delete_checkpoints. What this port does otherwise is in examples/README.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def reward_of(board: Board, won: bool) -> float:
         return 2.0
     largest = math.log(max_tile(board) / 2) / math.log(GOAL / 2)
     value = sum(map(sum, board))
-    total = math.log(max(value, 2) / 2) / math.log(GOAL * 4)
+    total = math.log(value / 2) / math.log(GOAL * 16 / 2)
     return largest + 0.2 * total
 
 

@@ -24,6 +24,7 @@ and commands are tool calls. To port those two files themselves, these of their 
 All other names are the same: TrainableModel, register, get_step, openai_client,
 get_inference_name, Trajectory, TrajectoryGroup, gather_trajectory_groups with pbar_desc,
 max_exceptions and after_each, retry, log with split, metrics and step, delete_checkpoints.
+What this port does otherwise is in examples/README.md.
 """
 
 from __future__ import annotations

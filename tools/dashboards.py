@@ -260,6 +260,17 @@ OVERVIEW = (
                 ),
             ),
             Panel(
+                "Judge tokens by project",
+                "Read and written in this calendar month (UTC), which maxJudgeTokens bounds.",
+                "short",
+                (
+                    (
+                        f"max by (project) (podium_controller_project_judge_tokens{{{R}}})",
+                        "{{project}}",
+                    ),
+                ),
+            ),
+            Panel(
                 "Groups that wait for a pool",
                 "Ready to start, until it is their job's turn.",
                 "short",

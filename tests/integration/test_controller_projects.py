@@ -21,6 +21,7 @@ from support.controlled import (
     running_controller,
     small_job,
 )
+from support.fake_judge import fake_judge, scores
 from support.fleet import Fleet, fleet_of_doubles
 from support.processes import RegistryProcess, running_registry
 from support.waiting import eventually
@@ -110,6 +111,37 @@ async def test_a_project_above_its_jobs_waits_while_others_run(
         assert await listed(client, "a") == ["jobs-a2", "jobs-a1"]
         assert await listed(client, "default") == ["jobs-none"]
         assert len(await listed(client, "")) == 4
+
+
+async def test_tokens_of_judges_are_shown_by_project_and_outlive_their_job(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    def of(project: str) -> float | None:
+        return shown("project_judge_tokens", project=project)
+
+    with fake_judge() as model:
+        model.then(scores(lambda text: len(text) / 1000))
+        ruler = spec_pb2.RulerSpec(base_url=model.base_url, model="m")
+        scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
+        reward = spec_pb2.RewardSpec(scorers=[scorer])
+        async with running_controller(fleet, "tokens") as client:
+            await client.create(small_job(1, project="unnamed", reward=reward), "tokens-u")
+            await client.succeeded("tokens-u")
+            # Without a file every name is a project, and no name of a user's is a label.
+            await eventually(lambda: of("other") == 110 * len(model.requests) > 0)
+            assert (of("default"), of("unnamed")) == (0, None)
+        settings = limits(tmp_path, "a: {}\n")
+        async with running_controller(fleet, "tokens-of-a", **settings) as client:
+            before = len(model.requests)
+            await client.create(small_job(1, project="a", reward=reward), "tokens-a")
+            await client.succeeded("tokens-a")
+            used = 110 * (len(model.requests) - before)
+            await eventually(lambda: of("a") == used > 0)
+            with rpc_errors("controller"):
+                await client.stub.DeleteJob(pb.DeleteJobRequest(job_id="tokens-a"))
+            await client.create(job_of("a"), "tokens-b")
+            await client.succeeded("tokens-b")
+            assert of("a") == used
 
 
 async def test_a_project_that_the_file_does_not_name_is_refused(

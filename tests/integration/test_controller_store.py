@@ -284,6 +284,8 @@ async def test_what_judges_use_is_counted_by_job_and_by_project_and_month(
     assert await ledger.project_judge_tokens("default", "2026-11") == 550
     assert await ledger.project_judge_tokens("default", "2026-12") == 110
     assert await ledger.project_judge_tokens("other", "2026-11") == 0
+    assert await ledger.judge_tokens("2026-11") == {"default": 550}
+    assert await ledger.judge_tokens("2027-01") == {}
 
 
 async def test_evaluations_commit_once_by_version_and_mode(stores: Stores) -> None:

@@ -91,6 +91,44 @@ async def test_a_version_is_loaded_into_every_pod(make: Made, merged: bool) -> N
         assert [s.job for s in pod.pool.served()] == [""]
 
 
+@pytest.mark.parametrize("merged", [True, False])
+async def test_a_client_that_reaches_one_pod_loads_a_version_into_all(
+    make: Made, merged: bool
+) -> None:
+    pods = await make(3, merged=merged)
+    job = await pods.published(1, 2)
+    async with pods.named[1].policies() as policies:
+        first = await policies.load(job, 1)
+        assert (first.policy.version, first.already_loaded) == (1, False)
+        assert (await policies.load(job, 1)).already_loaded
+        await pods.named[2].pool.load(job, 2, 1)
+        assert not (await policies.load(job, 2)).already_loaded
+        for pod in pods.named:
+            assert next(s.version for s in pod.pool.served() if s.job) == 2
+
+
+async def test_what_one_pod_refuses_a_client_is_told_after_the_others_have_answered(
+    make: Made,
+) -> None:
+    pods = await make(3)
+    old, new = await pods.published(1), await pods.published(1)
+    await pods.named[0].pool.load(old, 1, 1)
+    async with pods.named[1].policies() as policies:
+        with pytest.raises(FailedPreconditionError) as caught:
+            await policies.load(new, 1)
+    assert caught.value.reason == "POOL_IN_USE"
+    assert [s.job for pod in pods.named for s in pod.pool.served()] == [old, new, new]
+
+
+async def test_a_pod_that_is_away_when_a_client_loads_is_left_out(make: Made) -> None:
+    pods = await make(3)
+    job = await pods.published(1)
+    await pods.named[0].kill()
+    async with pods.named[1].policies() as policies:
+        assert (await policies.load(job, 1)).policy.version == 1
+    assert [s.job for s in pods.named[2].pool.served()] == [job]
+
+
 async def test_a_dead_pod_is_survived_and_the_one_in_its_place_fetches_for_itself(
     make: Made,
 ) -> None:
@@ -291,21 +329,73 @@ async def test_calls_of_one_rollout_are_put_together_whichever_pods_had_them(mak
 async def test_a_rollout_is_whole_or_it_is_said(make: Made) -> None:
     pods = await make(2)
     one, two = pods.named
-    one.captures.add(KEY, call(1, 1))
-    two.captures.add(KEY, call(2, 2))
+    await one.captured(call(1, 1))
+    await two.captured(call(2, 2))
+    assert numbers(await one.take()) == [1, 2]
     await two.kill()
     with pytest.raises(UnavailableError):
         await one.take()
-    # It is known to be gone, and what it had with it.
+    # It is known to be gone, and what it had with it; also to a pod that came afterwards.
     pods.named = [one]
-    assert numbers(await one.take()) == [1]
+    with pytest.raises(DataLossError, match="1 of the pool's processes") as caught:
+        await one.take()
+    assert caught.value.reason == "CAPTURE_LOST"
+    await pods.pods[2].start()
+    pods.named = [one, pods.pods[2]]
+    with pytest.raises(DataLossError) as caught:
+        await pods.pods[2].take()
+    assert caught.value.reason == "CAPTURE_LOST"
+
+
+async def test_what_another_process_in_the_same_pod_had_is_lost_too(make: Made) -> None:
+    pods = await make(2)
+    one, two = pods.named
+    await one.captured(call(1, 1))
+    await two.captured(call(2, 2))
+    await two.kill()
     await two.start()
-    pods.named = [one, two]
+    await two.captured(call(3, 3))
+    for pod in pods.named:
+        with pytest.raises(DataLossError) as caught:
+            # As clients do: the way to the one that died is tried again after a while.
+            await retry_unavailable(pod.take, timeout_s=60)
+        assert caught.value.reason == "CAPTURE_LOST"
+
+
+async def test_the_death_of_a_pod_is_no_loss_to_rollouts_without_calls_there(make: Made) -> None:
+    pods = await make(3)
+    one, two, three = pods.named
+    await one.captured(call(1, 1))
+    await three.captured(call(2, 2))
+    await two.captured(call(3, 3), "podium-rollout-another")
+    await two.kill()
+    pods.named = [one, three]
+    for pod in pods.named:
+        assert numbers(await pod.take()) == [1, 2]
+
+
+async def test_siblings_are_told_once_and_those_that_do_not_answer_are_left_out(
+    make: Made,
+) -> None:
+    pods = await make(3)
+    one, two, three = pods.named
+    await two.kill()
+    await asyncio.gather(*(one.captured(call(number, number)) for number in range(3)))
+    assert three.holders.of(KEY) == one.holders.of(KEY) == {one.holders.process}
+    # It is gone for good; nobody who was there then is needed but one.
+    pods.named = [three]
+    await one.kill()
+    with pytest.raises(DataLossError):
+        await three.take()
+
+
+async def test_what_a_sibling_has_dropped_is_said(make: Made) -> None:
+    pods = await make(2)
+    one, two = pods.named
     for number in range(1001):
         two.captures.add(KEY, call(number, number))
     with pytest.raises(DataLossError) as caught:
-        # As clients do: the way to the one that died is tried again after a while.
-        await retry_unavailable(one.take, timeout_s=60)
+        await one.take()
     assert caught.value.reason == "CAPTURE_DROPPED"
 
 

@@ -7,11 +7,13 @@ out is the controller's channel to all of them.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 
 import grpc
 import pytest
 from podium.cli.views import JOB
+from podium.core.errors import UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from support.controlled import assert_every_step_once, running_controller, small_job
@@ -75,6 +77,56 @@ async def test_s14_without_a_worker_the_job_waits_and_goes_on_with_the_first_tha
         assert not done.wait_reason
         await assert_every_step_once(fleet, client, job.id, 3)
     assert collected(replicas) == {f"{job.id}/s{s}/g{g}": 1 for s in (1, 2, 3) for g in range(3)}
+
+
+async def test_s14_a_job_submitted_without_a_worker_is_queued_and_not_dropped(
+    fleet: Fleet,
+) -> None:
+    (worker,) = await fleet.add_rollouts(0)
+    async with running_controller(fleet) as client:
+        await worker.kill()
+        evaluation = spec_pb2.EvaluationSpec(split="heldout", scenarios=2)
+        job = await client.create(small_job(1, evaluation=evaluation))
+        waiting = await client.until(job.id, lambda job: job.wait_reason == "ROLLOUT_LOST")
+        assert waiting.wait_message == "rollout cannot be reached (connection refused)"
+        # It keeps nobody from a trainer meanwhile.
+        assert not fleet.trainer.calls
+        with pytest.raises(UnavailableError, match="rollout cannot be reached"):
+            await client.create(small_job(1), validate_only=True)
+        await worker.start()
+        done = await client.succeeded(job.id)
+        assert not done.wait_reason
+        await assert_every_step_once(fleet, client, job.id, 1)
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason", "message"),
+    [
+        ({"name": "double", "split": "empty"}, "NO_SCENARIOS", "'double' has no .* 'empty'"),
+        ({"name": "doubel"}, "NOT_FOUND", "of 'doubel'"),
+    ],
+)
+async def test_s14_what_no_worker_could_check_is_told_when_one_has_come(
+    fleet: Fleet, environment: dict[str, str], reason: str, message: str
+) -> None:
+    (worker,) = await fleet.add_rollouts(0)
+    async with running_controller(fleet) as client:
+        await worker.kill()
+        spec = small_job(1, environment=spec_pb2.EnvironmentSpec(**environment))
+        job = await client.create(spec)
+        await client.until(job.id, lambda job: job.wait_reason == "ROLLOUT_LOST")
+        await worker.start()
+        failed = await client.state(job.id, pb.JOB_STATE_FAILED)
+        assert failed.failure_reason == reason
+        assert re.search(message, failed.failure_message)
+
+
+async def test_a_job_whose_own_environment_is_away_is_refused(fleet: Fleet) -> None:
+    away = spec_pb2.EnvironmentSpec(name="double")
+    away.config["away"] = True
+    async with running_controller(fleet) as client:
+        with pytest.raises(UnavailableError, match="environment 'double' cannot be reached"):
+            await client.create(small_job(1, environment=away))
 
 
 @pytest.mark.parametrize("workers", [2, 4])

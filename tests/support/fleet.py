@@ -221,6 +221,9 @@ class RolloutDouble(Member, rollout_grpc.RolloutServiceServicer):
             raise NotFoundError(f"no split {request.split!r} of {request.environment.name!r}")
         if request.environment.config.fields["refuse"].bool_value:
             raise InvalidArgumentError("the option `refuse` is refused")
+        if request.environment.config.fields["away"].bool_value:
+            peer = f"environment {request.environment.name!r}"
+            raise UnavailableError(f"{peer} cannot be reached", metadata={"peer": peer})
         start = int(request.page_token or 0)
         size = min(request.page_size or 1000, 4)
         found = range(start, min(start + size, counts[request.split]))

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import uuid
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -21,10 +22,13 @@ from podium.registry_client import RegistryClient
 from podium.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.rpc.members import Members
 from podium.rpc.tls import Tls
+from podium.sdk.policies import Policies
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_controller.inference_peer import GrpcInference
+from podium_inference.capture import Asked, How, capture
 from podium_inference.captures import Captures
 from podium_inference.engine import Piece
+from podium_inference.holders import Holders
 from podium_inference.pool import Pool
 from podium_inference.siblings import Siblings, join
 from support.processes import free_port
@@ -37,6 +41,16 @@ _DIGEST = "sha256:" + "0" * 64
 def weights(job: str, version: int) -> str:
     """What a version answers with."""
     return f"{job} at {version}"
+
+
+class _Params:
+    """vLLM's sampling parameters, as far as a captured call needs them."""
+
+    temperature = top_p = repetition_penalty = 1.0
+    min_p = presence_penalty = frequency_penalty = 0.0
+    min_tokens = top_k = 0
+    output_kind = SimpleNamespace(name="DELTA")
+    structured_outputs = logit_bias = allowed_token_ids = bad_words = None
 
 
 class EngineDouble:
@@ -111,11 +125,12 @@ class PodDouble:
         self._running.push_async_callback(self.pool.close)
         members = pods.members()
         self._running.push_async_callback(members.close)
-        siblings = Siblings(members, self.host)
+        self.holders = holders = Holders()
+        self.siblings = siblings = Siblings(members, self.host, holders)
         description = pb.GetEngineResponse(base_model="double")
         renderer: Any = None
         servicer = InferenceServicer(
-            self.engine, self.pool, renderer, self.captures, siblings, description
+            self.engine, self.pool, renderer, self.captures, siblings, holders, description
         )
         if joining:
             await join(self.pool, siblings, 60.0)
@@ -143,6 +158,38 @@ class PodDouble:
             with rpc_errors("inference"):
                 stub = pb_grpc.InferenceServiceStub(channel)
                 return (await stub.Generate(request, timeout=60)).generation
+        finally:
+            await channel.close()
+
+    async def captured(self, call: pb.CapturedCall, key: str = KEY) -> None:
+        """As when this pod has answered a call of the OpenAI API: through the real capture."""
+        output = SimpleNamespace(
+            request_id="r",
+            prompt_token_ids=list(call.prompt_token_ids),
+            outputs=[
+                SimpleNamespace(
+                    index=0,
+                    token_ids=list(call.generation.token_ids),
+                    logprobs=None,
+                    text="",
+                    finish_reason="stop",
+                )
+            ],
+        )
+
+        async def outputs() -> AsyncGenerator[Any, None]:
+            yield output
+
+        how = How(_Params(), ("", 0), "hermes")
+        captured = capture(outputs(), Asked(key), how, self.captures, self.siblings.announce)
+        assert [each async for each in captured] == [output]
+
+    @asynccontextmanager
+    async def policies(self) -> AsyncIterator[Policies]:
+        """The SDK of a client that reaches this pod alone."""
+        channel = self._pods.dial(f"{self.host}:{self._pods.port}", NAME)
+        try:
+            yield Policies(lambda: channel)
         finally:
             await channel.close()
 

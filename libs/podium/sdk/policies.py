@@ -89,8 +89,12 @@ class Policies:
                 yield policy
 
     async def load(self, job: str, version: int) -> pb.LoadPolicyResponse:
-        """Has the pool fetch a version from the registry and serve it."""
-        request = pb.LoadPolicyRequest(job=job, version=version)
+        """Has every pod of the pool fetch a version from the registry and serve it.
+
+        One pod is called, which orders it of the others: from outside a cluster they
+        cannot be reached, nor seen.
+        """
+        request = pb.LoadPolicyRequest(job=job, version=version, whole_pool=True)
         with rpc_errors("inference"):
             return await self._stub.LoadPolicy(request, timeout=_LOAD_SECONDS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Sequence
 
 from podium.core.errors import (
@@ -19,6 +20,8 @@ from podium.types.v1 import spec_pb2
 from podium_controller.pools import Offer, Pools, served
 from podium_controller.ports import Peers
 from podium_controller.projects import Projects, project_of
+
+logger = logging.getLogger(__name__)
 
 
 class Admission:
@@ -83,10 +86,29 @@ class Admission:
         """Whether a trainer can be had where the job wants it."""
         return await self._peers.trainers.violations(spec.trainer)
 
-    async def check_environment(self, spec: spec_pb2.JobSpec) -> list[Violation]:
-        """Whether the environment exists and has scenarios to train and evaluate on."""
+    async def check_environment(
+        self, spec: spec_pb2.JobSpec, *, may_wait: bool = False
+    ) -> list[Violation]:
+        """Whether the environment exists and has scenarios to train and evaluate on.
+
+        With `may_wait` a job passes while no rollout service can say: it waits for one
+        before it takes a trainer, and what is wrong is told then.
+
+        Raises:
+            UnavailableError: no rollout service answers, or it finds the job's own
+                environment away, which a mistyped address is too.
+        """
         if not spec.HasField("environment"):
             return []
+        try:
+            return await self._environment_violations(spec)
+        except UnavailableError as error:
+            if not may_wait or error.metadata.get("peer") != "rollout":
+                raise
+            logger.warning("an environment could not be checked", extra={"error": error.message})
+            return []
+
+    async def _environment_violations(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         if spec.environment.image:
             # It runs with the job, and is asked for its scenarios then.
             return await self._peers.environments.violations(spec.environment)

@@ -13,7 +13,7 @@ from podium.core.tasks import cancel_and_wait
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.rpc import rpc_errors
-from podium.rpc.members import Members
+from podium.rpc.members import Members, went_away
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 _PEER = "inference"
 _PAGE = 1000
 # It is there, and has not done what it was told.
-_NOT_DONE = "REQUESTS_DID_NOT_END"
+_NOT_DONE = frozenset({"REQUESTS_DID_NOT_END"})
 
 
 class GrpcInference:
@@ -92,13 +92,13 @@ class GrpcInference:
         finally:
             await cancel_and_wait(*tasks.values())
         errors = {address: task.exception() for address, task in tasks.items()}
-        gone = {address for address, error in errors.items() if _went_away(error)}
+        gone = {address for address, error in errors.items() if went_away(error, _PEER, _NOT_DONE)}
         if len(gone) < len(tasks):
             for address in gone:
                 logger.warning("a pod of a pool went away", extra={"pod": address})
                 del tasks[address]
         for task in tasks.values():
-            if (error := task.exception()) is not None and not _went_away(error):
+            if (error := task.exception()) is not None and not went_away(error, _PEER, _NOT_DONE):
                 raise error
         return [task.result() for task in tasks.values()]
 
@@ -116,12 +116,3 @@ async def _policies(stub: pb_grpc.InferenceServiceAsyncStub) -> list[pb.LoadedPo
         request.page_token = response.next_page_token
         if not request.page_token:
             return found
-
-
-def _went_away(error: BaseException | None) -> bool:
-    """Whether it says that the pod itself is away, not that it lacks something or is busy."""
-    return (
-        isinstance(error, UnavailableError)
-        and error.metadata.get("peer", _PEER) == _PEER
-        and error.reason != _NOT_DONE
-    )

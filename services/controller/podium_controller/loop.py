@@ -15,11 +15,12 @@ from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.telemetry import attributes, tracer
-from podium.types.v1 import spec_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller import metrics
 from podium_controller.collector import Batch, Collector
 from podium_controller.control import Control
+from podium_controller.errors import JobFailedError
 from podium_controller.evaluator import Evaluator, evaluation_episode, is_due
 from podium_controller.feed import Feed
 from podium_controller.judging import Judging
@@ -162,10 +163,7 @@ class TrainingLoop:
         return Feed(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
 
     async def _rollout_origin(self) -> Origin:
-        environment = self._source.environment
-        scenarios = await self._recovery.run(
-            "rollout", lambda: self._peers.rollout.scenarios(environment, environment.split)
-        )
+        scenarios = await self._scenarios(self._source.environment.split)
         order = ScenarioOrder(scenarios, self._spec.seed)
         return RolloutOrigin(self._job.id, self._spec.rollout, self._source, order)
 
@@ -173,12 +171,7 @@ class TrainingLoop:
         if not self._spec.HasField("evaluation"):
             return None
         evaluation = self._spec.evaluation
-        scenarios = await self._recovery.run(
-            "rollout",
-            lambda: self._peers.rollout.scenarios(
-                self._source.environment, evaluation.split, evaluation.scenarios
-            ),
-        )
+        scenarios = await self._scenarios(evaluation.split, evaluation.scenarios)
         return Evaluator(
             self._job.id,
             self._spec,
@@ -188,6 +181,21 @@ class TrainingLoop:
             self._reporter,
             scenarios,
         )
+
+    async def _scenarios(self, split: str, limit: int = 0) -> list[trajectory_pb2.Scenario]:
+        """Of the job's environment; CreateJob may not have been able to ask for them."""
+        environment = self._source.environment
+        found = await self._recovery.run(
+            "rollout",
+            lambda: self._peers.rollout.scenarios(environment, split, limit),
+            self._source.is_there,
+        )
+        if not found:
+            raise JobFailedError(
+                f"environment {environment.name!r} has no scenarios in the split {split!r}",
+                reason="NO_SCENARIOS",
+            )
+        return found
 
     async def _place_environment(self) -> None:
         """Where the job's environment is an image: at the address where it runs now."""

@@ -16,6 +16,13 @@ PROJECT_JOBS = Gauge(
 PROJECT_GPUS = Gauge(
     f"{_PREFIX}_project_gpus", "GPUs of the trainers of a project's jobs.", ("project",)
 )
+PROJECT_JUDGE_TOKENS = Gauge(
+    f"{_PREFIX}_project_judge_tokens",
+    "Tokens that the judges of a project's jobs have read and written in this month, UTC.",
+    ("project",),
+)
+PER_LEADER = (JOBS, PROJECT_JOBS, PROJECT_GPUS, PROJECT_JUDGE_TOKENS)
+"""What only the controller that runs the jobs may show."""
 POOL_EPISODES = Gauge(
     f"{_PREFIX}_pool_episodes", "Episodes in flight at a pool.", ("pool", "project")
 )

@@ -25,6 +25,7 @@ from podium_controller.ports import JobRecord, Peers, Wait
 from podium_controller.projects import Projects, project_of
 from podium_controller.settings import Settings
 from podium_controller.store import LeaseStore, SqlLedger
+from podium_controller.times import month
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class Scheduler:
             logger.warning("the lease is lost; standing by")
         finally:
             metrics.LEADER.set(0)
-            for metric in (metrics.JOBS, metrics.PROJECT_JOBS, metrics.PROJECT_GPUS):
+            for metric in metrics.PER_LEADER:
                 metric.clear()
             runs = [running.task for running in self._runs.values()]
             self._runs.clear()
@@ -156,9 +157,11 @@ class Scheduler:
         await self._peers.trainers.retain(needed)
         await self._peers.environments.retain(needed)
         await self._admit(ledger)
-        self._show(await ledger.counts())
+        self._show(await ledger.counts(), await ledger.judge_tokens(month()))
 
-    def _show(self, counts: Mapping[tuple[str, states.State], int]) -> None:
+    def _show(
+        self, counts: Mapping[tuple[str, states.State], int], judge_tokens: Mapping[str, int]
+    ) -> None:
         by_state: Counter[states.State] = Counter()
         queued: Counter[str] = Counter()
         for (project, state), jobs in counts.items():
@@ -174,10 +177,14 @@ class Scheduler:
             label = self._projects.label(each.place.project)
             running[label] += 1
             gpus[label] += each.place.gpus
+        judged: Counter[str] = Counter()
+        for project, tokens in judge_tokens.items():
+            judged[self._projects.label(project)] += tokens
         for label in self._projects.labels():
             metrics.PROJECT_JOBS.labels(label, "queued").set(queued[label])
             metrics.PROJECT_JOBS.labels(label, "running").set(running[label])
             metrics.PROJECT_GPUS.labels(label).set(gpus[label])
+            metrics.PROJECT_JUDGE_TOKENS.labels(label).set(judged[label])
 
     async def _admit(self, ledger: SqlLedger) -> None:
         """Starts the queued jobs whose turn it is, and says what the others wait for."""

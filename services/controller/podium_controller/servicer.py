@@ -68,7 +68,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             if made is not None:
                 return pb.CreateJobResponse(job=made)
         draft = pb.Job(id=request.job.id, spec=complete(request.job.spec))
-        await self._check(draft)
+        await self._check(draft, is_draft=request.validate_only)
         spec = draft.spec
         if request.validate_only:
             job = pb.Job(
@@ -218,8 +218,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         token = paging.encode(request, last) if last else ""
         return pb.ListTrajectoriesResponse(trajectories=trajectories, next_page_token=token)
 
-    async def _check(self, job: pb.Job) -> None:
-        """Everything that can be wrong with a job, at once.
+    async def _check(self, job: pb.Job, *, is_draft: bool) -> None:
+        """Everything that can be wrong with a job, at once; a draft waits for no service.
 
         Raises:
             InvalidArgumentError: with every violation.
@@ -228,7 +228,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         """
         found = violations(job) + self._admission.check_project(job.spec)
         results = await asyncio.gather(
-            self._admission.check_environment(job.spec),
+            self._admission.check_environment(job.spec, may_wait=not is_draft),
             self._admission.check_model(job.spec),
             self._admission.check_fork(job.spec),
             self._admission.check_trainer(job.spec),

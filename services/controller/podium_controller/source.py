@@ -71,6 +71,11 @@ class Source:
         ):
             return await self.rollout.collect(request)
 
-    async def _rebuild(self) -> bool:
+    async def is_there(self) -> bool:
+        """Asks whether a rollout service answers again; none has a state that it could lose."""
         await self.rollout.environments()
+        return False
+
+    async def _rebuild(self) -> bool:
+        await self.is_there()
         return await self.serving.reload()

@@ -20,6 +20,7 @@ from podium.rpc.members import Members
 
 from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
+from podium_inference.holders import Holders
 from podium_inference.openai_api import OpenAiApi
 from podium_inference.pool import Pool
 from podium_inference.render import Renderer
@@ -53,7 +54,10 @@ def main() -> None:
         captures = Captures(
             settings.capture_max_calls, settings.capture_max_tokens, settings.capture_seconds
         )
-        api = OpenAiApi(settings, captures)
+        members = _members(settings)
+        holders = Holders()
+        siblings = Siblings(members, settings.pod_ip, holders)
+        api = OpenAiApi(settings, captures, siblings.announce)
         pool = Pool(
             engine,
             registry,
@@ -78,11 +82,9 @@ def main() -> None:
             engine.tokenizer, "" if settings.tool_format == "auto" else settings.tool_format
         )
         engine.keep_special_tokens = renderer.call_format in SPECIAL
-        members = _members(settings)
-        siblings = Siblings(members, settings.pod_ip)
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,
-            InferenceServicer(engine, pool, renderer, captures, siblings, description),
+            InferenceServicer(engine, pool, renderer, captures, siblings, holders, description),
             "podium.inference.v1.InferenceService",
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))

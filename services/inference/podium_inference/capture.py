@@ -22,6 +22,8 @@ from podium_inference.captures import Captures
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Announce = Callable[[str], Awaitable[None]]
+"""Begins to tell the pool that there will be calls under a key; awaited, it is told."""
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _FINISH = {
@@ -158,8 +160,13 @@ async def capture(
     request: Asked,
     how: How,
     captures: Captures,
+    announce: Announce,
 ) -> AsyncGenerator[Any, None]:
-    """Passes vLLM's outputs on; when they end, or nobody wants more, keeps the call."""
+    """Passes vLLM's outputs on; when they end, or nobody wants more, keeps the call.
+
+    They end only when the pool is told: who gathers the calls next must learn that there is one.
+    """
+    told = announce(request.key)
     began = Timestamp()
     began.GetCurrentTime()
     prompt: list[int] = []
@@ -184,6 +191,7 @@ async def capture(
                 for part in output.outputs:
                     _append(choices.setdefault(part.index, _Choice()), part)
                 yield output
+        await told
     except (GeneratorExit, asyncio.CancelledError):
         keep()
         raise

@@ -31,4 +31,8 @@ DROPPED_CALLS = Counter(
     "podium_inference_captured_calls_dropped_total",
     "Captured calls dropped before they were taken.",
 )
+LOST_CAPTURES = Counter(
+    "podium_inference_captures_lost_total",
+    "Rollouts whose calls were asked for and had died with a process in part.",
+)
 CAPTURED_TOKENS = Gauge("podium_inference_captured_tokens", "Tokens of captured calls in memory.")

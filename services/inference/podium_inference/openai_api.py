@@ -14,7 +14,7 @@ from podium.core.errors import PodiumError
 from podium.core.tool_calls import DEFAULT_FORMAT
 from podium.core.tool_formats import FORMATS
 
-from podium_inference.capture import How, RolloutKeys, asked, capture, wanted
+from podium_inference.capture import Announce, How, RolloutKeys, asked, capture, wanted
 from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
 from podium_inference.named_policies import NamedPolicies
@@ -31,12 +31,18 @@ class GatedClient:
     """The engine as vLLM's server sees it: every generation goes through the pool."""
 
     def __init__(
-        self, engine: VllmEngine, pool: Pool, captures: Captures, tool_parser: str
+        self,
+        engine: VllmEngine,
+        pool: Pool,
+        captures: Captures,
+        announce: Announce,
+        tool_parser: str,
     ) -> None:
         """Everything but `generate` is the engine's own."""
         self._llm = engine.llm
         self._pool = pool
         self._captures = captures
+        self._announce = announce
         self._call_format = tool_parser if tool_parser in FORMATS else DEFAULT_FORMAT
 
     def __getattr__(self, name: str) -> Any:
@@ -68,7 +74,7 @@ class GatedClient:
             if request is not None:
                 policy = (served.job, served.version)
                 how = How(params, policy, self._call_format)
-                outputs = capture(outputs, request, how, self._captures)
+                outputs = capture(outputs, request, how, self._captures, self._announce)
             async with aclosing(outputs):
                 async for output in outputs:
                     yield output
@@ -77,10 +83,11 @@ class GatedClient:
 class OpenAiApi:
     """Serves HTTP, and keeps the list of model names."""
 
-    def __init__(self, settings: Settings, captures: Captures) -> None:
+    def __init__(self, settings: Settings, captures: Captures, announce: Announce) -> None:
         """Nothing runs yet."""
         self._settings = settings
         self._captures = captures
+        self._announce = announce
         self._models: Any = None
 
     @asynccontextmanager
@@ -109,7 +116,9 @@ class OpenAiApi:
         validate_parsed_serve_args(arguments)
         tasks = await engine.llm.get_supported_tasks()
         app = build_app(arguments, tasks, engine.llm.model_config)
-        client: Any = GatedClient(engine, pool, self._captures, self._settings.tool_parser)
+        client: Any = GatedClient(
+            engine, pool, self._captures, self._announce, self._settings.tool_parser
+        )
         await init_app_state(client, app.state, arguments, tasks)
         # The innermost: who may not call has nothing fetched.
         app.user_middleware.append(

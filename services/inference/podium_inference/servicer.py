@@ -21,6 +21,7 @@ from podium.types.v1 import trajectory_pb2 as types_pb
 from podium_inference import metrics
 from podium_inference.captures import Captures
 from podium_inference.engine import Engine
+from podium_inference.holders import Holders
 from podium_inference.pool import Pool, Served
 from podium_inference.render import Renderer
 from podium_inference.siblings import Siblings, take_everywhere
@@ -39,6 +40,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         renderer: Renderer,
         captures: Captures,
         siblings: Siblings,
+        holders: Holders,
         description: pb.GetEngineResponse,
     ) -> None:
         """`description` is what GetEngine answers."""
@@ -47,6 +49,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         self._renderer = renderer
         self._captures = captures
         self._siblings = siblings
+        self._holders = holders
         self._description = description
 
     async def Generate(self, request: pb.GenerateRequest, context: _Context) -> pb.GenerateResponse:
@@ -130,6 +133,23 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     async def LoadPolicy(
         self, request: pb.LoadPolicyRequest, context: _Context
     ) -> pb.LoadPolicyResponse:
+        if not request.whole_pool:
+            return await self._load(request)
+        own, others = await asyncio.gather(
+            self._load(request), self._siblings.load(request), return_exceptions=True
+        )
+        if isinstance(own, BaseException):
+            raise own
+        if isinstance(others, BaseException):
+            raise others
+        answers = [own, *others]
+        return pb.LoadPolicyResponse(
+            policy=own.policy,
+            pause_seconds=max(answer.pause_seconds for answer in answers),
+            already_loaded=all(answer.already_loaded for answer in answers),
+        )
+
+    async def _load(self, request: pb.LoadPolicyRequest) -> pb.LoadPolicyResponse:
         keep = request.keep_older if request.HasField("keep_older") else 1
         # A caller that gives up must not leave weights half exchanged.
         served, pause, before = await asyncio.shield(
@@ -153,8 +173,19 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             for kept in self._captures.take(request.key):
                 yield pb.TakeCaptureResponse(call=pb.CapturedCall.FromString(kept))
             return
-        for call in await take_everywhere(self._captures, self._siblings, request.key):
+        for call in await take_everywhere(
+            self._captures, self._siblings, self._holders, request.key
+        ):
             yield pb.TakeCaptureResponse(call=call)
+
+    async def NoteCapture(
+        self, request: pb.NoteCaptureRequest, context: _Context
+    ) -> pb.NoteCaptureResponse:
+        if request.holder:
+            self._holders.note(request.key, request.holder)
+        return pb.NoteCaptureResponse(
+            process=self._holders.process, holders=sorted(self._holders.of(request.key))
+        )
 
     async def _prompt(
         self, request: pb.ChatRequest | pb.StreamChatRequest

@@ -10,6 +10,8 @@ import openai
 import podium
 import pytest
 import pytest_asyncio
+from podium.core.errors import DataLossError
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.training import (
     TrainableModel,
     Trajectory,
@@ -17,6 +19,7 @@ from podium.training import (
     gather_trajectories,
     gather_trajectory_groups,
 )
+from podium.training.batch import batch_of
 from podium.training.in_process import InProcessBackend
 
 
@@ -251,3 +254,31 @@ def test_what_cannot_be_tried_again_is_refused() -> None:
         podium.retry(max_attempts=0)
     with pytest.raises(TypeError, match="<lambda> is not a coroutine function"):
         podium.retry()(lambda: None)  # type: ignore[arg-type,return-value]
+
+
+async def test_a_rollout_whose_calls_were_lost_in_part_is_a_failed_attempt(
+    model: TrainableModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, takes = model.backend.take, 0
+
+    async def take(key: str) -> list[inference_pb.CapturedCall]:
+        nonlocal takes
+        takes += 1
+        if takes == 2:
+            raise DataLossError("1 of the pool's processes is gone", reason="CAPTURE_LOST")
+        return await whole(key)
+
+    monkeypatch.setattr(model.backend, "take", take)
+    async with model.openai_client() as client:
+        (group,) = await gather_trajectory_groups(
+            [TrajectoryGroup(talk(model, client, f"n{n}", 2) for n in range(4))],
+            max_exceptions=1,
+        )
+    assert len(group.trajectories) == 3
+    (made,) = batch_of([group], model.name)
+    (lost,) = (each for each in made.trajectories if each.HasField("failure"))
+    assert (lost.failure.type, lost.failure.message) == (
+        "DataLossError",
+        "1 of the pool's processes is gone",
+    )
+    assert not lost.histories

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import math
 import random
 import re
 from collections.abc import Callable
@@ -17,6 +19,8 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.examples import example, imports
 from support.fake_judge import fake_judge, scores, shown
 from support.judging import judge_service
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +65,43 @@ async def test_2048() -> None:
         assert len({t.environment_reward for t in trajectories}) > 2
         again = await script.train(backend, base_model="none", steps=3, games=2, groups=1)
         assert await again.get_step() == 3
+
+
+def test_2048_pays_as_arts_example() -> None:
+    """Recomputed from its words: 0 for 2 to 1 for the goal, and a fifth of 0 to 1 for 16 goals."""
+    script = example("art_2048")
+    reward = script.reward_of
+    board: Board = ((64, 32, 2, 2), (0, 4, 0, 0), (0, 0, 0, 0), (0, 0, 0, 16))
+    value = 64 + 32 + 2 + 2 + 4 + 16
+    largest, total = (math.log2(64) - 1) / 6, (math.log2(value) - 1) / 10
+    assert reward(board, False) == pytest.approx(largest + 0.2 * total)
+    assert reward(((128,) * 4,) * 4, False) == pytest.approx(1.2)
+    assert reward(board, True) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "constants"),
+    [("art_2048", ["MAX_MOVES"]), ("art_email", ["MAX_TURNS"])],
+)
+def test_the_numbers_that_are_said_of_a_port_are_its_own(name: str, constants: list[str]) -> None:
+    script = example(name)
+    text = (ROOT / "examples" / "README.md").read_text()
+    section = text.partition(f"### `{name}.py`")[2].partition("###")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    parameters = inspect.signature(script.train).parameters
+    for parameter, value in parameters.items():
+        if type(value.default) is int:
+            (row,) = (row for row in rows if f"`{parameter}`" in row.split("|")[1])
+            assert re.match(rf" {value.default}\b", row.split("|")[3]), row
+    for constant in constants:
+        assert f"`{constant}`, {getattr(script, constant)}" in section
+    asked = re.search(r"max_completion_tokens=(\d+)", inspect.getsource(script.rollout))
+    assert asked is not None
+    assert re.search(rf"`max_completion_tokens` \| \d+ \| {asked[1]} \|", section)
+    # `steps` is the command line's.
+    said = re.search(r'"--steps", type=int, default=(\d+)', inspect.getsource(script.main))
+    assert said is not None
+    assert re.search(rf"`steps` \| \d+ \| {said[1]}; `--steps` \|", section)
 
 
 async def test_2048_with_ruler(monkeypatch: pytest.MonkeyPatch) -> None:

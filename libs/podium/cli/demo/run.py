@@ -49,7 +49,7 @@ class Demo:
 
 async def run(demo: Demo) -> int:
     """Runs the demo; returns an exit code."""
-    spec = load(str(demo.job_file), demo.settings)
+    spec = load(str(demo.job_file), demo.settings).spec
     resolve(spec.base_model)
     _clear(demo)
     note(click.style("starting the six services", bold=True))

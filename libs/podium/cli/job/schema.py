@@ -16,14 +16,22 @@ def schema(output: str) -> None:
     files.
     """
     from podium.cli.contract_docs import json_schema
+    from podium.cli.job import fork
     from podium.contract import describe_fields
     from podium.types.v1 import spec_pb2
 
     if output != "table":
-        data(json_schema(spec_pb2.JobSpec), output)
+        whole = json_schema(spec_pb2.JobSpec)
+        fork.widen(whole)
+        data(whole, output)
         return
     rows = [
-        (row.path, row.type, row.default or ("required" if row.required else ""), row.allowed)
+        (
+            row.path,
+            row.type,
+            row.default or ("required" if row.required else ""),
+            f"{row.allowed} or an alias" if row.path == fork.KEY else row.allowed,
+        )
         for row in describe_fields(spec_pb2.JobSpec)
     ]
     table(("KEY", "TYPE", "DEFAULT", "ALLOWED"), rows)

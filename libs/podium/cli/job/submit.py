@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -52,11 +52,14 @@ async def submit(
     A file is YAML; 'podium job init' prints one to start from, 'podium job
     schema' lists every key. --set takes the same keys with dots and may be
     repeated: --set training.steps=20 --set rollout.sampling.temperature=0.8
+    A fork's version may be an alias of its model, such as best.
     """
+    from podium.cli.job import fork
     from podium.cli.views import JOB
     from podium.contract import to_plain, to_yaml
 
-    spec = load(file, [*settings, f"project={project}"] if project else settings)
+    spec, alias = load(file, [*settings, f"project={project}"] if project else settings)
+    await fork.resolve(spec, alias, client.checkpoints.get)
     request_id = request_id or uuid.uuid4().hex
     if dry_run:
         job = await client.jobs.create(spec, job_id=job_id, validate_only=True)
@@ -79,17 +82,28 @@ async def submit(
     )
 
 
-def load(file: str, settings: Sequence[str]) -> spec_pb2.JobSpec:
+class JobFile(NamedTuple):
+    """What a job file says."""
+
+    spec: spec_pb2.JobSpec
+    fork_alias: str
+    """The alias of the version to fork, which the spec then leaves open; empty for none."""
+
+
+def load(file: str, settings: Sequence[str]) -> JobFile:
     """Reads and checks a job file with overrides.
 
     Raises:
         CliError: with every violation, each with its place in the file.
     """
+    from podium.cli.job import fork
     from podium.cli.job.overrides import apply
     from podium.contract import parse_yaml
     from podium.types.v1 import spec_pb2
 
-    spec, violations = parse_yaml(_read(file), spec_pb2.JobSpec)
+    text = _read(file)
+    spec, violations = parse_yaml(text, spec_pb2.JobSpec)
+    alias, violations, settings = fork.take_alias(text, violations, settings)
     problems = apply(spec, violations, settings)
     if problems:
         name = "<stdin>" if file == "-" else file
@@ -100,7 +114,7 @@ def load(file: str, settings: Sequence[str]) -> spec_pb2.JobSpec:
             "'podium job schema' lists every key with its type, range and default.",
             Exit.USAGE,
         )
-    return spec
+    return JobFile(spec, alias)
 
 
 def describe(name: str, violation: Violation) -> str:

@@ -646,6 +646,7 @@ class LoadPolicyRequest(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     KEEP_OLDER_FIELD_NUMBER: _builtins.int
+    WHOLE_POOL_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """The job."""
     version: _builtins.int
@@ -654,16 +655,22 @@ class LoadPolicyRequest(_message.Message):
     """How many of this job's older versions an adapter pool keeps besides this
     one; absent for 1. A merged pool keeps none.
     """
+    whole_pool: _builtins.bool
+    """The pod that is called has the pool's other pods serve it too, for callers
+    that cannot reach each. One that goes away meanwhile is left out; what one
+    refuses fails the call after all have answered.
+    """
     def __init__(
         self,
         *,
         job: _builtins.str = ...,
         version: _builtins.int = ...,
         keep_older: _builtins.int | None = ...,
+        whole_pool: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_older", b"_keep_older", "keep_older", b"keep_older"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_older", b"_keep_older", "job", b"job", "keep_older", b"keep_older", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_older", b"_keep_older", "job", b"job", "keep_older", b"keep_older", "version", b"version", "whole_pool", b"whole_pool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__keep_older: _TypeAlias = _typing.Literal["keep_older"]  # noqa: Y015
     _WhichOneofArgType__keep_older: _TypeAlias = _typing.Literal["_keep_older", b"_keep_older"]  # noqa: Y015
@@ -875,3 +882,57 @@ class TakeCaptureResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TakeCaptureResponse: _TypeAlias = TakeCaptureResponse  # noqa: Y015
+
+@_typing.final
+class NoteCaptureRequest(_message.Message):
+    """Request of NoteCapture."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The bearer key; of a signed one, the part before the dot."""
+    holder: _builtins.str
+    """The process that has calls under it; empty to ask only."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        holder: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoteCaptureRequest: _TypeAlias = NoteCaptureRequest  # noqa: Y015
+
+@_typing.final
+class NoteCaptureResponse(_message.Message):
+    """Response of NoteCapture."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESS_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    process: _builtins.str
+    """The process that answers, by a name that no other one has had."""
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those that are known to have, or have had, calls under the key."""
+
+    def __init__(
+        self,
+        *,
+        process: _builtins.str = ...,
+        holders: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holders", b"holders", "process", b"process"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoteCaptureResponse: _TypeAlias = NoteCaptureResponse  # noqa: Y015

@@ -93,6 +93,11 @@ class InferenceServiceStub:
                 request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureRequest.SerializeToString,
                 response_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureResponse.FromString,
                 _registered_method=True)
+        self.NoteCapture = channel.unary_unary(
+                '/podium.inference.v1.InferenceService/NoteCapture',
+                request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.NoteCaptureRequest.SerializeToString,
+                response_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.NoteCaptureResponse.FromString,
+                _registered_method=True)
 
 
 class InferenceServiceServicer:
@@ -185,7 +190,7 @@ class InferenceServiceServicer:
         serves adapters or (POOL_IN_USE) when a merged pool serves another job,
         and DATA_LOSS when a digest does not match; the old version is served on
         in every case. It is about the pod that is called: whoever wants a version
-        in the whole pool at once calls each.
+        in the whole pool at once calls each, or sets `whole_pool`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -209,8 +214,20 @@ class InferenceServiceServicer:
         again soon, it gives the same. Fails with NOT_FOUND (NOTHING_CAPTURED)
         when no call has come with the key, as far as the pods know since they
         started, DATA_LOSS (CAPTURE_DROPPED) when some were dropped, being too
-        many or too old: what they belong to must be sampled again; and
-        UNAVAILABLE when a pod that may have some does not answer.
+        many or too old, or (CAPTURE_LOST) when a pod that had some is gone: what
+        they belong to must be sampled again; and UNAVAILABLE when a pod that may
+        have some does not answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def NoteCapture(self, request, context):
+        """Between the pods of a pool: remembers that a process has calls under a
+        key, when one is named, and says which processes are known to. A process
+        tells the others before its first answer under the key is over, so that
+        its death is noticed by whoever is asked for the calls. Fails only as
+        every method does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -268,6 +285,11 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     servicer.TakeCapture,
                     request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureRequest.FromString,
                     response_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureResponse.SerializeToString,
+            ),
+            'NoteCapture': grpc.unary_unary_rpc_method_handler(
+                    servicer.NoteCapture,
+                    request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.NoteCaptureRequest.FromString,
+                    response_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.NoteCaptureResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -549,6 +571,33 @@ class InferenceService:
             '/podium.inference.v1.InferenceService/TakeCapture',
             podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureRequest.SerializeToString,
             podium_dot_inference_dot_v1_dot_inference__service__pb2.TakeCaptureResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def NoteCapture(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.inference.v1.InferenceService/NoteCapture',
+            podium_dot_inference_dot_v1_dot_inference__service__pb2.NoteCaptureRequest.SerializeToString,
+            podium_dot_inference_dot_v1_dot_inference__service__pb2.NoteCaptureResponse.FromString,
             options,
             channel_credentials,
             insecure,

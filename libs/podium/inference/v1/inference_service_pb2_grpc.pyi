@@ -91,7 +91,7 @@ class InferenceServiceStub:
     serves adapters or (POOL_IN_USE) when a merged pool serves another job,
     and DATA_LOSS when a digest does not match; the old version is served on
     in every case. It is about the pod that is called: whoever wants a version
-    in the whole pool at once calls each.
+    in the whole pool at once calls each, or sets `whole_pool`.
     """
     UnloadPolicy: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]
     """Stops serving a version once its running requests have ended, in the pod
@@ -107,8 +107,16 @@ class InferenceServiceStub:
     again soon, it gives the same. Fails with NOT_FOUND (NOTHING_CAPTURED)
     when no call has come with the key, as far as the pods know since they
     started, DATA_LOSS (CAPTURE_DROPPED) when some were dropped, being too
-    many or too old: what they belong to must be sampled again; and
-    UNAVAILABLE when a pod that may have some does not answer.
+    many or too old, or (CAPTURE_LOST) when a pod that had some is gone: what
+    they belong to must be sampled again; and UNAVAILABLE when a pod that may
+    have some does not answer.
+    """
+    NoteCapture: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.NoteCaptureRequest, _inference_service_pb2.NoteCaptureResponse]
+    """Between the pods of a pool: remembers that a process has calls under a
+    key, when one is named, and says which processes are known to. A process
+    tells the others before its first answer under the key is over, so that
+    its death is noticed by whoever is asked for the calls. Fails only as
+    every method does.
     """
 
 @_typing.type_check_only
@@ -174,7 +182,7 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     serves adapters or (POOL_IN_USE) when a merged pool serves another job,
     and DATA_LOSS when a digest does not match; the old version is served on
     in every case. It is about the pod that is called: whoever wants a version
-    in the whole pool at once calls each.
+    in the whole pool at once calls each, or sets `whole_pool`.
     """
     UnloadPolicy: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.UnloadPolicyRequest, _inference_service_pb2.UnloadPolicyResponse]  # type: ignore[assignment]
     """Stops serving a version once its running requests have ended, in the pod
@@ -190,8 +198,16 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     again soon, it gives the same. Fails with NOT_FOUND (NOTHING_CAPTURED)
     when no call has come with the key, as far as the pods know since they
     started, DATA_LOSS (CAPTURE_DROPPED) when some were dropped, being too
-    many or too old: what they belong to must be sampled again; and
-    UNAVAILABLE when a pod that may have some does not answer.
+    many or too old, or (CAPTURE_LOST) when a pod that had some is gone: what
+    they belong to must be sampled again; and UNAVAILABLE when a pod that may
+    have some does not answer.
+    """
+    NoteCapture: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.NoteCaptureRequest, _inference_service_pb2.NoteCaptureResponse]  # type: ignore[assignment]
+    """Between the pods of a pool: remembers that a process has calls under a
+    key, when one is named, and says which processes are known to. A process
+    tells the others before its first answer under the key is over, so that
+    its death is noticed by whoever is asked for the calls. Fails only as
+    every method does.
     """
 
 class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -302,7 +318,7 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         serves adapters or (POOL_IN_USE) when a merged pool serves another job,
         and DATA_LOSS when a digest does not match; the old version is served on
         in every case. It is about the pod that is called: whoever wants a version
-        in the whole pool at once calls each.
+        in the whole pool at once calls each, or sets `whole_pool`.
         """
 
     @_abc_1.abstractmethod
@@ -330,8 +346,22 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         again soon, it gives the same. Fails with NOT_FOUND (NOTHING_CAPTURED)
         when no call has come with the key, as far as the pods know since they
         started, DATA_LOSS (CAPTURE_DROPPED) when some were dropped, being too
-        many or too old: what they belong to must be sampled again; and
-        UNAVAILABLE when a pod that may have some does not answer.
+        many or too old, or (CAPTURE_LOST) when a pod that had some is gone: what
+        they belong to must be sampled again; and UNAVAILABLE when a pod that may
+        have some does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def NoteCapture(
+        self,
+        request: _inference_service_pb2.NoteCaptureRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_inference_service_pb2.NoteCaptureResponse, _abc.Awaitable[_inference_service_pb2.NoteCaptureResponse]]:
+        """Between the pods of a pool: remembers that a process has calls under a
+        key, when one is named, and says which processes are known to. A process
+        tells the others before its first answer under the key is over, so that
+        its death is noticed by whoever is asked for the calls. Fails only as
+        every method does.
         """
 
 def add_InferenceServiceServicer_to_server(servicer: InferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -115,7 +115,10 @@ class JobServiceServicer:
         specification, ALREADY_EXISTS when the id is taken or the request_id was
         used with another body, FAILED_PRECONDITION (BASE_MODEL_NOT_SERVED) for a
         base model that no pool serves, and UNAVAILABLE when none does that
-        answers, and another one has never answered.
+        answers, and another one has never answered. While no rollout service
+        answers, the job is created and waits for one (`ROLLOUT_LOST`); what is
+        wrong with its environment fails it then. With validate_only that is
+        UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

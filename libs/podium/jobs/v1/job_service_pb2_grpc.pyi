@@ -45,7 +45,10 @@ class JobServiceStub:
     specification, ALREADY_EXISTS when the id is taken or the request_id was
     used with another body, FAILED_PRECONDITION (BASE_MODEL_NOT_SERVED) for a
     base model that no pool serves, and UNAVAILABLE when none does that
-    answers, and another one has never answered.
+    answers, and another one has never answered. While no rollout service
+    answers, the job is created and waits for one (`ROLLOUT_LOST`); what is
+    wrong with its environment fails it then. With validate_only that is
+    UNAVAILABLE.
     """
     GetJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]
     """Reads a job. Fails with NOT_FOUND."""
@@ -107,7 +110,10 @@ class JobServiceAsyncStub(JobServiceStub):
     specification, ALREADY_EXISTS when the id is taken or the request_id was
     used with another body, FAILED_PRECONDITION (BASE_MODEL_NOT_SERVED) for a
     base model that no pool serves, and UNAVAILABLE when none does that
-    answers, and another one has never answered.
+    answers, and another one has never answered. While no rollout service
+    answers, the job is created and waits for one (`ROLLOUT_LOST`); what is
+    wrong with its environment fails it then. With validate_only that is
+    UNAVAILABLE.
     """
     GetJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobRequest, _job_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Reads a job. Fails with NOT_FOUND."""
@@ -172,7 +178,10 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         specification, ALREADY_EXISTS when the id is taken or the request_id was
         used with another body, FAILED_PRECONDITION (BASE_MODEL_NOT_SERVED) for a
         base model that no pool serves, and UNAVAILABLE when none does that
-        answers, and another one has never answered.
+        answers, and another one has never answered. While no rollout service
+        answers, the job is created and waits for one (`ROLLOUT_LOST`); what is
+        wrong with its environment fails it then. With validate_only that is
+        UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

@@ -49,8 +49,17 @@ async def usage_of(connection: AsyncConnection, job_id: str) -> judge_pb.JudgeUs
 
 async def project_tokens(connection: AsyncConnection, project: str, month: str) -> int:
     """Tokens, read and written, of all jobs of a project in a month; deleted jobs' too."""
-    tokens = judge_usage.c.prompt_tokens + judge_usage.c.completion_tokens
-    query = select(func.coalesce(func.sum(tokens), 0)).where(
-        judge_usage.c.project == project, judge_usage.c.month == month
-    )
-    return int((await connection.execute(query)).scalar_one())
+    return (await tokens_by_project(connection, month, project)).get(project, 0)
+
+
+async def tokens_by_project(
+    connection: AsyncConnection, month: str, project: str | None = None
+) -> dict[str, int]:
+    """As `project_tokens`, of every project that has used any, or of one alone."""
+    columns = judge_usage.c
+    tokens = func.sum(columns.prompt_tokens + columns.completion_tokens).label("tokens")
+    query = select(columns.project, tokens).where(columns.month == month)
+    if project is not None:
+        query = query.where(columns.project == project)
+    rows = (await connection.execute(query.group_by(columns.project))).all()
+    return {row.project: int(row.tokens) for row in rows}

@@ -29,7 +29,12 @@ from podium_controller.ports import (
 from podium_controller.statistics import seconds_per_step
 from podium_controller.store.batches import IDLE
 from podium_controller.store.database import Database
-from podium_controller.store.judge_usage import add_usage, project_tokens, usage_of
+from podium_controller.store.judge_usage import (
+    add_usage,
+    project_tokens,
+    tokens_by_project,
+    usage_of,
+)
 from podium_controller.store.leases import check_fence
 from podium_controller.store.rows import add_event, live_job, move, record
 from podium_controller.tables import batches, evaluations, groups, jobs, steps
@@ -202,6 +207,11 @@ class SqlLedger:
         """See `ports.Ledger`."""
         async with self._database.read() as connection:
             return await project_tokens(connection, project, month)
+
+    async def judge_tokens(self, month: str) -> dict[str, int]:
+        """Tokens that judges have used in a month, by project."""
+        async with self._database.read() as connection:
+            return await tokens_by_project(connection, month)
 
     async def drop_group(self, key: GroupKey) -> None:
         """See `ports.Ledger`."""
