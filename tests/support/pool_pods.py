@@ -9,7 +9,7 @@ import asyncio
 import tempfile
 import uuid
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,9 @@ class EngineDouble:
 
     async def check(self, weights: Path) -> None:
         pass
+
+    def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def merge(self, weights: Path | None) -> None:
         self.merges += 1

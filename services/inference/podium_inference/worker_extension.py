@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,36 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+from podium_inference.node_files import NodeFiles
 from podium_inference.weight_files import is_adapter
+
+logger = logging.getLogger(__name__)
 
 _PREFIX = "base_model.model."
 
 
-class PolicyWorker:
+class PolicyWorker(NodeFiles):
     """Mixed into vLLM's worker class (`worker_extension_cls`)."""
 
     model_runner: Any
 
-    def podium_set_policy(self, base: str, folder: str) -> None:
+    def podium_set_policy(self, base: str, folder: str) -> str:
         """Loads base weights plus the adapter in `folder`, or the whole weights there.
 
         With an empty `folder`, base weights. The base is read from disk each time (the page
         cache holds it), so a policy never builds on the rounding of the one before it.
+
+        Returns:
+            What failed, or nothing; see `NodeFiles` for why it does not raise.
         """
+        try:
+            self._podium_exchange(base, folder)
+        except Exception as error:
+            logger.exception("the weights cannot be exchanged")
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def _podium_exchange(self, base: str, folder: str) -> None:
         source = Path(folder) if folder else None
         if source is not None and not is_adapter(source):
             weights = _merged(source, None)
