@@ -50,6 +50,7 @@ def main() -> None:
         leader = _lead(settings, folder, digest, server)
         place = await _gather(settings, leader) if leader is not None else None
         engine = VllmEngine(settings, folder, place)
+        await engine.prepare()
         registry = RegistryClient(
             settings.registry_address, token=settings.peer_token(), tls=settings.tls()
         )

@@ -98,6 +98,7 @@ class VllmEngine:
         """
         prepare_environment(settings)
         from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
         from vllm.v1.engine.async_llm import AsyncLLM
 
         options = engine_options(settings, model, place)
@@ -108,9 +109,15 @@ class VllmEngine:
         self.vocab_size: int = self.llm.model_config.get_vocab_size()
         self._model = model
         self._nodes = settings.nodes
+        self._lacks_buffers = settings.pipeline_parallel_size > 1 and current_platform.is_cpu()
         self._adapters = 0
         self.keep_special_tokens = False
         """Whether special tokens stay in the text: some families write calls with them."""
+
+    async def prepare(self) -> None:
+        """Makes it ready for requests; before the first."""
+        if self._lacks_buffers:
+            await self.llm.collective_rpc("podium_make_buffers")
 
     @property
     def dead(self) -> bool:

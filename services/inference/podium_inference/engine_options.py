@@ -46,7 +46,8 @@ def engine_options(settings: Settings, model: Path, place: Place | None = None) 
             "max_cpu_loras": 4 * settings.max_loras,
             "max_lora_rank": settings.max_lora_rank,
         }
-    if settings.weight_mode == "merged" or settings.nodes > 1:
+    parallel = settings.tensor_parallel_size * settings.pipeline_parallel_size
+    if settings.weight_mode == "merged" or parallel > 1:
         options["worker_extension_cls"] = "podium_inference.worker_extension.PolicyWorker"
     if settings.nodes > 1:
         options["distributed_executor_backend"] = "mp"
@@ -55,7 +56,7 @@ def engine_options(settings: Settings, model: Path, place: Place | None = None) 
         # The prefix cache shares whole blocks, and 128 tokens are a whole short prompt.
         options["block_size"] = 32
         # One process less to poll, on cores that are few.
-        if settings.tensor_parallel_size * settings.pipeline_parallel_size == 1:
+        if parallel == 1:
             options["distributed_executor_backend"] = "uni"
         # A prompt in pieces draws from its request's own generator too early, and vLLM
         # cannot wind a CPU generator back: seeded requests would kill the engine.

@@ -24,6 +24,22 @@ class PolicyWorker(NodeFiles):
 
     model_runner: Any
 
+    def podium_make_buffers(self) -> str:
+        """Makes the buffers in which a part of the layers takes over from the part before it.
+
+        vLLM makes them in a first run, which its CPU workers leave out in eager mode.
+        """
+        from vllm.distributed.parallel_state import get_pp_group
+
+        runner = self.model_runner
+        if not get_pp_group().is_first_rank and runner.intermediate_tensors is None:
+            runner.intermediate_tensors = runner.model.make_empty_intermediate_tensors(
+                batch_size=runner.max_num_tokens,
+                dtype=runner.model_config.dtype,
+                device=runner.device,
+            )
+        return ""
+
     def podium_set_policy(self, base: str, folder: str) -> str:
         """Loads base weights plus the adapter in `folder`, or the whole weights there.
 
