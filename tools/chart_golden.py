@@ -2,7 +2,8 @@
 
 usage: python tools/chart_golden.py [--check]
 
-As `helm template` does with `--api-versions` for what a cluster has of its own (`API_VERSIONS`). What the chart makes up by itself (passwords, tokens) stands there as GENERATED.
+It is rendered as for a cluster that has `API_VERSIONS` (`helm template --api-versions`). What the
+chart makes up by itself (passwords, tokens) stands there as GENERATED.
 """
 
 from __future__ import annotations
