@@ -101,7 +101,8 @@ class Leader:
         until = time.monotonic() + timeout_s
         while not self._all_in():
             if time.monotonic() > until:
-                missing = sorted(set(range(1, self._nodes)) - self._members.keys())
+                with self._lock:
+                    missing = sorted(set(range(1, self._nodes)) - self._members.keys())
                 raise UnavailableError(
                     f"of {self._nodes} nodes {', '.join(map(str, missing))} did not come within"
                     f" {timeout_s:g} s",
@@ -126,7 +127,9 @@ class Leader:
             return self._gathered
 
     def _tell(self, message: Mapping[str, Any]) -> None:
-        for rank, connection in sorted(self._members.items()):
+        with self._lock:
+            members = sorted(self._members.items())
+        for rank, connection in members:
             try:
                 connection.sendall(_line(message))
             except OSError as error:
