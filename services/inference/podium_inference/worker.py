@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import multiprocessing
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -68,6 +69,7 @@ def run(settings: Settings) -> None:
                 # The leader lets its running calls end; run_service bounds how long this takes.
                 await ended.wait()
         finally:
+            _kill_workers()
             executor.shutdown()
 
     run_service("inference", settings, build)
@@ -87,7 +89,14 @@ def _start(settings: Settings, model: Path, place: Place) -> Any:
     return MultiprocExecutor(config)
 
 
+def _kill_workers() -> None:
+    """Of vLLM: they wait for the leader's next call, and do not hear of this process's end."""
+    for child in multiprocessing.active_children():
+        child.kill()
+
+
 def _end(why: str) -> None:
     # What runs in vLLM cannot be waited for: it waits for the others, and they are gone.
     logger.error(why)
+    _kill_workers()
     os._exit(1)

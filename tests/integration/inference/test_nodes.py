@@ -18,7 +18,7 @@ from support.pool import TinyPool, adapter_files, reference_logprobs
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 PROMPTS = [list(range(start, start + 40)) for start in (1000, 20000, 40000)]
