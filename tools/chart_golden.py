@@ -2,34 +2,50 @@
 
 usage: python tools/chart_golden.py [--check]
 
-What the chart makes up by itself (passwords, tokens) stands there as GENERATED.
+It is rendered as for a cluster that has `API_VERSIONS` (`helm template --api-versions`). What the
+chart makes up by itself (passwords, tokens) stands there as GENERATED.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from helm_python import Chart
+from helm_python import Chart, _native
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "podium"
 GOLDEN = ROOT / "tests" / "golden" / "chart"
 
 
+API_VERSIONS = ("leaderworkerset.x-k8s.io/v1",)
+"""What the cluster has that the charts of ci/ are rendered for, besides Kubernetes' own."""
+
+
 def render(
-    values: Mapping[str, Any] | None = None, *, name: str = "podium", namespace: str = "podium"
+    values: Mapping[str, Any] | None = None,
+    *,
+    name: str = "podium",
+    namespace: str = "podium",
+    api_versions: Sequence[str] = API_VERSIONS,
 ) -> list[dict[str, Any]]:
     """The objects that the chart makes of `values`, hooks among them, in a fixed order.
 
     Raises:
         helm_python.HelmError: the schema or a template refuses the values.
     """
-    manifests = Chart.load(CHART).render(dict(values or {}), name=name, namespace=namespace)
+    chart = Chart.load(CHART)
+    # `Chart.render`, which has no parameter for `api_versions`.
+    options = {"name": name, "namespace": namespace, "api_versions": list(api_versions)}
+    text = _native.call_string(
+        "helm_render", chart._raw(), json.dumps(dict(values or {})), json.dumps(options)
+    )
+    manifests: dict[str, str] = json.loads(text)
     objects = [
         item
         for path, text in sorted(manifests.items())

@@ -10,6 +10,7 @@ from podium.types.v1 import spec_pb2
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from support.chart_pods import (
     COMPONENT,
+    GROUP_INDEX,
     edges,
     environment_deployment,
     of_kind,
@@ -174,7 +175,7 @@ def test_clients_reach_what_clients_call(objects: list[dict[str, Any]]) -> None:
     open_to_clients = set()
     for policy in of_kind(objects, "NetworkPolicy"):
         for rule in policy["spec"].get("ingress") or []:
-            if not any(_expressions(peer) for peer in rule["from"]):
+            if not any(_expressions(peer) or _group(peer) for peer in rule["from"]):
                 open_to_clients |= {port["port"] for port in rule["ports"]}
     metrics = {port + 20 for port in GRPC.values()}
     if "gitops" in {pod.component for pod in pods(objects)}:
@@ -185,6 +186,10 @@ def test_clients_reach_what_clients_call(objects: list[dict[str, Any]]) -> None:
 
 def _expressions(peer: dict[str, Any]) -> list[dict[str, Any]]:
     return list(peer.get("podSelector", {}).get("matchExpressions", []))
+
+
+def _group(peer: dict[str, Any]) -> bool:
+    return GROUP_INDEX in peer.get("podSelector", {}).get("matchLabels", {})
 
 
 def test_one_policy_denies_what_no_other_allows(objects: list[dict[str, Any]]) -> None:

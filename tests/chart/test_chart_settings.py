@@ -23,8 +23,13 @@ def settings_class(service: str) -> type[ServerSettings]:
     return found
 
 
-def containers(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def containers(
+    objects: list[dict[str, Any]], *, workers: bool = True
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each with its service; `workers` for nodes of a pool too that serve nothing."""
     for pod in pods(objects):
+        if pod.component.startswith("nodes-") and not workers:
+            continue
         for container in pod.spec["containers"]:
             if container["name"] in (*SERVICES, GITOPS):
                 yield container["name"], container
@@ -57,7 +62,7 @@ def test_every_variable_is_a_setting_and_is_accepted(
 
 
 def test_ports_are_the_services_own(objects: list[dict[str, Any]]) -> None:
-    for service, container in containers(objects):
+    for service, container in containers(objects, workers=False):
         fields = settings_class(service).model_fields
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         expected = {"grpc": "port", "health": "health_port", "metrics": "metrics_port"}
@@ -77,7 +82,9 @@ def test_peers_are_addressed_by_services_of_the_chart(objects: list[dict[str, An
     }
     for _, container in containers(objects):
         for name, value in variables(container).items():
-            if name.endswith("_ADDRESS"):
+            if name.endswith("_LEADER_ADDRESS"):
+                assert value.split(".")[-1] == "podium", "of the namespace"
+            elif name.endswith("_ADDRESS"):
                 assert value in offered, name
             if name.endswith("_POOLS"):
                 assert set(parse_pools(value).values()) <= offered, name

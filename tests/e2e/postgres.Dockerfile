@@ -6,3 +6,5 @@ RUN groupadd --gid 999 postgres && useradd --uid 999 --gid postgres --no-create-
  && rm -rf /var/lib/apt/lists/*
 ENV PATH=/usr/lib/postgresql/15/bin:/usr/local/bin:/usr/bin:/bin
 USER 999:999
+# As the official image: SIGTERM would wait for every client to leave.
+STOPSIGNAL SIGINT

@@ -464,7 +464,9 @@ def test_uninstall_in_the_middle_of_a_job_leaves_what_the_values_keep(
         submit(client, "left", 50)
     cluster.trainer_of("left")
     cluster.helm("uninstall", RELEASE, "--wait", "--timeout", "5m")
+    # Helm waits for what it made, not for the pods of that.
     cluster.gone("jobs,pods", "podium.dev/job")
+    cluster.gone("pods", f"app.kubernetes.io/instance={RELEASE}")
     kinds = (
         "deployments,statefulsets,pods,services,configmaps,persistentvolumeclaims,roles,rolebindings,"
         "networkpolicies,poddisruptionbudgets,horizontalpodautoscalers,jobs,leases"

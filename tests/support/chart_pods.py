@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import yaml
 
 COMPONENT = "app.kubernetes.io/component"
+GROUP_NAME = "leaderworkerset.sigs.k8s.io/name"
+GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 SELECTORS = {"app.kubernetes.io/name", "app.kubernetes.io/instance", COMPONENT}
 
 Object = dict[str, Any]
@@ -47,13 +50,42 @@ def environment_deployment(objects: Sequence[Object]) -> Object:
 
 
 def pods(objects: Sequence[Object]) -> list[Pod]:
-    """Every pod and pod template, those of trainers and environments among them."""
+    """Every pod and pod template, those of trainers and environments among them.
+
+    Of a LeaderWorkerSet the leader and a worker of its first group.
+    """
     found = []
     for item in [*objects, trainer_job(objects), environment_deployment(objects)]:
         template = item if item["kind"] == "Pod" else item.get("spec", {}).get("template")
         if template is not None and "containers" in template.get("spec", {}):
             labels = template["metadata"]["labels"]
             found.append(Pod(item["metadata"]["name"], labels, template["spec"]))
+    return found + [
+        pod for item in of_kind(objects, "LeaderWorkerSet") for pod in group_pods(item, 0)
+    ]
+
+
+def group_pods(item: Object, index: int) -> list[Pod]:
+    """The leader and a worker of a LeaderWorkerSet's group, as they come to be there.
+
+    LeaderWorkerSet labels them and gives them variables, which Kubernetes puts into others.
+    """
+    name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
+    group = item["spec"]["leaderWorkerTemplate"]
+    labels = {GROUP_NAME: name, GROUP_INDEX: str(index)}
+    found = []
+    for rank, kind in enumerate(("leaderTemplate", "workerTemplate")):
+        spec = copy.deepcopy(group[kind]["spec"])
+        variables = {
+            "$(LWS_LEADER_ADDRESS)": f"{name}-{index}.{name}.{namespace}",
+            "$(LWS_GROUP_SIZE)": str(group["size"]),
+            "$(LWS_WORKER_INDEX)": str(rank),
+        }
+        for variable in spec["containers"][0]["env"]:
+            if variable.get("value") in variables:
+                variable["value"] = variables[variable["value"]]
+        pod = f"{name}-{index}-{rank}" if rank else f"{name}-{index}"
+        found.append(Pod(pod, {**group[kind]["metadata"]["labels"], **labels}, spec))
     return found
 
 
@@ -80,17 +112,22 @@ def edges(objects: Sequence[Object]) -> set[tuple[str, str, int]]:
     As a network plugin decides: a pod that some policy selects sends or takes what one of its
     rules allows, and both ends must allow.
     """
-    policies = of_kind(objects, "NetworkPolicy")
     every = pods(objects)
-    found = set()
-    for source in every:
-        for target in every:
-            for port in _ports(target):
-                if _allowed(policies, "egress", source, target, port) and _allowed(
-                    policies, "ingress", target, source, port
-                ):
-                    found.add((source.component, target.component, port))
-    return found
+    return {
+        (source.component, target.component, port)
+        for source in every
+        for target in every
+        for port in _ports(target)
+        if reaches(objects, source, target, port)
+    }
+
+
+def reaches(objects: Sequence[Object], source: Pod, target: Pod, port: int) -> bool:
+    """Whether the policies let one pod through to a port of another."""
+    policies = of_kind(objects, "NetworkPolicy")
+    return _allowed(policies, "egress", source, target, port) and _allowed(
+        policies, "ingress", target, source, port
+    )
 
 
 def _ports(pod: Pod) -> Iterator[int]:

@@ -66,6 +66,13 @@ _REPLICATED_JOB = _object(
     ),
 )
 
+# A pod's own fields are Kubernetes' to check.
+_POD_TEMPLATE = _object(
+    ["metadata", "spec"],
+    metadata=_object(["labels"], labels=_LABELS, annotations=_LABELS),
+    spec={"type": "object"},
+)
+
 _TRIGGER = _object(
     ["type", "metadata"],
     type={"const": "prometheus"},
@@ -95,6 +102,24 @@ SCHEMAS = {
             replicatedJobs={"type": "array", "items": _REPLICATED_JOB},
         ),
         ownerReferences={"type": "array"},
+    ),
+    "LeaderWorkerSet": _resource(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        _object(
+            ["leaderWorkerTemplate"],
+            replicas={"type": "integer", "minimum": 0},
+            startupPolicy={"enum": ["LeaderCreated", "LeaderReady"]},
+            leaderWorkerTemplate=_object(
+                ["size", "leaderTemplate", "workerTemplate"],
+                size={"type": "integer", "minimum": 1},
+                restartPolicy={
+                    "enum": ["RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"]
+                },
+                leaderTemplate=_POD_TEMPLATE,
+                workerTemplate=_POD_TEMPLATE,
+            ),
+        ),
     ),
     "ScaledObject": _resource(
         "keda.sh/v1alpha1",

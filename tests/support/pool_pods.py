@@ -9,7 +9,7 @@ import asyncio
 import tempfile
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,6 +81,9 @@ class EngineDouble:
 
     async def check(self, weights: Path) -> None:
         pass
+
+    def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def merge(self, weights: Path | None) -> None:
         self.merges += 1

@@ -48,9 +48,9 @@ matchExpressions:
   - key: app.kubernetes.io/component
     operator: In
     values:
-      {{- if eq (index . 1) "inference" }}
+      {{- if has (index . 1) (list "inference" "nodes") }}
       {{- range $root.Values.pools }}
-      - inference-{{ .name }}
+      - {{ index $ 1 }}-{{ .name }}
       {{- end }}
       {{- else }}
       - {{ index . 1 }}

@@ -80,9 +80,35 @@ labels:
 {{- fail (printf "pools: the name '%s' stands there twice" .name) -}}
 {{- end -}}
 {{- $_ := set $names .name true -}}
-{{- $pools = append $pools (mergeOverwrite (deepCopy $.Values.poolDefaults) (deepCopy .)) -}}
+{{- $pool := mergeOverwrite (deepCopy $.Values.poolDefaults) (deepCopy .) -}}
+{{- $pools = append $pools (include "podium.splitPool" (list $ $pool) | fromJson) -}}
 {{- end -}}
 {{- dict "pools" $pools | toJson -}}
+{{- end -}}
+
+{{/* A pool with `tensorParallel` worked out, as JSON, where its engine fits its GPUs: (list root pool).
+     On the CPU each pod has one worker, as a pod of one GPU. */}}
+{{- define "podium.splitPool" -}}
+{{- $pool := index . 1 -}}
+{{- $each := max 1 (int $pool.gpus) -}}
+{{- $all := mul (int $pool.nodes) $each -}}
+{{- $has := printf "nodes %d with gpus %d each has %d" (int $pool.nodes) (int $pool.gpus) $all -}}
+{{- if eq (int $pool.tensorParallel) 0 -}}
+{{- if mod $all (int $pool.pipelineParallel) -}}
+{{- fail (printf "pools: '%s' has pipelineParallel %d, which does not divide its GPUs: %s" $pool.name (int $pool.pipelineParallel) $has) -}}
+{{- end -}}
+{{- $_ := set $pool "tensorParallel" (div $all (int $pool.pipelineParallel)) -}}
+{{- end -}}
+{{- $wanted := mul (int $pool.tensorParallel) (int $pool.pipelineParallel) -}}
+{{- if ne $wanted $all -}}
+{{- fail (printf "pools: '%s' has tensorParallel %d times pipelineParallel %d, which is %d GPUs; %s" $pool.name (int $pool.tensorParallel) (int $pool.pipelineParallel) $wanted $has) -}}
+{{- end -}}
+{{- if gt (int $pool.nodes) 1 -}}
+{{- if not ((index . 0).Capabilities.APIVersions.Has "leaderworkerset.x-k8s.io/v1") -}}
+{{- fail (printf "pools: '%s' has nodes %d, which needs LeaderWorkerSets, and this cluster has no leaderworkerset.x-k8s.io/v1. Install LeaderWorkerSet (https://lws.sigs.k8s.io), or set nodes to 1. Without a cluster: helm template --api-versions leaderworkerset.x-k8s.io/v1" $pool.name (int $pool.nodes)) -}}
+{{- end -}}
+{{- end -}}
+{{- $pool | toJson -}}
 {{- end -}}
 
 {{/* How many jobs run at once unless controller.settings say it: as many as the pools take. A pool of

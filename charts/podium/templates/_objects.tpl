@@ -41,7 +41,12 @@ spec:
   maxUnavailable: 1
   selector:
     matchLabels:
+      {{- if gt (int (dig "nodes" 1 .values)) 1 }}
+      # One pod that goes takes its group along: no other group loses one meanwhile.
+      {{- include "podium.groupLabels" (list .) | nindent 6 }}
+      {{- else }}
       {{- include "podium.selectorLabels" (list .root .component) | nindent 6 }}
+      {{- end }}
 {{- end }}
 {{- end -}}
 
@@ -80,7 +85,11 @@ kind: ScaledObject
 metadata:
   {{- include "podium.metadata" (list .root .component) | nindent 2 }}
 spec:
+  {{- if gt (int .values.nodes) 1 }}
+  scaleTargetRef: {apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: {{ include "podium.componentName" (list .root (include "podium.nodesName" .)) }}}
+  {{- else }}
   scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: {{ include "podium.componentName" (list .root .component) }}}
+  {{- end }}
   minReplicaCount: {{ int $scaling.minReplicas }}
   maxReplicaCount: {{ int $scaling.maxReplicas }}
   advanced:

@@ -11,6 +11,8 @@ rollout: {grpc: 50054, health: 50064, metrics: 50074}
 judge: {grpc: 50055, health: 50065, metrics: 50075}
 trainer: {grpc: 50056, health: 50066, metrics: 50076}
 gitops: {health: 50067, metrics: 50077}
+# Of a pool over several nodes, the pods that are not the first.
+nodes: {health: 50063, metrics: 50073}
 environment: {grpc: 50060}
 postgresql: {sql: 5432}
 {{- end -}}
@@ -76,11 +78,12 @@ annotations:
   {{- end }}
 {{- end -}}
 
-{{/* Pod security "restricted". `user` where it is not the images' own, `token` for who speaks to the API
+{{/* Pod security "restricted". `user` where it is not the images' own, `account` where it is
+     another component's, `token` for who speaks to the API
      server: the controller, and who reads TrainingJobs. */}}
 {{- define "podium.podSecurity" -}}
 {{- $user := int (default 10001 .user) -}}
-serviceAccountName: {{ include "podium.componentName" (list .root .component) }}
+serviceAccountName: {{ include "podium.componentName" (list .root (default .component .account)) }}
 automountServiceAccountToken: {{ default false .token }}
 enableServiceLinks: false
 securityContext:
@@ -130,9 +133,10 @@ periodSeconds: {{ .root.Values.probes.periodSeconds }}
 {{- end -}}
 
 {{/* Probes, ports and the end of a container: liveness asks for the process, readiness for its service.
-     Of a trainer's machines only the first has ports: the others would be killed for their silence. */}}
+     Of a trainer's machines only the first has ports: the others would be killed for their silence.
+     `ports` where they are not the service's own. */}}
 {{- define "podium.lifecycle" -}}
-{{- $ports := get (include "podium.ports" . | fromYaml) .service -}}
+{{- $ports := get (include "podium.ports" . | fromYaml) (default .service .ports) -}}
 {{- $health := int $ports.health -}}
 ports:
   {{- range $name, $port := $ports }}
@@ -148,7 +152,7 @@ livenessProbe:
   failureThreshold: 6
 {{- end }}
 readinessProbe:
-  {{- include "podium.probe" (dict "root" .root "port" $health "asked" (include "podium.grpcServiceOf" .)) | nindent 2 }}
+  {{- include "podium.probe" (dict "root" .root "port" $health "asked" (include "podium.grpcServiceOf" (dict "service" (default .service .ports)))) | nindent 2 }}
   failureThreshold: 2
 {{- if ne .service "trainer" }}
 lifecycle:

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import grpc
 from podium import models
@@ -18,8 +19,11 @@ from podium.registry_client import RegistryClient
 from podium.rpc import Server, connect, load_settings, run_service
 from podium.rpc.members import Members
 
+from podium_inference import worker
 from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
+from podium_inference.engine_options import engine_options, prepare_environment, traits
+from podium_inference.group import Leader, Place
 from podium_inference.holders import Holders
 from podium_inference.openai_api import OpenAiApi
 from podium_inference.pool import Pool
@@ -35,14 +39,19 @@ _LAST_ANSWERS_SECONDS = 2.0
 
 
 def main() -> None:
-    """Serves until SIGTERM or SIGINT; ends with status 1 when the engine dies."""
+    """Serves until SIGTERM or SIGINT; ends with status 1 when the engine dies, on any node."""
     settings = load_settings(Settings)
+    if settings.node_rank > 0:
+        worker.run(settings)
 
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
         folder = models.resolve(settings.model)
         digest = await asyncio.to_thread(models.digest, folder)
-        engine = VllmEngine(settings, folder)
+        leader = _lead(settings, folder, digest, server)
+        place = await _gather(settings, leader) if leader is not None else None
+        engine = VllmEngine(settings, folder, place)
+        await engine.prepare()
         registry = RegistryClient(
             settings.registry_address, token=settings.peer_token(), tls=settings.tls()
         )
@@ -99,9 +108,41 @@ def main() -> None:
                 await members.close()
             await pool.close()
             await registry.close()
+            if leader is not None:
+                leader.dismiss()
             engine.close()
 
     run_service("inference", settings, build)
+
+
+def _lead(settings: Settings, folder: Path, digest: str, server: Server) -> Leader | None:
+    """Takes the other nodes of this engine, where there are any."""
+    if settings.nodes == 1:
+        return None
+    loop = asyncio.get_running_loop()
+
+    def lost(rank: int) -> None:
+        # What runs in vLLM waits for that node, and would for as long as its timeouts are.
+        logger.error("node %d has gone; ending", rank)
+        os._exit(1)
+
+    def leaving(rank: int) -> None:
+        logger.info("node %d must end; stopping", rank)
+        loop.call_soon_threadsafe(server.request_stop)
+
+    prepare_environment(settings)
+    common = traits(settings, engine_options(settings, folder), digest)
+    leader = Leader(settings.nodes, common, on_lost=lost, on_leaving=leaving)
+    leader.listen(settings.host, settings.group_port)
+    return leader
+
+
+async def _gather(settings: Settings, leader: Leader) -> Place:
+    """When all nodes have come."""
+    from vllm.utils.network_utils import get_open_port
+
+    port = await leader.gather(settings.group_timeout_seconds, get_open_port)
+    return Place(0, settings.nodes, settings.pod_ip or settings.leader_address, port)
 
 
 def _members(settings: Settings) -> Members | None:

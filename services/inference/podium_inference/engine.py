@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +13,9 @@ from typing import Any, Protocol
 from podium.core.errors import InvalidArgumentError, UnavailableError, Violation
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
+from podium_inference.engine_options import engine_options, prepare_environment
+from podium_inference.group import Place
+from podium_inference.node_files import on_every_node
 from podium_inference.settings import Settings
 from podium_inference.weight_files import check_weights
 
@@ -61,6 +63,14 @@ class Engine(Protocol):
         """Raises FailedPreconditionError (BAD_ADAPTER, BAD_WEIGHTS) for unusable files."""
         ...
 
+    def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
+        """The files are on every node of the engine while the block runs.
+
+        Raises:
+            UnavailableError: NODE_FILES, a node cannot store them.
+        """
+        ...
+
     async def merge(self, weights: Path | None) -> None:
         """Exchanges the weights for base plus adapter, or for whole ones; nothing may run."""
         ...
@@ -77,60 +87,37 @@ class Engine(Protocol):
 class VllmEngine:
     """`Engine` over AsyncLLM, whose core runs in a child process."""
 
-    def __init__(self, settings: Settings, model: Path) -> None:
+    def __init__(self, settings: Settings, model: Path, place: Place | None = None) -> None:
         """Starts the engine; takes half a minute. Blocking, on the event loop's thread.
+
+        Args:
+            place: this node's, where the engine has several.
 
         Raises:
             RuntimeError: the engine cannot start.
         """
-        _prepare_environment()
+        prepare_environment(settings)
         from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        options: dict[str, Any] = {
-            "model": str(model),
-            "served_model_name": settings.model,
-            "max_model_len": settings.max_model_len,
-            "max_num_seqs": settings.max_num_seqs,
-            "tensor_parallel_size": settings.tensor_parallel_size,
-            "gpu_memory_utilization": settings.gpu_memory_utilization,
-            "enforce_eager": settings.enforce_eager,
-            "enable_prefix_caching": True,
-            # The distribution that is sampled from, temperature included.
-            "logprobs_mode": "processed_logprobs",
-            "seed": settings.seed,
-        }
-        if settings.weight_mode == "merged":
-            options["worker_extension_cls"] = "podium_inference.worker_extension.PolicyWorker"
-        else:
-            options |= {
-                "enable_lora": True,
-                "max_loras": settings.max_loras,
-                "max_cpu_loras": 4 * settings.max_loras,
-                "max_lora_rank": settings.max_lora_rank,
-            }
-        from vllm.platforms import current_platform
-
-        if current_platform.is_cpu():
-            options["kv_cache_memory_bytes"] = settings.kv_cache_bytes
-            # The prefix cache shares whole blocks, and 128 tokens are a whole short prompt.
-            options["block_size"] = 32
-            # One process less to poll, on cores that are few.
-            if settings.tensor_parallel_size == 1:
-                options["distributed_executor_backend"] = "uni"
-            # A prompt in pieces draws from its request's own generator too early, and vLLM
-            # cannot wind a CPU generator back: seeded requests would kill the engine.
-            options["enable_chunked_prefill"] = False
-            options["max_num_batched_tokens"] = max(4096, settings.max_model_len)
-        options["dtype"] = self.dtype = _dtype(settings.dtype, current_platform.is_cpu())
+        options = engine_options(settings, model, place)
+        self.dtype: str = options["dtype"]
         self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**options))
         self.tokenizer: Any = self.llm.get_tokenizer()
         self.max_model_len: int = self.llm.model_config.max_model_len
         self.vocab_size: int = self.llm.model_config.get_vocab_size()
         self._model = model
+        self._nodes = settings.nodes
+        self._lacks_buffers = settings.pipeline_parallel_size > 1 and current_platform.is_cpu()
         self._adapters = 0
         self.keep_special_tokens = False
         """Whether special tokens stay in the text: some families write calls with them."""
+
+    async def prepare(self) -> None:
+        """Makes it ready for requests; before the first."""
+        if self._lacks_buffers:
+            await self.llm.collective_rpc("podium_make_buffers")
 
     @property
     def dead(self) -> bool:
@@ -183,11 +170,17 @@ class VllmEngine:
         """See `Engine`."""
         await asyncio.to_thread(check_weights, self._model, weights)
 
+    def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
+        """See `Engine`."""
+        return on_every_node(self.llm.collective_rpc, weights) if self._nodes > 1 else nullcontext()
+
     async def merge(self, weights: Path | None) -> None:
         """See `Engine`."""
-        await self.llm.collective_rpc(
+        answers = await self.llm.collective_rpc(
             "podium_set_policy", args=(str(self._model), str(weights or ""))
         )
+        if any(answers):
+            raise RuntimeError(f"the weights cannot be exchanged: {next(filter(None, answers))}")
         await self.llm.reset_prefix_cache()
 
     async def add_adapter(self, name: str, folder: Path) -> object:
@@ -223,30 +216,3 @@ class VllmEngine:
             ),
             output_kind=RequestOutputKind.DELTA,
         )
-
-
-def _dtype(wanted: str, cpu: bool) -> str:
-    if wanted != "auto":
-        return wanted
-    import torch
-
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return "float32" if cpu and not native else "bfloat16"
-
-
-def _prepare_environment() -> None:
-    for name, value in {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "WARNING",
-        # On the CPU vLLM keeps a core for its own scheduler, half of a laptop's.
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        # AsyncLLM's core is a process in any case; this lets it run the model itself.
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    }.items():
-        os.environ.setdefault(name, value)
-    # The engine's own process loads it: GNU's OpenMP, which torch brings, stands still
-    # when another process takes a core from one of its threads.
-    openmp = Path(sys.prefix, "lib", "libiomp5.so")
-    if openmp.exists():
-        os.environ.setdefault("LD_PRELOAD", str(openmp))

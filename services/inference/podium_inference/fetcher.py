@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -42,16 +42,18 @@ class Fetcher:
         source: Source,
         lease: Callable[[str, int], object],
         check: Callable[[Path], Awaitable[None]],
+        spread: Callable[[Path], AbstractAsyncContextManager[None]],
         *,
         merged: bool,
         base_digest: str,
         folder: Path,
     ) -> None:
         """`lease(job, version)` is an async context manager that keeps a version alive; `check`
-        is the engine's. What lies in `folder` is deleted."""
+        and `spread` are the engine's. What lies in `folder` is deleted."""
         self._source = source
         self._lease = lease
         self._check = check
+        self._spread = spread
         self._merged = merged
         self._base_digest = base_digest
         self._folder = folder
@@ -68,7 +70,7 @@ class Fetcher:
             NotFoundError: the registry lacks the version.
             FailedPreconditionError: BASE_MODEL_MISMATCH, WEIGHT_MODE, BAD_ADAPTER, BAD_WEIGHTS.
             DataLossError: a digest does not match.
-            UnavailableError: the registry is away.
+            UnavailableError: the registry is away; NODE_FILES, a node cannot store them.
         """
         self._fetches += 1
         # Never reused, so that nothing can mistake old files for new ones.
@@ -96,6 +98,7 @@ class Fetcher:
                 await self._source.pull(job, version, folder, only=("adapter/",))
                 weights = folder / "adapter"
             await self._check(weights)
+            await held.enter_async_context(self._spread(weights))
             return weights, held.pop_all()
 
     async def _fetch_whole(

@@ -83,7 +83,13 @@ class Pool:
         self._engine = engine
         self._source = source
         self._fetcher = Fetcher(
-            source, lease, engine.check, merged=merged, base_digest=base_digest, folder=folder
+            source,
+            lease,
+            engine.check,
+            engine.spread,
+            merged=merged,
+            base_digest=base_digest,
+            folder=folder,
         )
         self._merged = merged
         self._max_requests = max_requests

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from podium.rpc import ServerSettings
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 
@@ -39,7 +39,19 @@ class Settings(ServerSettings):
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     """Share of a GPU's memory that the engine takes."""
     tensor_parallel_size: int = Field(default=1, ge=1)
-    """GPUs of one node over which the model is split."""
+    """GPUs over which each layer is split."""
+    pipeline_parallel_size: int = Field(default=1, ge=1)
+    """Parts of the model's layers, one after the other; each takes `tensor_parallel_size` GPUs."""
+    nodes: int = Field(default=1, ge=1, le=64)
+    """Nodes over which the engine is spread, each a process of this service."""
+    node_rank: int = Field(default=0, ge=0)
+    """Which of them this is; 0 leads and serves, the others work for it."""
+    leader_address: str = ""
+    """Host of node 0, where there are several."""
+    group_port: int = Field(default=50093, ge=1, le=65535)
+    """Port of node 0 at which the others meet it."""
+    group_timeout_seconds: float = Field(default=1800.0, gt=0)
+    """How long the nodes wait for each other before the engine starts."""
     enforce_eager: bool = True
     """Whether to skip compilation, which saves minutes at the start and costs speed on a GPU."""
     max_loras: int = Field(default=4, ge=1, le=64)
@@ -71,3 +83,19 @@ class Settings(ServerSettings):
     """Fetched versions, while they are served."""
     load_timeout_seconds: float = Field(default=300.0, gt=0)
     """For fetching a version, and for running generations to end."""
+
+    @model_validator(mode="after")
+    def _check_nodes(self) -> Self:
+        world = self.tensor_parallel_size * self.pipeline_parallel_size
+        if world % self.nodes:
+            raise ValueError(
+                f"nodes: got {self.nodes}; must divide tensor_parallel_size times"
+                f" pipeline_parallel_size, which is {world}"
+            )
+        if self.node_rank >= self.nodes:
+            raise ValueError(f"node_rank: got {self.node_rank}; allowed are 0 to {self.nodes - 1}")
+        if self.nodes > 1 and not self.leader_address:
+            raise ValueError(
+                "leader_address: is empty; with nodes above 1 it must be node 0's host"
+            )
+        return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,22 +11,52 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+from podium_inference.node_files import NodeFiles
 from podium_inference.weight_files import is_adapter
+
+logger = logging.getLogger(__name__)
 
 _PREFIX = "base_model.model."
 
 
-class PolicyWorker:
+class PolicyWorker(NodeFiles):
     """Mixed into vLLM's worker class (`worker_extension_cls`)."""
 
     model_runner: Any
 
-    def podium_set_policy(self, base: str, folder: str) -> None:
+    def podium_make_buffers(self) -> str:
+        """Makes the buffers in which a part of the layers takes over from the part before it.
+
+        vLLM makes them in a first run, which its CPU workers leave out in eager mode.
+        """
+        from vllm.distributed.parallel_state import get_pp_group
+
+        runner = self.model_runner
+        if not get_pp_group().is_first_rank and runner.intermediate_tensors is None:
+            runner.intermediate_tensors = runner.model.make_empty_intermediate_tensors(
+                batch_size=runner.max_num_tokens,
+                dtype=runner.model_config.dtype,
+                device=runner.device,
+            )
+        return ""
+
+    def podium_set_policy(self, base: str, folder: str) -> str:
         """Loads base weights plus the adapter in `folder`, or the whole weights there.
 
         With an empty `folder`, base weights. The base is read from disk each time (the page
         cache holds it), so a policy never builds on the rounding of the one before it.
+
+        Returns:
+            What failed, or nothing; see `NodeFiles` for why it does not raise.
         """
+        try:
+            self._podium_exchange(base, folder)
+        except Exception as error:
+            logger.exception("the weights cannot be exchanged")
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def _podium_exchange(self, base: str, folder: str) -> None:
         source = Path(folder) if folder else None
         if source is not None and not is_adapter(source):
             weights = _merged(source, None)

@@ -89,6 +89,7 @@ def test_the_rights_are_those_that_the_chart_needs() -> None:
     # Made on request alone, where their kinds are known.
     optional = {
         "create horizontalpodautoscalers.autoscaling",
+        "create leaderworkersets.leaderworkerset.x-k8s.io",
         "create podmonitors.monitoring.coreos.com",
         "create prometheusrules.monitoring.coreos.com",
         "create scaledobjects.keda.sh",

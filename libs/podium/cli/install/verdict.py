@@ -231,11 +231,13 @@ def _schedulers(cluster: Cluster) -> list[Finding]:
         if kueue
         else Finding("info", "Kueue", "not there: jobs that name a queue are refused"),
         _job_sets(cluster),
-        Finding(
+        Finding("ok", "LeaderWorkerSet", "a pool may span several nodes (pools[].nodes)")
+        if workers
+        else Finding(
             "info",
             "LeaderWorkerSet",
-            f"{'there' if workers else 'not there'}, and not used: a pool is as large as one node "
-            "at most",
+            "not there: a pool is as large as one node at most",
+            "pools[].nodes needs it (https://lws.sigs.k8s.io).",
         ),
     ]
 
