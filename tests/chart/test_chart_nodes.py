@@ -43,7 +43,7 @@ def test_a_pool_over_several_nodes_is_groups_of_pods() -> None:
         assert env["PODIUM_INFERENCE_LEADER_ADDRESS"] == "$(LWS_LEADER_ADDRESS)"
         assert env["PODIUM_INFERENCE_TENSOR_PARALLEL_SIZE"] == "8"
         (container,) = group[kind]["spec"]["containers"]
-        assert container["resources"]["limits"]["nvidia.com/gpu"] == 4
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
         volumes = {volume["name"]: volume for volume in group[kind]["spec"]["volumes"]}
         assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
 
