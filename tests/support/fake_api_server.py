@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from support.kubernetes_protobuf import access_review
+
 KINDS = {
     "v1": {
         "namespaces": "Namespace",
@@ -108,8 +110,10 @@ def api_server() -> Iterator[FakeApiServer]:
             self._answer(*double.get(self.path.partition("?")[0]))
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._answer(201, double.review(body))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            binary = self.headers["Content-Type"] == "application/vnd.kubernetes.protobuf"
+            review = access_review(body) if binary else json.loads(body)
+            self._answer(201, double.review(review))
 
         def log_message(self, *_: object) -> None:
             pass
