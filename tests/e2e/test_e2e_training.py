@@ -339,7 +339,8 @@ def test_two_machines_take_the_step_of_one(installation: Installation, tmp_path:
     moved = math.sqrt(sum(float(one[name].square().sum()) for name in one if "lora_B" in name))
     apart = math.sqrt(sum(float((one[name] - two[name]).square().sum()) for name in one))
     assert moved > 0
-    assert apart <= 1e-5 * moved
+    # As much as Adam makes of rounding: tests/integration/test_trainer_ranks.py.
+    assert apart <= 1e-4 * moved
 
 
 async def trained_on(

@@ -116,12 +116,16 @@ async def train(
 def assert_same(
     one: dict[str, torch.Tensor], two: dict[str, torch.Tensor], start: dict[str, torch.Tensor]
 ) -> None:
-    """Both moved from `start` by the same: the difference's norm is 1e-5 of the move's."""
+    """Both moved from `start` by the same: the difference's norm is 1e-4 of the move's.
+
+    Adam divides by a gradient's own size, so what is rounded in the smallest moves as far as the
+    largest: by 2e-5 on a processor with AVX-512. A sum over the wrong tokens is off by 1e-2.
+    """
     assert one.keys() == two.keys() == start.keys()
     moved = math.sqrt(sum(float((one[name] - start[name]).square().sum()) for name in one))
     apart = math.sqrt(sum(float((one[name] - two[name]).square().sum()) for name in one))
     assert moved > 1e-2
-    assert apart <= 1e-5 * moved
+    assert apart <= 1e-4 * moved
 
 
 SPECS: dict[str, dict[str, Any]] = {
