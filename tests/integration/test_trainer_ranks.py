@@ -119,7 +119,7 @@ def assert_same(
     """Both moved from `start` by the same: the difference's norm is 1e-4 of the move's.
 
     Adam divides by a gradient's own size, so what is rounded in the smallest moves as far as the
-    largest: by 2e-5 on a processor with AVX-512. A sum over the wrong tokens is off by 1e-2.
+    largest: by 2e-5 on a processor with AVX-512.
     """
     assert one.keys() == two.keys() == start.keys()
     moved = math.sqrt(sum(float((one[name] - start[name]).square().sum()) for name in one))
