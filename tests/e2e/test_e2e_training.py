@@ -428,9 +428,9 @@ def gpus(installation: Installation) -> Iterator[None]:
         return
     if not (tool := os.environ.get("PODIUM_CLUSTER_TOOL")):
         pytest.skip("no node has a GPU")
+    # They stay: what comes after asks for them too.
     run([tool, "gpus", "2"])
     yield
-    run([tool, "gpus", "0"])
 
 
 def test_trainer_and_inference_take_a_gpu_each(installation: Installation, gpus: None) -> None:
