@@ -87,6 +87,7 @@ async def installed(
             "TRAINER_TEMPLATE": template,
             "NAMESPACE": namespace,
             "MAX_ACTIVE_JOBS": jobs,
+            "MAX_JOBS_PER_POOL": jobs,
         }
         stack.enter_context(_service("controller", controller, folder))
         address = f"127.0.0.1:{ports['controller']}"

@@ -1,6 +1,6 @@
 """A stub of the inference service: `python -m bench.cluster.stub_pool PORT`.
 
-It says which model it serves, which is what admission asks, and nothing else.
+It says which model it serves, and to many jobs at once: what admission asks, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ class StubPool(pb_grpc.InferenceServiceServicer):
     """GetEngine alone."""
 
     async def GetEngine(self, request: pb.GetEngineRequest, _: Any) -> pb.GetEngineResponse:  # noqa: N802
-        return pb.GetEngineResponse(base_model=BASE_MODEL, max_model_len=4096)
+        return pb.GetEngineResponse(
+            base_model=BASE_MODEL, max_model_len=4096, weight_mode=pb.WEIGHT_MODE_ADAPTER
+        )
 
 
 async def main() -> None:

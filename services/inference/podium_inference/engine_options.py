@@ -117,7 +117,4 @@ def prepare_environment(settings: Settings) -> None:
 def _dtype(wanted: str, cpu: bool) -> str:
     if wanted != "auto":
         return wanted
-    import torch
-
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return "float32" if cpu and not native else "bfloat16"
+    return "float32" if cpu else "bfloat16"

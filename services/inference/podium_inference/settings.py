@@ -24,8 +24,7 @@ class Settings(ServerSettings):
     model: str = "smollm2-135m-instruct"
     """Base model: a name that `podium.models` knows, or a folder."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
-    """Compute type of the engine. `auto` is bfloat16, and float32 on a CPU without bfloat16
-    instructions, which would emulate them four times slower."""
+    """Compute type of the engine. `auto` is bfloat16, and float32 on a CPU."""
     weight_mode: Literal["merged", "adapter"] = "merged"
     """`merged`: one job a pool, no LoRA overhead; `adapter`: many jobs share the pool."""
     max_model_len: int = Field(default=2048, ge=16)

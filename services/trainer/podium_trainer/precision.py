@@ -11,28 +11,19 @@ from podium.types.v1 import spec_pb2
 log = logging.getLogger(__name__)
 
 
-def native_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 matrices in hardware (AVX512-BF16 or AMX)."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and (
-        torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    )
-
-
 def compute_dtype(
     wanted: spec_pb2.ComputeDtype.ValueType, bfloat16: str, device: torch.device
 ) -> torch.dtype:
     """The type of the forward and backward pass.
 
-    A CPU without bfloat16 instructions emulates them: the same step was measured twelve
-    times slower than in float32. There a bfloat16 job keeps the bfloat16 weights of its
-    base model and computes in float32, which is nearer to exact; `bfloat16="native"`
-    insists on bfloat16 arithmetic.
+    On a CPU a bfloat16 job keeps the bfloat16 weights of its base model and computes in
+    float32 (docs/decisions/0008); `bfloat16="native"` insists on bfloat16 arithmetic.
     """
     if wanted == spec_pb2.COMPUTE_DTYPE_FLOAT32:
         return torch.float32
-    if device.type != "cpu" or bfloat16 == "native" or native_bfloat16():
+    if device.type != "cpu" or bfloat16 == "native":
         return torch.bfloat16
-    log.info("no bfloat16 instructions here; bfloat16 weights, float32 arithmetic")
+    log.info("on a CPU: bfloat16 weights, float32 arithmetic")
     return torch.float32
 
 

@@ -26,7 +26,7 @@ class Settings(ServerSettings):
     """Tokens of a packed row, unless a trajectory needs more or the job allows fewer.
     Memory grows with it; larger rows share more prefixes."""
     bfloat16: Literal["auto", "native"] = "auto"
-    """`auto` computes bfloat16 jobs in float32 on a CPU without bfloat16 instructions."""
+    """`auto` computes bfloat16 jobs in float32 on a CPU."""
     tf32: bool = False
     """Multiply float32 matrices in TF32, on GPUs that have it."""
     collective_timeout_seconds: float = Field(default=600.0, gt=0)
