@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import pkgutil
@@ -41,13 +42,23 @@ def class_of(descriptor: Descriptor) -> type[Message]:
 
 
 async def finish(
-    channel: grpc.aio.Channel, method: MethodDescriptor, data: bytes, **options: Any
+    channel: grpc.aio.Channel, method: MethodDescriptor, data: bytes | None, **options: Any
 ) -> Any:
-    """Makes a call with one request of raw bytes; the call, once it has ended."""
+    """Makes a call with one request of raw bytes; the call, once it has ended.
+
+    None sends nothing and keeps the stream of requests open: gRPC tells a write that meets
+    the end of its call as INTERNAL or CANCELLED, in place of the status that ended it.
+    """
     incoming = "stream" if method.client_streaming else "unary"
     outgoing = "stream" if method.server_streaming else "unary"
     callable_ = getattr(channel, f"{incoming}_{outgoing}")(path_of(method))
-    call = callable_(iter([data]) if method.client_streaming else data, timeout=20, **options)
+    if not method.client_streaming:
+        requests: Any = data or b""
+    elif data is None:
+        requests = silence()
+    else:
+        requests = iter([data])
+    call = callable_(requests, timeout=20, **options)
     with contextlib.suppress(grpc.aio.AioRpcError):
         # A stream has no status before its last message was read.
         if method.server_streaming:
@@ -56,6 +67,12 @@ async def finish(
         else:
             await call
     return call
+
+
+async def silence() -> AsyncIterator[bytes]:
+    """Requests of a client that sends none and stays."""
+    await asyncio.Event().wait()
+    yield b""
 
 
 class EchoHandlers(grpc.GenericRpcHandler):

@@ -10,16 +10,18 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from podium.core import errors
 from podium.registry.v1 import registry_service_pb2 as reg
 from podium.rpc import BearerTokens, Server, ServerSettings, connect, rpc_errors
-from support.descriptors import EchoHandlers, add_echo, finish, methods, path_of
+from support.descriptors import EchoHandlers, add_echo, finish, methods, path_of, silence
 
 TOKEN = "correct-horse"
 PUBLIC = "/podium.registry.v1.RegistryService/ListModels"
 
 
-async def code_of_call(channel: grpc.aio.Channel, method, authorization: str | None = None):
-    """The status of a call with an empty request."""
+async def code_of_call(
+    channel: grpc.aio.Channel, method, authorization: str | None = None, data: bytes | None = None
+):
+    """The status of a call; without `data`, of one that is refused before it is read."""
     metadata = () if authorization is None else (("authorization", authorization),)
-    return await (await finish(channel, method, b"", metadata=metadata)).code()
+    return await (await finish(channel, method, data, metadata=metadata)).code()
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ async def test_every_method_denies_who_has_no_token(guarded: Server, authorizati
 @pytest.mark.parametrize("token", [TOKEN, "other"])
 async def test_every_method_lets_in_who_has_one(guarded: Server, token: str) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{guarded.port}") as channel:
-        codes = {await code_of_call(channel, m, f"Bearer {token}") for m in methods()}
+        codes = {await code_of_call(channel, m, f"Bearer {token}", b"") for m in methods()}
     assert codes == {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT}
 
 
@@ -60,7 +62,7 @@ async def test_reflection_denies_too(guarded: Server) -> None:
         call = channel.stream_stream(
             "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         )
-        assert await call(iter([b""])).code() is grpc.StatusCode.UNAUTHENTICATED
+        assert await call(silence()).code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_a_client_presents_the_token_that_it_was_given(guarded: Server) -> None:
