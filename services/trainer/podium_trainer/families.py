@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import torch
 from podium.core.errors import InvalidArgumentError, Violation
@@ -11,8 +13,12 @@ from podium_trainer.network import Network
 from podium_trainer.packing import build_row
 from podium_trainer.samples import Sample
 
+logger = logging.getLogger(__name__)
+
 _TOKENS = 48
-# SmolLM2 is off by 0.045 nats; with positions counted along the row by 0.3, without a mask by 2.5.
+# SmolLM2 in float32 is off by 0.000005 nats, on one machine once by 0.00016; in bfloat16 by 0.045.
+# With positions counted along the row it is off by 0.3, without a mask by 2.5.
+_FLOAT32_NATS = 1e-3
 _BFLOAT16_NATS = 0.2
 
 
@@ -42,8 +48,12 @@ def check_family(network: Network, dtype: torch.dtype) -> None:
         expected = plain[np.arange(len(tokens) - 1), tokens[1:]]
         differences.append(np.abs(packed[row.trajectories == number] - expected))
     off = float(np.concatenate(differences).mean())
-    if not off <= (1e-4 if dtype == torch.float32 else _BFLOAT16_NATS):
-        raise unsupported(network, f"packed log-probs are off by {off:.3g} nats")
+    bound = _FLOAT32_NATS if dtype == torch.float32 else _BFLOAT16_NATS
+    logger.info("packed log-probs compared", extra={"nats": off, "allowed_nats": bound})
+    if not off <= bound:
+        raise unsupported(
+            network, f"packed log-probs are off by {off:.3g} nats, over {bound:g} allowed"
+        )
 
 
 def unsupported(network: Network, why: str) -> InvalidArgumentError:
