@@ -14,6 +14,7 @@ import pytest_asyncio
 from podium.inference.v1 import inference_service_pb2 as pb
 from support.nodes import REFUSAL, TwoNodes, two_nodes
 from support.pool import TinyPool, adapter_files, reference_logprobs
+from support.process_tree import descendants, gone
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -139,7 +140,7 @@ async def test_a_dead_worker_of_a_node_ends_the_leader(halved: TwoNodes) -> None
     async with asyncio.timeout(30):
         assert await halved.pool.stack.wait() == "inference"
     assert "node 1 has gone; ending" in halved.pool.stack.log("inference").read_text()
-    await gone(family)
+    await gone(family, within=40)
 
 
 async def test_a_dead_leader_ends_the_other_node(staged: TwoNodes) -> None:
@@ -148,28 +149,8 @@ async def test_a_dead_leader_ends_the_other_node(staged: TwoNodes) -> None:
     os.kill(leader, signal.SIGKILL)
     assert await asyncio.to_thread(staged.worker.wait, 30) == 1
     assert "the leader has gone; ending" in staged.log()
-    await gone(family)
-
-
-def descendants(pid: int) -> list[int]:
-    """Processes that a process started, and theirs."""
-    direct = [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return direct + [grandchild for child in direct for grandchild in descendants(child)]
+    await gone(family, within=40)
 
 
 def name_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
-
-
-async def gone(pids: list[int]) -> None:
-    async with asyncio.timeout(40):
-        while any(_lives(pid) for pid in pids):
-            await asyncio.sleep(0.1)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
