@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from podium.rpc.auth import Authenticator, BearerTokens
-    from podium.rpc.client import connect
+    from podium.rpc.client import connect, connect_peer
     from podium.rpc.errors import rpc_errors
     from podium.rpc.retry import retry_unavailable
     from podium.rpc.server import Server
@@ -20,6 +20,7 @@ __all__ = [
     "Server",
     "ServerSettings",
     "connect",
+    "connect_peer",
     "load_settings",
     "retry_unavailable",
     "rpc_errors",
@@ -32,6 +33,7 @@ _HOMES = {
     "Server": "server",
     "ServerSettings": "settings",
     "connect": "client",
+    "connect_peer": "client",
     "load_settings": "settings",
     "retry_unavailable": "retry",
     "rpc_errors": "errors",

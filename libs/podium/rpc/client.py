@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import grpc
 
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.rpc.client_config import DEFAULT_MESSAGE_BYTES, channel_options
 from podium.rpc.client_interceptors import BeforeCall, client_interceptors
 from podium.rpc.tls import Tls
+
+if TYPE_CHECKING:
+    from podium.rpc.settings import ServerSettings
 
 
 def connect(
@@ -48,6 +53,24 @@ def connect(
         options.append(("grpc.ssl_target_name_override", server_name))
     credentials = tls.channel_credentials()
     return grpc.aio.secure_channel(target, credentials, options, interceptors=interceptors)
+
+
+def connect_peer(settings: ServerSettings, address: str, server_name: str = "") -> grpc.aio.Channel:
+    """A channel of a service to another of its installation, as its settings say.
+
+    Args:
+        server_name: as for `connect`.
+
+    Raises:
+        InvalidArgumentError: as `connect`, or a file of its certificates cannot be read.
+    """
+    return connect(
+        address,
+        token=settings.peer_token(),
+        tls=settings.tls(),
+        server_name=server_name,
+        max_message_bytes=settings.max_message_bytes,
+    )
 
 
 def _target(address: str) -> str:

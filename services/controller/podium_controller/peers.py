@@ -16,7 +16,7 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
-from podium.rpc import connect, rpc_errors
+from podium.rpc import connect_peer, rpc_errors
 from podium.rpc.members import Members
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
@@ -39,7 +39,7 @@ async def connected(settings: Settings) -> AsyncIterator[Peers]:
     async with AsyncExitStack() as stack:
         channels = {}
         for name in ("rollout", "judge", "registry"):
-            channels[name] = _dial(settings, getattr(settings, f"{name}_address"))
+            channels[name] = connect_peer(settings, getattr(settings, f"{name}_address"))
             stack.push_async_callback(channels[name].close)
         trainers, environments = await stack.enter_async_context(_workplace(settings))
         yield Peers(
@@ -57,7 +57,7 @@ async def connected_pools(settings: Settings, projects: Projects) -> AsyncIterat
     async with AsyncExitStack() as stack:
         found = []
         for name, address in settings.pool_addresses().items():
-            members = Members(address, functools.partial(_dial, settings))
+            members = Members(address, functools.partial(connect_peer, settings))
             stack.push_async_callback(members.close)
             turns = Turns(name, settings.pool_episodes, projects)
             found.append(Pool(name, GrpcInference(members, settings.publish_seconds), turns))
@@ -66,20 +66,10 @@ async def connected_pools(settings: Settings, projects: Projects) -> AsyncIterat
         yield pools
 
 
-def _dial(settings: Settings, address: str, server_name: str = "") -> grpc.aio.Channel:
-    return connect(
-        address,
-        token=settings.peer_token(),
-        tls=settings.tls(),
-        server_name=server_name,
-        max_message_bytes=settings.max_message_bytes,
-    )
-
-
 @asynccontextmanager
 async def _workplace(settings: Settings) -> AsyncIterator[tuple[Trainers, Environments]]:
     if settings.trainer_template is None:
-        channel = _dial(settings, settings.trainer_address)
+        channel = connect_peer(settings, settings.trainer_address)
         try:
             yield FixedTrainer(GrpcTrainer(channel, settings)), NoEnvironments()
         finally:
@@ -88,7 +78,7 @@ async def _workplace(settings: Settings) -> AsyncIterator[tuple[Trainers, Enviro
 
     def dial_trainer(address: str) -> tuple[grpc.aio.Channel, GrpcTrainer]:
         # By a pod's own address, which no certificate names.
-        channel = _dial(settings, address, settings.trainer_server_name)
+        channel = connect_peer(settings, address, settings.trainer_server_name)
         return channel, GrpcTrainer(channel, settings)
 
     # The Kubernetes client loads in seconds, and not at all on a laptop.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import socket
@@ -10,13 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-import grpc
 from podium import models
 from podium.core.tool_formats import SPECIAL
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.registry_client import RegistryClient
-from podium.rpc import Server, connect, load_settings, run_service
+from podium.rpc import Server, connect_peer, load_settings, run_service
 from podium.rpc.members import Members
 
 from podium_inference import worker
@@ -147,17 +147,9 @@ async def _gather(settings: Settings, leader: Leader) -> Place:
 
 def _members(settings: Settings) -> Members | None:
     """The pool's pods, where its name is known."""
-
-    def dial(address: str, server_name: str) -> grpc.aio.Channel:
-        return connect(
-            address,
-            token=settings.peer_token(),
-            tls=settings.tls(),
-            server_name=server_name,
-            max_message_bytes=settings.max_message_bytes,
-        )
-
-    return Members(settings.pool_address, dial) if settings.pool_address else None
+    if not settings.pool_address:
+        return None
+    return Members(settings.pool_address, functools.partial(connect_peer, settings))
 
 
 async def _end_with_engine(engine: VllmEngine, server: Server) -> None:
