@@ -26,8 +26,8 @@ from podium_controller.cluster.api import (
 )
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.environments import KubernetesEnvironments
+from podium_controller.cluster.object_template import JOB_LABEL, Manifest
 from podium_controller.cluster.owner import Owner
-from podium_controller.cluster.template import JOB_LABEL, Manifest
 from podium_controller.cluster.view import pod_of
 from podium_controller.errors import JobFailedError
 from support.cluster import (

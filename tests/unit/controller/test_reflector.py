@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
 from podium_controller.cluster.api import PODS, ClusterApi, Selection
+from podium_controller.cluster.object_template import Manifest
 from podium_controller.cluster.reflector import Reflector
-from podium_controller.cluster.template import Manifest
 
 
 def pod(name: str, version: int) -> Manifest:

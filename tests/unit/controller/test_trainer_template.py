@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.jobset import job_name
-from podium_controller.cluster.template import Manifest, TrainerTemplate, object_name
+from podium_controller.cluster.object_template import Manifest, object_name
+from podium_controller.cluster.template import TrainerTemplate
 
 GPU = "nvidia.com/gpu"
 TEMPLATE: Manifest = yaml.safe_load("""

@@ -13,7 +13,8 @@ import pytest
 from podium.core.errors import UnavailableError
 from podium_controller.cluster.api import JOBS, PODS, SERVICES
 from podium_controller.cluster.jobset import JOBSETS, JobSets
-from podium_controller.cluster.template import Manifest, TrainerTemplate
+from podium_controller.cluster.object_template import Manifest
+from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.trainers import KubernetesTrainers
 from podium_controller.cluster.workloads import Workloads
 from podium_controller.errors import JobFailedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from podium_controller.cluster.template import Manifest
+from podium_controller.cluster.object_template import Manifest
 from podium_controller.cluster.view import View, pod_of
 from podium_controller.placement import Ended, Placement
 from podium_controller.ports import Wait

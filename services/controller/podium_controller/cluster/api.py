@@ -31,7 +31,7 @@ from podium.core.errors import (
 )
 
 from podium_controller import metrics
-from podium_controller.cluster.template import Manifest
+from podium_controller.cluster.object_template import Manifest
 
 _CALL_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0

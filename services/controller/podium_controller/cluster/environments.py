@@ -27,10 +27,10 @@ from podium_controller.cluster.api import (
     Selection,
 )
 from podium_controller.cluster.environment_template import EnvironmentTemplate
+from podium_controller.cluster.object_template import JOB_LABEL, Manifest
 from podium_controller.cluster.owner import Owner
 from podium_controller.cluster.reflector import Reflector
 from podium_controller.cluster.telling import SILENCE_SECONDS, Teller, over_quota, refusal
-from podium_controller.cluster.template import JOB_LABEL, Manifest
 from podium_controller.cluster.view import pod_of
 from podium_controller.errors import JobFailedError
 from podium_controller.hub import Hub

@@ -5,7 +5,8 @@ from __future__ import annotations
 from podium.core.errors import UnavailableError
 
 from podium_controller.cluster.api import JOBS, ClusterApi, Resource
-from podium_controller.cluster.template import QUEUE_LABEL, QUEUED_LABEL, Manifest
+from podium_controller.cluster.object_template import Manifest
+from podium_controller.cluster.template import QUEUE_LABEL, QUEUED_LABEL
 from podium_controller.settings import UseJobSets
 
 # The JobSet controller takes Jobs of a JobSet that is gone for those of the next one of its name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from podium.core.errors import InvalidArgumentError, Violation
 
 from podium_controller.cluster.api import ClusterApi, Resource
-from podium_controller.cluster.template import Manifest
+from podium_controller.cluster.object_template import Manifest
 
 
 class Owner:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from podium.core.errors import OutOfRangeError, PodiumError
 
 from podium_controller.cluster.api import ClusterApi, Selection
-from podium_controller.cluster.template import Manifest
+from podium_controller.cluster.object_template import Manifest
 
 logger = logging.getLogger(__name__)
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from podium_controller.cluster.template import (
-    INDEX_ANNOTATION,
-    JOB_LABEL,
-    QUEUE_LABEL,
-    QUEUED_LABEL,
-    Manifest,
-)
+from podium_controller.cluster.object_template import JOB_LABEL, Manifest
+from podium_controller.cluster.template import INDEX_ANNOTATION, QUEUE_LABEL, QUEUED_LABEL
 from podium_controller.placement import TRAINER_CONTAINER, Ended, Placement, Pod, is_alive
 from podium_controller.ports import Wait
 
