@@ -25,6 +25,7 @@ from podium_controller.hub import Hub
 from podium_controller.ports import COLLECTED, CONSUMED, JUDGED, GroupKey
 from podium_controller.store import Database, JobStore, LeaseStore, SqlLedger
 from podium_controller.store.jobs import NewJob
+from podium_controller.store.leases import check_fence
 from podium_controller.tables import metadata, steps
 from podium_controller.times import now_ns, timestamp
 from support.postgres import Postgres, postgres
@@ -424,6 +425,53 @@ async def test_who_lost_the_lease_writes_nothing(stores: Stores) -> None:
     assert await sequences(stores) == before
     fresh = SqlLedger(stores.database, stores.hub, epoch)
     assert await fresh.commit_step("job", step(1))
+
+
+async def test_a_renewal_goes_before_the_writers_that_wait(stores: Stores) -> None:
+    """More of them than there are connections, and each under the lease's fence."""
+    epoch = await stores.leases.acquire("busy", 60)
+    assert epoch is not None
+    order: list[str] = []
+    inside, go_on = asyncio.Event(), asyncio.Event()
+
+    async def write() -> None:
+        async with stores.database.write() as connection:
+            await check_fence(connection, epoch)
+            inside.set()
+            await go_on.wait()
+        order.append("write")
+
+    async def renew() -> None:
+        assert await stores.leases.renew("busy", epoch, 60)
+        order.append("renewal")
+
+    async with asyncio.timeout(60):
+        writes = [asyncio.create_task(write()) for _ in range(40)]
+        await inside.wait()
+        renewal = asyncio.create_task(renew())
+        # SQLite has one writer: the renewal follows it, and at most one more.
+        await asyncio.wait({renewal}, timeout=1)
+        go_on.set()
+        await asyncio.gather(renewal, *writes)
+    assert order.index("renewal") <= 2
+
+
+async def test_a_lease_passes_on_after_what_was_begun_under_it(stores: Stores) -> None:
+    epoch = await stores.leases.acquire("old", 0.01)
+    assert epoch == 1
+
+    async def take_over() -> int:
+        while (taken := await stores.leases.acquire("new", 60)) is None:
+            await asyncio.sleep(0.01)
+        return taken
+
+    async with asyncio.timeout(60):
+        async with stores.database.write() as connection:
+            await check_fence(connection, epoch)
+            taking = asyncio.create_task(take_over())
+            done, _ = await asyncio.wait({taking}, timeout=1)
+            assert not done
+        assert await taking == 2
 
 
 async def test_queue_order_is_that_of_queueing(stores: Stores) -> None:

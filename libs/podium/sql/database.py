@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,15 @@ class Database:
         """Nothing is opened yet; a SQLite file's folder is made."""
         parsed = make_url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
-        options: dict[str, Any] = {"pool_pre_ping": True}
-        if self.is_sqlite:
-            if parsed.database and parsed.database != ":memory:":
-                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-            options["connect_args"] = {"timeout": _LOCK_SECONDS}
-        self._engine: AsyncEngine = create_async_engine(parsed, **options)
+        if self.is_sqlite and parsed.database and parsed.database != ":memory:":
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        self._engine = _engine(parsed)
+        # Whoever is urgent does not wait until one of the others gives back a connection.
+        self._urgent_engine = _engine(parsed, pool_size=1, max_overflow=0)
         # Waiting writers would each hold a connection and poll for SQLite's lock.
         self._writer = asyncio.Lock() if self.is_sqlite else None
-        if self.is_sqlite:
-            sa.event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
-            sa.event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
-            sa.event.listen(self._engine.sync_engine, "invalidate", _roll_back_sqlite)
+        # Only its first stands in line for `_writer`, so that an urgent one comes next.
+        self._line = asyncio.Lock()
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -63,8 +60,12 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncConnection]:
+    async def write(self, *, urgent: bool = False) -> AsyncIterator[AsyncConnection]:
         """A transaction that commits when the block ends, and not when it raises.
+
+        Args:
+            urgent: goes before the writers that wait, and one at a time; for what is
+                worth nothing when it comes late, as a lease's renewal is.
 
         Raises:
             UnavailableError: the database cannot be reached, or is locked for
@@ -72,26 +73,27 @@ class Database:
             ResourceExhaustedError: STORAGE_FULL.
         """
         with _translated():
-            async with self._turn(), self._engine.connect() as connection:
+            engine = self._urgent_engine if urgent else self._engine
+            async with self._turn(urgent), engine.connect() as connection:
                 connection = await connection.execution_options(**{_WRITE: True})
                 async with connection.begin():
                     yield connection
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _turn(self, urgent: bool) -> AsyncIterator[None]:
         if self._writer is None:
             yield
             return
-        try:
-            # Before Python 3.12 wait_for loses a cancellation that comes with the lock.
-            async with asyncio.timeout(_LOCK_SECONDS):
-                await self._writer.acquire()
-        except TimeoutError as error:
-            raise _busy() from error
-        try:
+        async with AsyncExitStack() as held:
+            try:
+                # Before Python 3.12 wait_for loses a cancellation that comes with the lock.
+                async with asyncio.timeout(_LOCK_SECONDS):
+                    if not urgent:
+                        await held.enter_async_context(self._line)
+                    await held.enter_async_context(self._writer)
+            except TimeoutError as error:
+                raise _busy() from error
             yield
-        finally:
-            self._writer.release()
 
     async def migrate(self, scripts: Path) -> None:
         """Brings the schema to the newest revision in an Alembic folder.
@@ -115,6 +117,18 @@ class Database:
     async def close(self) -> None:
         """Closes every connection."""
         await asyncio.shield(self._engine.dispose())
+        await asyncio.shield(self._urgent_engine.dispose())
+
+
+def _engine(url: sa.URL, **options: Any) -> AsyncEngine:
+    if url.get_backend_name() != "sqlite":
+        return create_async_engine(url, pool_pre_ping=True, **options)
+    options["connect_args"] = {"timeout": _LOCK_SECONDS}
+    engine = create_async_engine(url, pool_pre_ping=True, **options)
+    sa.event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    sa.event.listen(engine.sync_engine, "invalidate", _roll_back_sqlite)
+    return engine
 
 
 class _translated:  # noqa: N801 - reads as a function

@@ -132,7 +132,8 @@ def judge(pod: Pod) -> Finding:
             return _wait("TRAINER_IMAGE_PULL", said)
         if pod.waiting.reason in _CONTAINER:
             return _wait("TRAINER_CONTAINER_CONFIG", said)
-    if pod.ready:
+    # Some kubelets tell of readiness before they tell the address.
+    if pod.ready and pod.ip:
         return Finding(Verdict.READY, _NOTHING)
     what = "starts" if pod.phase == "Running" else "is being created"
     return _wait(TRAINER_STARTING, f"{pod.name} {what}")

@@ -33,7 +33,8 @@ def ended(exit_code: int, reason: str = "Error", message: str = "") -> Ended:
     [
         ({}, Verdict.WAIT, "TRAINER_STARTING", "is being created"),
         ({"phase": "Running"}, Verdict.WAIT, "TRAINER_STARTING", "starts"),
-        ({"phase": "Running", "ready": True}, Verdict.READY, "", ""),
+        ({"phase": "Running", "ready": True, "ip": "10.0.0.1"}, Verdict.READY, "", ""),
+        ({"phase": "Running", "ready": True}, Verdict.WAIT, "TRAINER_STARTING", "starts"),
         (
             {"unscheduled": Wait("Unschedulable", NO_ROOM)},
             Verdict.WAIT,
@@ -194,7 +195,7 @@ def test_a_refusal_that_is_over_is_not_held_against_the_job() -> None:
 def watched(restarts: int = 2) -> Watchman:
     """One that has opened a trainer before."""
     watchman = Watchman(restarts)
-    up = Placement("job", pods=(pod(phase="Running", ready=True),))
+    up = Placement("job", pods=(pod(phase="Running", ready=True, ip="10.0.0.1"),))
     assert watchman.look(up).action is Action.OPEN
     watchman.settle()
     return watchman
@@ -211,7 +212,9 @@ def test_an_eviction_is_told_and_not_counted() -> None:
     decision = watchman.look(Placement("job", pods=(gone,)))
     assert decision.action is Action.WAIT
     assert decision.news == (Wait("TRAINER_EVICTED", "Evicted: low on memory"),)
-    again = Placement("job", pods=(gone, pod(uid="new", phase="Running", ready=True)))
+    again = Placement(
+        "job", pods=(gone, pod(uid="new", phase="Running", ready=True, ip="10.0.0.1"))
+    )
     decision = watchman.look(again)
     assert (decision.action, decision.news) == (Action.OPEN, ())
     assert watchman.settle()
@@ -239,7 +242,7 @@ def test_crashes_are_forgotten_when_the_trainer_is_back() -> None:
     for number in range(5):
         crashes += (crash(number),)
         assert watchman.look(Placement("job", pods=crashes)).action is Action.WAIT
-        up = pod(uid=f"up-{number}", phase="Running", ready=True)
+        up = pod(uid=f"up-{number}", phase="Running", ready=True, ip="10.0.0.1")
         assert watchman.look(Placement("job", pods=(*crashes, up))).action is Action.OPEN
         assert not watchman.settle()
 
@@ -284,7 +287,7 @@ def test_a_job_that_has_ended(state: dict[str, object], action: Action, reason: 
 def test_a_job_that_somebody_deleted_was_taken() -> None:
     watchman = watched()
     assert watchman.look(Placement()).action is Action.CREATE
-    up = Placement("another", pods=(pod(uid="new", phase="Running", ready=True),))
+    up = Placement("another", pods=(pod(uid="new", phase="Running", ready=True, ip="10.0.0.1"),))
     assert watchman.look(up).action is Action.OPEN
     assert watchman.settle()
 
@@ -298,6 +301,6 @@ def test_a_job_that_gave_up_is_replaced_and_its_crashes_still_count() -> None:
     assert (decision.action, decision.why.reason) == (Action.FAIL, "TRAINER_CRASHED")
     watchman = watched(restarts=1)
     assert watchman.look(gave_up).action is Action.REPLACE
-    up = Placement("another", pods=(pod(uid="new", phase="Running", ready=True),))
+    up = Placement("another", pods=(pod(uid="new", phase="Running", ready=True, ip="10.0.0.1"),))
     assert watchman.look(up).action is Action.OPEN
     assert not watchman.settle()

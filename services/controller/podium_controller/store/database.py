@@ -34,10 +34,13 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that commits when the block ends, and not when it raises."""
+    async def write(self, *, urgent: bool = False) -> AsyncIterator[AsyncConnection]:
+        """A transaction that commits when the block ends, and not when it raises.
+
+        An urgent one goes before those that wait.
+        """
         with _own():
-            async with self._database.write() as connection:
+            async with self._database.write(urgent=urgent) as connection:
                 yield connection
 
     async def migrate(self) -> None:

@@ -28,14 +28,14 @@ class LeaseStore:
             another holds the lease.
         """
         try:
-            async with self._database.write() as connection:
+            async with self._database.write(urgent=True) as connection:
                 return await self._take(connection, holder, ttl)
         except IntegrityError:
             return None
 
     async def renew(self, holder: str, epoch: int, ttl: float) -> bool:
         """Holds on for `ttl` seconds more; False when another has taken the lease."""
-        async with self._database.write() as connection:
+        async with self._database.write(urgent=True) as connection:
             result = await connection.execute(
                 update(leases)
                 .where(leases.c.name == _NAME)
@@ -47,7 +47,7 @@ class LeaseStore:
 
     async def release(self, holder: str, epoch: int) -> None:
         """Gives the lease back, so that a standby need not wait. Idempotent."""
-        async with self._database.write() as connection:
+        async with self._database.write(urgent=True) as connection:
             await connection.execute(
                 update(leases)
                 .where(leases.c.name == _NAME)
@@ -89,7 +89,10 @@ async def check_fence(connection: AsyncConnection, epoch: int) -> None:
     """
     current = (
         await connection.execute(
-            select(leases.c.epoch).where(leases.c.name == _NAME).with_for_update(read=True)
+            select(leases.c.epoch)
+            .where(leases.c.name == _NAME)
+            # Shared with a renewal too, which many writers could keep waiting for ever.
+            .with_for_update(read=True, key_share=True)
         )
     ).scalar_one_or_none()
     if current != epoch:
