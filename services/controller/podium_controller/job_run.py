@@ -146,6 +146,7 @@ class JobRun:
             )
         finally:
             await cancel_and_wait(work, cancelled)
+            await loop.close()
         return _End(pb.JOB_STATE_SUCCEEDED)
 
     async def _adopt_last(self, loop: TrainingLoop) -> None:

@@ -125,6 +125,10 @@ class TrainingLoop:
         finally:
             await feed.close()
 
+    async def close(self) -> None:
+        """What is told of the job from now on, its end, is told by the caller."""
+        await self._reporter.close()
+
     async def adopt(self) -> bool:
         """Commits the step after the last one if its version is published; False if not.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.telemetry import attributes, tracer
 
 from podium_controller import metrics
+from podium_controller.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.ports import (
     ENVIRONMENT_STARTING,
     NOTHING,
@@ -30,6 +33,8 @@ WAIT = "wait"
 
 _tracer = tracer(__name__)
 
+_LINGER_SECONDS = 1.0
+
 _STARTS = (TRAINER_STARTING, ENVIRONMENT_STARTING)
 
 
@@ -41,32 +46,69 @@ class Reporter:
         self._ledger = ledger
         self._phase = ""
         self._recovering = 0
+        self._lost = NOTHING
+        self._leaving: asyncio.Task[None] | None = None
         # A former run may have left something.
         self._shows_wait = True
         self._held = NOTHING
+
+    async def close(self) -> None:
+        """Writes nothing more of its own accord."""
+        await self._stay()
 
     async def set_phase(self, phase: str) -> None:
         """Writes the phase, unless a recovery has the word."""
         if phase == self._phase:
             return
         self._phase = phase
-        if not self._recovering:
-            await self._ledger.set_phase(self.job_id, phase)
+        lingered = not self._recovering and await self._stay()
+        if self._recovering:
+            return
+        await self._ledger.set_phase(self.job_id, phase)
+        if lingered:
+            await self._show_held()
 
     @asynccontextmanager
     async def recovering(self, wait: Wait) -> AsyncIterator[None]:
-        """The phase is `recover` inside, whoever else sets one, and the job waits for `wait`."""
+        """The phase is `recover` inside, whoever else sets one, and the job waits for `wait`.
+
+        It stays so for a moment after, since the next attempt may fail at once: a service that
+        is away would otherwise cost every job four writes an attempt.
+        """
         self._recovering += 1
         try:
             if self._recovering == 1:
-                await self._ledger.set_phase(self.job_id, RECOVER)
-                await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+                shown = await self._stay() and wait == self._lost
+                if not shown:
+                    self._lost = wait
+                    await self._ledger.set_phase(self.job_id, RECOVER)
+                    await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
             yield
         finally:
             self._recovering -= 1
         if not self._recovering:
+            self._leaving = asyncio.create_task(self._leave())
+
+    async def _leave(self) -> None:
+        await asyncio.sleep(_LINGER_SECONDS)
+        self._lost = NOTHING
+        # What ends the job's run meets its other writes too.
+        with suppress(LeaseLostError, DatabaseUnavailableError):
             await self._ledger.set_phase(self.job_id, self._phase)
-            await self._ledger.set_wait(self.job_id, self._held.reason, self._held.message)
+            await self._show_held()
+        self._leaving = None
+
+    async def _stay(self) -> bool:
+        """Whether `recover` was shown still, and is left for the caller to replace."""
+        if self._leaving is None:
+            return False
+        await cancel_and_wait(self._leaving)
+        lingered = self._leaving is not None
+        self._leaving = None
+        return lingered
+
+    async def _show_held(self) -> None:
+        await self._ledger.set_wait(self.job_id, self._held.reason, self._held.message)
 
     @asynccontextmanager
     async def waiting(self, what: str = "the trainer") -> AsyncIterator[OnWait]:

@@ -1,0 +1,99 @@
+"""What a job shows while a service comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from podium_controller import reporter as module
+from podium_controller.ports import NOTHING, Wait
+from podium_controller.reporter import RECOVER, TRAIN, Reporter
+
+LOST = Wait("TRAINER_LOST", "trainer cannot be reached")
+
+
+class LedgerDouble:
+    """What is shown, and how often it was written."""
+
+    def __init__(self) -> None:
+        self.phase = ""
+        self.wait = NOTHING
+        self.writes = 0
+
+    async def set_phase(self, job_id: str, phase: str) -> None:
+        self.phase = phase
+        self.writes += 1
+
+    async def set_wait(self, job_id: str, reason: str, message: str) -> None:
+        self.wait = Wait(reason, message)
+        self.writes += 1
+
+    @property
+    def shown(self) -> tuple[str, Wait]:
+        return self.phase, self.wait
+
+
+@pytest.fixture
+def ledger() -> LedgerDouble:
+    return LedgerDouble()
+
+
+@pytest.fixture
+async def reporter(ledger: LedgerDouble, monkeypatch: pytest.MonkeyPatch) -> Reporter:
+    monkeypatch.setattr(module, "_LINGER_SECONDS", 0.2)
+    made = Reporter("job", ledger)  # type: ignore[arg-type]
+    await made.set_phase(TRAIN)
+    return made
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def lose(reporter: Reporter, wait: Wait = LOST) -> None:
+    async with reporter.recovering(wait):
+        pass
+
+
+async def test_attempts_that_fail_at_once_are_written_once(
+    ledger: LedgerDouble, reporter: Reporter
+) -> None:
+    for _ in range(20):
+        await lose(reporter)
+    assert ledger.shown == (RECOVER, LOST)
+    assert ledger.writes == 3
+    await until(lambda: ledger.shown == (TRAIN, NOTHING))
+    assert ledger.writes == 5
+
+
+async def test_another_reason_is_written(ledger: LedgerDouble, reporter: Reporter) -> None:
+    other = Wait("REGISTRY_LOST", "registry cannot be reached")
+    await lose(reporter)
+    await lose(reporter, other)
+    assert ledger.shown == (RECOVER, other)
+
+
+async def test_a_new_phase_does_not_wait(ledger: LedgerDouble, reporter: Reporter) -> None:
+    await lose(reporter)
+    await reporter.set_phase("publish")
+    assert ledger.shown == ("publish", NOTHING)
+
+
+async def test_a_loss_after_it_was_over_is_shown_again(
+    ledger: LedgerDouble, reporter: Reporter
+) -> None:
+    await lose(reporter)
+    await until(lambda: ledger.shown == (TRAIN, NOTHING))
+    await lose(reporter)
+    assert ledger.shown == (RECOVER, LOST)
+
+
+async def test_nothing_is_written_after_the_end(ledger: LedgerDouble, reporter: Reporter) -> None:
+    await lose(reporter)
+    await reporter.close()
+    writes = ledger.writes
+    await asyncio.sleep(0.5)
+    assert ledger.writes == writes
