@@ -259,8 +259,9 @@ async def connected(namespace: str = "", kubeconfig: str = "") -> AsyncIterator[
 
 def _plural(path: str) -> str:
     """The kind of objects that a path is about; `groups` for what the cluster knows."""
-    _, found, rest = path.partition("/namespaces/")
-    return rest.split("/")[1] if found else "groups"
+    _, _, rest = path.partition("/namespaces/")
+    _, found, kind = rest.partition("/")
+    return kind.split("/")[0] if found else "groups"
 
 
 def _status(body: bytes) -> Manifest:

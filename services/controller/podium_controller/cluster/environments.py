@@ -29,8 +29,14 @@ from podium_controller.cluster.api import (
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.object_template import JOB_LABEL, Manifest
 from podium_controller.cluster.owner import Owner
-from podium_controller.cluster.reflector import Reflector
-from podium_controller.cluster.telling import SILENCE_SECONDS, Teller, over_quota, refusal
+from podium_controller.cluster.reflector import Reflector, all_listed
+from podium_controller.cluster.telling import (
+    RETELL_SECONDS,
+    SILENCE_SECONDS,
+    Teller,
+    over_quota,
+    refusal,
+)
 from podium_controller.cluster.view import pod_of
 from podium_controller.errors import JobFailedError
 from podium_controller.hub import Hub
@@ -138,9 +144,7 @@ class KubernetesEnvironments:
 
     async def _advance(self, job: JobRecord) -> bool:
         """Makes what is not there; returns whether it takes connections."""
-        for reflector in self._reflectors:
-            if not reflector.listed.is_set():
-                raise UnavailableError(reflector.error or "the cluster has not answered yet")
+        await all_listed(self._reflectors, RETELL_SECONDS)
         found = self._seen.get(job.id, _Seen())
         if not found.uid:
             made = await self._create(job)

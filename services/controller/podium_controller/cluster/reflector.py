@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
-from podium.core.errors import OutOfRangeError, PodiumError
+from podium.core.errors import OutOfRangeError, PodiumError, UnavailableError
 
 from podium_controller.cluster.api import ClusterApi, Selection
 from podium_controller.cluster.object_template import Manifest
@@ -80,3 +80,20 @@ class Reflector:
                 if event["type"] != "BOOKMARK":
                     self._on_change(event["type"], event["object"])
                 self._version = event["object"]["metadata"]["resourceVersion"]
+
+
+async def all_listed(reflectors: Sequence[Reflector], seconds: float) -> None:
+    """Returns when it is known what there is.
+
+    Raises:
+        UnavailableError: not so soon; with what the cluster says.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            for reflector in reflectors:
+                await reflector.listed.wait()
+    except TimeoutError:
+        said = next((each.error for each in reflectors if each.error), "")
+        raise UnavailableError(
+            said or "the cluster's API server does not answer", reason="CLUSTER_UNAVAILABLE"
+        ) from None

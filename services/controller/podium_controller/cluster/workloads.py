@@ -11,7 +11,6 @@ from podium.core.errors import (
     AlreadyExistsError,
     NotFoundError,
     PodiumError,
-    UnavailableError,
 )
 from podium.core.tasks import cancel_and_wait
 
@@ -25,7 +24,7 @@ from podium_controller.cluster.api import (
 )
 from podium_controller.cluster.jobset import JOBSETS, JobSets, job_name, outermost, wrap
 from podium_controller.cluster.owner import Owner
-from podium_controller.cluster.reflector import Reflector
+from podium_controller.cluster.reflector import Reflector, all_listed
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.view import View
 from podium_controller.hub import Hub
@@ -92,15 +91,7 @@ class Workloads:
         Raises:
             UnavailableError: not so soon; with what the cluster says.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                for reflector in self._reflectors:
-                    await reflector.listed.wait()
-        except TimeoutError:
-            said = next((each.error for each in self._reflectors if each.error), "")
-            raise UnavailableError(
-                said or "the cluster's API server does not answer", reason="CLUSTER_UNAVAILABLE"
-            ) from None
+        await all_listed(self._reflectors, seconds)
 
     def placement(self, job_id: str) -> Placement:
         """What the cluster says of a job's trainer."""
