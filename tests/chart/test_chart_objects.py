@@ -292,6 +292,25 @@ def test_as_many_jobs_run_as_the_pools_take(
     assert env["PODIUM_CONTROLLER_MAX_ACTIVE_JOBS"] == jobs
 
 
+@pytest.mark.parametrize(
+    ("pool", "mode"),
+    [
+        ({}, "merged"),
+        ({"gpus": 1}, "adapter"),
+        ({"gpus": 1, "weightMode": "merged"}, "merged"),
+        ({"weightMode": "adapter"}, "adapter"),
+    ],
+)
+def test_pools_with_gpus_hold_adapters_unless_told_otherwise(
+    pool: dict[str, Any], mode: str
+) -> None:
+    objects = render({"pools": [{"name": "a", **pool}]})
+    (found,) = (each for each in pods(objects) if each.component == "inference-a")
+    (engine,) = (each for each in found.containers if each["name"] == "inference")
+    env = {each["name"]: each.get("value") for each in engine["env"]}
+    assert env["PODIUM_INFERENCE_WEIGHT_MODE"] == mode
+
+
 def test_controller_and_rollout_know_the_pools_by_the_same_names() -> None:
     values = {"pools": [{"name": "z"}, {"name": "a"}]}
     # In the order of the values: the first is for who names none.

@@ -81,6 +81,9 @@ labels:
 {{- end -}}
 {{- $_ := set $names .name true -}}
 {{- $pool := mergeOverwrite (deepCopy $.Values.poolDefaults) (deepCopy .) -}}
+{{- if eq $pool.weightMode "auto" -}}
+{{- $_ := set $pool "weightMode" (ternary "adapter" "merged" (gt (int $pool.gpus) 0)) -}}
+{{- end -}}
 {{- $pools = append $pools (include "podium.splitPool" (list $ $pool) | fromJson) -}}
 {{- end -}}
 {{- dict "pools" $pools | toJson -}}
