@@ -156,3 +156,13 @@ def test_a_cluster_without_leader_worker_sets_is_told_what_is_missing() -> None:
     assert "no leaderworkerset.x-k8s.io/v1" in str(refused.value)
     # Nobody else needs them.
     assert of_kind(render({"pools": [{"name": "a"}]}, api_versions=()), "LeaderWorkerSet") == []
+
+
+@pytest.mark.parametrize("other", ["a-0", "a-11"])
+def test_a_pool_with_the_name_of_a_group_is_refused(other: str) -> None:
+    """A LeaderWorkerSet calls its groups' StatefulSets so."""
+    with pytest.raises(HelmError) as refused:
+        render({"pools": [{"name": other}, POOL]})
+    assert f"the name '{other}' is that of a group of nodes of the pool 'a'" in str(refused.value)
+    render({"pools": [{"name": other}, {"name": "a"}]})
+    render({"pools": [{"name": f"{other}-b"}, POOL]})

@@ -86,6 +86,13 @@ labels:
 {{- end -}}
 {{- $pools = append $pools (include "podium.splitPool" (list $ $pool) | fromJson) -}}
 {{- end -}}
+{{- range $several := $pools -}}
+{{- range $names | keys -}}
+{{- if and (gt (int $several.nodes) 1) (regexMatch (printf "^%s-[0-9]+$" $several.name) .) -}}
+{{- fail (printf "pools: the name '%s' is that of a group of nodes of the pool '%s'; give one of them another" . $several.name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- dict "pools" $pools | toJson -}}
 {{- end -}}
 
