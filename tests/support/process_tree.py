@@ -20,11 +20,12 @@ async def gone(pids: Sequence[int], *, within: float) -> None:
         TimeoutError: one still does after `within` seconds.
     """
     async with asyncio.timeout(within):
-        while any(_lives(pid) for pid in pids):
+        while any(alive(pid) for pid in pids):
             await asyncio.sleep(0.1)
 
 
-def _lives(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from podium_controller import reporter as module
 from podium_controller.ports import NOTHING, Wait
 from podium_controller.reporter import RECOVER, TRAIN, Reporter
+from support.waiting import eventually
 
 LOST = Wait("TRAINER_LOST", "trainer cannot be reached")
 
@@ -47,12 +47,6 @@ async def reporter(ledger: LedgerDouble, monkeypatch: pytest.MonkeyPatch) -> Rep
     return made
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def lose(reporter: Reporter, wait: Wait = LOST) -> None:
     async with reporter.recovering(wait):
         pass
@@ -65,7 +59,7 @@ async def test_attempts_that_fail_at_once_are_written_once(
         await lose(reporter)
     assert ledger.shown == (RECOVER, LOST)
     assert ledger.writes == 3
-    await until(lambda: ledger.shown == (TRAIN, NOTHING))
+    await eventually(lambda: ledger.shown == (TRAIN, NOTHING), within=30)
     assert ledger.writes == 5
 
 
@@ -86,7 +80,7 @@ async def test_a_loss_after_it_was_over_is_shown_again(
     ledger: LedgerDouble, reporter: Reporter
 ) -> None:
     await lose(reporter)
-    await until(lambda: ledger.shown == (TRAIN, NOTHING))
+    await eventually(lambda: ledger.shown == (TRAIN, NOTHING), within=30)
     await lose(reporter)
     assert ledger.shown == (RECOVER, LOST)
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,7 @@ from podium.sdk.kubectl import Kubectl
 from support import job_records
 from support.fake_kubectl import FakeKubectl
 from support.fake_podium import FakePodium, fake_podium, watched_job
+from support.process_tree import alive, gone
 
 TOKEN = "the-release's"
 
@@ -52,21 +53,6 @@ async def loaded(client: AsyncClient) -> int:
     return len([policy async for policy in client.policies.list()])
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-async def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.05)
-
-
 async def test_jobs_are_listed_with_the_release_s_token(
     fake: FakePodium, kubectl: FakeKubectl
 ) -> None:
@@ -80,7 +66,7 @@ async def test_jobs_are_listed_with_the_release_s_token(
         assert asked[-1][2] == "service/podium-controller"
         (pid,) = kubectl.pids("port-forward")
         assert alive(pid)
-    await until(lambda: not alive(pid))
+    await gone([pid], within=60)
 
 
 async def test_each_service_has_a_way_of_its_own_once_it_is_used(
@@ -134,7 +120,7 @@ async def test_kubectl_that_ends_is_started_again(fake: FakePodium, kubectl: Fak
         await client.jobs.get("w")
         (first,) = kubectl.pids("port-forward")
         os.kill(first, signal.SIGKILL)
-        await until(lambda: not alive(first))
+        await gone([first], within=60)
         # A call may come before its end is noticed, and fails as any that is under way.
         job = await retry_unavailable(lambda: client.jobs.get("w"), timeout_s=60)
         assert job.id == "w"
@@ -211,7 +197,7 @@ async def test_the_openai_api_is_reached_as_long_as_the_client_is_open(
                 await asyncio.sleep(0.05)
             assert await client.openai_address(50083) == address
         last = kubectl.pids("port-forward")[-1]
-        await until(lambda: not alive(last))
+        await gone([last], within=60)
 
 
 async def test_what_has_an_address_is_called_there_with_the_release_s_token(
@@ -270,7 +256,7 @@ def test_the_synchronous_client_takes_a_context(kubectl: FakeKubectl, tmp_path: 
         with Client(context="cluster") as client:
             assert list(client.jobs.list()) == []
             (pid,) = kubectl.pids("port-forward")
-        asyncio.run(until(lambda: not alive(pid)))
+        asyncio.run(gone([pid], within=60))
     finally:
         ready.call_soon_threadsafe(stop.set)
         thread.join()
@@ -301,7 +287,7 @@ async def test_kubectl_ends_with_a_client_that_is_killed(
     assert alive(pid)
     process.kill()
     await process.wait()
-    await until(lambda: not alive(pid))
+    await gone([pid], within=60)
 
 
 @pytest.mark.parametrize(
