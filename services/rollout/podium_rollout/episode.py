@@ -12,7 +12,7 @@ from opentelemetry import trace
 from podium.core.errors import InternalError, PodiumError, UnavailableError
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
-from podium.telemetry import current_trace_id, tracer
+from podium.telemetry import attributes, current_trace_id, tracer
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout import metrics
@@ -76,7 +76,8 @@ class Episode:
         )
         with (
             _tracer.start_as_current_span(
-                "rollout", attributes={"podium.trajectory": self._id, "podium.environment": name}
+                "rollout",
+                attributes={attributes.TRAJECTORY_ID: self._id, attributes.ENVIRONMENT_NAME: name},
             ) as span,
             metrics.EPISODES_IN_FLIGHT.track_inprogress(),
         ):
@@ -123,7 +124,7 @@ class Episode:
         self._observe(observation)
         self._progress.reset = True
         for turn in range(episode.max_turns):
-            with _tracer.start_as_current_span("turn", attributes={"podium.turn": turn}):
+            with _tracer.start_as_current_span("turn", attributes={attributes.TURN: turn}):
                 reason, observation = await self._turn(session, turn, observation)
             if reason is not None:
                 return reason
