@@ -62,13 +62,13 @@ class Postgres:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """One server for the test run. Fails, and says what to install, where there is none."""
-    programs = _programs()
+    binaries = programs()
     folder = Path(tempfile.mkdtemp(prefix="podium-pg-", dir="/tmp"))
     try:
         identity = _unprivileged(folder)
         data = folder / "data"
         created = subprocess.run(
-            [programs / "initdb", "-D", data, "-U", "podium", "-A", "trust", "-N", "-E", "UTF8"],
+            [binaries / "initdb", "-D", data, "-U", "podium", "-A", "trust", "-N", "-E", "UTF8"],
             capture_output=True,
             text=True,
             timeout=_START_SECONDS,
@@ -82,7 +82,7 @@ def postgres() -> Iterator[Postgres]:
         options = [f"-c{name}={value}" for name, value in _OPTIONS.items()]
         with log.open("wb") as output:
             server = subprocess.Popen(
-                [programs / "postgres", "-D", data, "-k", folder, *options],
+                [binaries / "postgres", "-D", data, "-k", folder, *options],
                 stdout=output,
                 stderr=output,
                 cwd=folder,
@@ -103,7 +103,7 @@ def postgres() -> Iterator[Postgres]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _programs() -> Path:
+def programs() -> Path:
     """The folder of initdb and postgres: Debian keeps them off the PATH."""
     found = shutil.which("initdb")
     if found and shutil.which("postgres"):
