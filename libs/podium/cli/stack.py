@@ -49,7 +49,7 @@ DEFAULT_DATA_DIR = ".podium"
 @click.option(
     "--weight-mode",
     type=click.Choice(["adapter", "merged"]),
-    help="How the pool holds policies. [default: merged]",
+    help="How the pool holds policies. [default: merged on a CPU, adapter on a GPU]",
 )
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
 @click.option("--auth", is_flag=True, help="Refuse calls without the token in DATA_DIR/token.")

@@ -32,6 +32,7 @@ from podium_controller.projects import ProjectLimits, project_of
 from podium_controller.publisher import Publisher
 from podium_controller.recovery import Recovery
 from podium_controller.reporter import COLLECT, SERVE, WAIT, Reporter
+from podium_controller.row_length import left_out
 from podium_controller.scenarios import ScenarioOrder
 from podium_controller.serving import Serving
 from podium_controller.source import Source
@@ -285,6 +286,8 @@ class TrainingLoop:
         self._completed = step
         if committed:
             self._count(numbers, published, now, batch)
+            if text := left_out(numbers, self._spec):
+                await self._reporter.warn(text, step)
 
     def _count(
         self, numbers: dict[str, float], published: Published, now: int, batch: Batch | None

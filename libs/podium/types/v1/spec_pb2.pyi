@@ -1502,8 +1502,10 @@ class TrainingSpec(_message.Message):
     dtype: Global___ComputeDtype.ValueType
     """Compute type. Default COMPUTE_DTYPE_BFLOAT16."""
     max_row_tokens: _builtins.int
-    """Most tokens of one packed row; a longer trajectory is dropped and
-    counted. Default 4096.
+    """Most tokens of one packed row, and so of an attempt that trains: a longer
+    one leaves the loss, which is counted and told. The trainer's memory grows
+    with the longest row. Default the context window of the pool that serves
+    the job, or 4096 where that is less; the job holds the number from then on.
     """
     trainable: Global___TrainableKind.ValueType
     """What trains. Default TRAINABLE_KIND_LORA."""
