@@ -117,7 +117,8 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
     async def DeleteJob(
         self, request: jobs.DeleteJobRequest, context: Context
     ) -> jobs.DeleteJobResponse:
-        self.known.pop(request.job_id, None)
+        self._job(request.job_id)
+        del self.known[request.job_id]
         return jobs.DeleteJobResponse()
 
     async def WatchJob(
@@ -165,7 +166,7 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
 
     def _job(self, job_id: str) -> jobs.Job:
         if job_id not in self.known:
-            raise NotFoundError(f"there is no job {job_id}")
+            raise NotFoundError(f"there is no job {job_id!r}")
         return self.known[job_id]
 
 

@@ -224,8 +224,9 @@ def status(data_dir: Path | None, output: str) -> int:
 
 def _running(data_dir: Path | None) -> Path:
     from podium.launcher import upfile
+    from podium.sdk.addresses import data_dir_in_use
 
-    folder = data_dir or upfile.find()
+    folder = data_dir or data_dir_in_use() or upfile.find()
     if folder is None or upfile.read(folder) is None:
         where = f"in {folder}" if folder else "here (no .podium in this folder or above)"
         raise CliError(

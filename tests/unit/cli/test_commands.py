@@ -228,6 +228,9 @@ async def test_steering(cli: Cli) -> None:
     assert (await cli("job", "delete", "w", stdin="n\n")).code == 1
     assert "w" in cli.fake.jobs.known
     assert (await cli("job", "delete", "w", "--yes")).code == 0
+    gone = await cli("job", "delete", "nope", "--yes")
+    assert (gone.code, "there is no job 'nope'" in gone.err) == (5, True)
+    assert "deleted" not in gone.err
     assert "w" not in cli.fake.jobs.known
 
 
@@ -359,6 +362,37 @@ async def test_doctor_says_what_to_do(tmp_path: Path) -> None:
 async def test_version(tmp_path: Path) -> None:
     found = json.loads((await podium("version", "-o", "json", cwd=tmp_path)).out)
     assert list(found)[:2] == ["podium", "python"]
+
+
+async def test_a_mistyped_data_directory_hits_no_other_stack(cli: Cli, tmp_path: Path) -> None:
+    add_job(cli.fake, "w", "RUNNING")
+    claim = write_up_file(tmp_path / ".podium", cli.fake.address)
+    for command in (("list",), ("cancel", "w"), ("get", "w")):
+        typo = await cli("job", *command, "--data-dir", "stakc", PODIUM_ADDRESS="")
+        assert (typo.code, typo.out) == (3, ""), typo.err
+        assert "nothing runs in the data directory stakc" in typo.err
+        assert not (tmp_path / "stakc").exists()
+    assert cli.fake.jobs.known["w"].state == jobs.JOB_STATE_RUNNING
+    assert (await podium("job", "get", "w", cwd=tmp_path)).code == 0
+    claim.release()
+
+
+async def test_with_a_controller_named_no_other_service_is_this_machine_s(cli: Cli) -> None:
+    unset = {f"PODIUM_{name}_ADDRESS": "" for name in ("REGISTRY", "INFERENCE", "ROLLOUT", "JUDGE")}
+    for command, variable in (
+        (("checkpoint", "list"), "PODIUM_REGISTRY_ADDRESS"),
+        (("env", "list"), "PODIUM_ROLLOUT_ADDRESS"),
+        (("chat", "--once", "hi"), "PODIUM_INFERENCE_ADDRESS"),
+    ):
+        done = await cli(*command, "--address", "127.0.0.1:1", **unset)
+        assert (done.code, done.out) == (5, ""), done.err
+        assert variable in done.err
+
+
+async def test_an_url_is_no_address_and_says_what_is(cli: Cli) -> None:
+    done = await cli("job", "list", "--address", "http://there:50051")
+    assert done.code == 2
+    assert "without http://: there:50051" in done.err
 
 
 async def test_down_and_status_without_a_stack(tmp_path: Path) -> None:

@@ -25,10 +25,15 @@ async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = Fal
     query = select(jobs).where(jobs.c.id == job_id, jobs.c.deleted.is_(False))
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     if row is None:
-        raise NotFoundError(
-            f"there is no job {job_id!r}", reason="JOB_NOT_FOUND", metadata={"job_id": job_id}
-        )
+        raise no_job(job_id)
     return row
+
+
+def no_job(job_id: str) -> NotFoundError:
+    """For whoever asks for a job that is not there."""
+    return NotFoundError(
+        f"there is no job {job_id!r}", reason="JOB_NOT_FOUND", metadata={"job_id": job_id}
+    )
 
 
 def record(row: Row[Any]) -> JobRecord:
