@@ -310,6 +310,40 @@ async def test_an_evaluation_of_the_best_version_is_of_one_version(cli: Cli) -> 
     assert cli.fake.inference.loaded == [("w", 3)]
 
 
+@pytest.mark.parametrize("model", ["base", "w@2", "v@9"])
+async def test_a_merged_pool_serves_what_is_named_and_then_what_it_served(
+    cli: Cli, model: str
+) -> None:
+    add_job(cli.fake, "w")
+    cli.fake.inference.merged, cli.fake.inference.loaded = True, [("w", 18)]
+    done = await cli("chat", "-m", model, "--once", "a b")
+    assert (done.code, done.out) == (0, "b a \n"), done.err
+    assert "loading w@18 again" in done.err
+    assert cli.fake.inference.loaded == [("w", 18)]
+
+
+async def test_agents_are_measured_in_turn_in_a_merged_pool(cli: Cli) -> None:
+    add_job(cli.fake, "w")
+    cli.fake.inference.merged, cli.fake.inference.loaded = True, [("w", 18)]
+    done = await cli("eval", "email_search", "-a", "base", "-a", "w@12", "-a", "w@18")
+    assert done.code == 0, done.err
+    assert cli.fake.inference.loaded == [("w", 18)]
+    asked = {(r.policy.job, r.policy.version) for r in cli.fake.rollout.requests}
+    assert asked == {("", 0), ("w", 12), ("w", 18)}
+
+
+@pytest.mark.parametrize("state", ["QUEUED", "RUNNING", "PAUSING"])
+async def test_a_merged_pool_is_not_taken_from_a_job_that_trains(cli: Cli, state: str) -> None:
+    add_job(cli.fake, "w", state)
+    cli.fake.inference.merged, cli.fake.inference.loaded = True, [("w", 18)]
+    for model in ("base", "v@9", "w@2"):
+        done = await cli("chat", "-m", model, "--once", "a b")
+        assert (done.code, done.out) == (5, ""), done.err
+        assert "serves w@18, which its job needs" in done.err
+        assert cli.fake.inference.loaded == [("w", 18)]
+    assert (await cli("chat", "-m", "w@18", "--once", "a b")).code == 0
+
+
 async def test_chat_goes_on_from_a_history(cli: Cli) -> None:
     history = cli.folder / "history.json"
     history.write_text('[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]')
