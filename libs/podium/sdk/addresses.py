@@ -58,7 +58,11 @@ class Addresses:
 
 
 THIS_MACHINE = Addresses(
-    *(f"127.0.0.1:{port}" for port in range(50051, 50056)),
+    controller="127.0.0.1:50051",
+    registry="127.0.0.1:50052",
+    inference="127.0.0.1:50053",
+    rollout="127.0.0.1:50054",
+    judge="127.0.0.1:50055",
     source="the default ports of this machine",
 )
 """Where `podium up` puts the services unless it is told otherwise."""

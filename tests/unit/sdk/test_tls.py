@@ -48,6 +48,10 @@ def files(authority: Authority, folder: Path, server_name: str = "") -> TlsFiles
     return TlsFiles(**named, server_name=server_name)
 
 
+def release(kubectl: FakeKubectl) -> Kubernetes:
+    return Kubernetes(context=kubectl.context, namespace="podium", release="podium")
+
+
 def use(context: Context) -> None:
     contexts.save(Contexts(current="it", contexts={"it": context}))
 
@@ -67,7 +71,7 @@ async def test_a_release_is_reached_through_kubectl(
 ) -> None:
     kubectl.play_release(secure.address, TOKEN)
     tls = files(authority, tmp_path / "client", server_name)
-    use(Context(kubernetes=Kubernetes(context=kubectl.context), tls=tls))
+    use(Context(kubernetes=release(kubectl), tls=tls))
     assert await listed() == ["w"]
     async with AsyncClient() as client:
         assert [p async for p in client.policies.list()] == []
@@ -81,7 +85,7 @@ async def test_the_environment_s_certificates_go_over_a_context_s(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kubectl.play_release(secure.address, TOKEN)
-    use(Context(kubernetes=Kubernetes(context=kubectl.context)))
+    use(Context(kubernetes=release(kubectl)))
     for variable, path in zip(TLS, authority.issue(tmp_path / "c", "me").values(), strict=True):
         monkeypatch.setenv(variable, str(path))
     assert await listed() == ["w"]
@@ -134,7 +138,7 @@ async def test_a_handshake_that_fails_says_why(
     served = {} if case == "plaintext" else authority.issue(tmp_path / "server", *NAMES)
     async with installation(served, tmp_path) as running:
         kubectl.play_release(running.address, TOKEN)
-        kubernetes = Kubernetes(context=kubectl.context) if way == "kubectl" else None
+        kubernetes = release(kubectl) if way == "kubectl" else None
         given = ServiceAddresses(controller=running.address if way == "address" else None)
         use(Context(addresses=given, kubernetes=kubernetes, tls=tls))
         with pytest.raises(UnavailableError) as raised:
