@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.connection import connected
-from podium.cli.environment import environment_class, scenarios_here
+from podium.cli.environment import environment_class, modules_here, scenarios_here
 from podium.cli.output import data, note
 from podium.cli.settings import read_settings
 
@@ -271,6 +271,7 @@ class _Task:
 
         kind = self._class()
         scenarios_here()
+        modules_here()
         # Whoever runs this command chooses its options too.
         os.environ.setdefault("PODIUM_MCP_COMMANDS", "*")
         if self.split not in kind.splits:

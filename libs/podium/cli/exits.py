@@ -84,6 +84,12 @@ _REASON_HINTS = {
 }
 
 
+_ENVIRONMENT_HINT = (
+    "'podium env serve' serves an environment; its address must be one that the rollout service "
+    "reaches."
+)
+
+
 def code_of(error: errors.PodiumError) -> Exit:
     """The exit code of an error."""
     if error.reason == "WAIT_TIMEOUT":
@@ -101,6 +107,8 @@ def show(error: Exception) -> Exit:
         code = code_of(error)
         message = _describe(error)
         hint = _REASON_HINTS.get(error.reason, _HINTS.get(code, ""))
+        if error.metadata.get("peer", "").startswith("environment "):
+            hint = _ENVIRONMENT_HINT
     else:
         message = f"{type(error).__name__}: {error}"
         hint = "This is a defect of podium; PODIUM_DEBUG=1 shows where."

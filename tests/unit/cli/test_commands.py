@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import podium as podium_package
 import pytest
 import yaml
 from podium.jobs.v1 import job_service_pb2 as jobs
@@ -391,6 +392,35 @@ async def test_doctor_says_what_to_do(tmp_path: Path) -> None:
     assert {"packages", "address", "disk", "memory", "cpu"} <= set(findings)
     text = await podium("doctor", "--model", "not-there", "--data-dir", ".", cwd=tmp_path)
     assert "FAIL  model" in text.out
+
+
+async def test_the_version_is_an_option_too(tmp_path: Path) -> None:
+    done = await podium("--version", cwd=tmp_path)
+    assert (done.code, done.out) == (0, f"podium, version {podium_package.__version__}\n")
+
+
+async def test_the_shell_completes_commands(tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "podium job su", "COMP_CWORD": "2", "_PODIUM_COMPLETE": "bash_complete"}
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("podium")),
+        env={**os.environ, **words},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert out.decode().split() == ["plain,submit"]
+
+
+async def test_what_is_exported_has_the_modes_of_new_files_and_the_hub_s_name(cli: Cli) -> None:
+    config = json.dumps({"base_model_name_or_path": "smollm2-135m-instruct", "r": 8})
+    files = {"adapter/adapter_config.json": config.encode(), "adapter/a/b": b"x"}
+    cli.fake.registry.publish("w", 3, files)
+    (cli.folder / "beside").touch()
+    assert (await cli("checkpoint", "export", "w@3", "out")).code == 0
+    out = cli.folder / "out"
+    fresh = (cli.folder / "beside").stat().st_mode
+    assert (out / "a" / "b").stat().st_mode == fresh
+    named = json.loads((out / "adapter_config.json").read_text())
+    assert named == {"base_model_name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct", "r": 8}
 
 
 async def test_version(tmp_path: Path) -> None:

@@ -157,7 +157,8 @@ async def move(
     if target == pb.JOB_STATE_FAILED:
         values |= {"failure_reason": reason, "failure_message": message}
     await connection.execute(update(jobs).where(jobs.c.id == row.id).values(values))
-    text = f"the job is {states.name(target)}"
+    verb = "has" if target in (pb.JOB_STATE_SUCCEEDED, pb.JOB_STATE_FAILED) else "is"
+    text = f"the job {verb} {states.name(target)}"
     await add_event(
         connection,
         row.id,
