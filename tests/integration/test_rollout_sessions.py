@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -89,6 +90,23 @@ async def test_a_connection_that_breaks_in_mid_step_changes_nothing() -> None:
     assert found.stop_reason == expected.stop_reason == pb.STOP_REASON_TERMINATED
     assert found.environment_reward == expected.environment_reward == 33
     assert dict(found.metrics) == dict(expected.metrics)
+
+
+async def test_a_session_that_ended_well_is_not_logged_as_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="podium.rpc.observe")
+    async with served() as proxy:
+        await collect(counted(proxy.address, attempts=8), ["a", "end"])
+    codes = [
+        record.code for record in caplog.records if "EnvironmentService/Session" in record.message
+    ]
+    assert codes == ["OK"] * 8
+
+
+async def test_an_environment_that_is_away_is_named_with_its_address() -> None:
+    with pytest.raises(UnavailableError, match=r"environment 'counting' at 127\.0\.0\.1:9 cannot"):
+        await collect(counted("127.0.0.1:9", session_wait_seconds=1), ["end"], resume_seconds=0.1)
 
 
 async def test_a_connection_that_breaks_between_steps_changes_nothing() -> None:

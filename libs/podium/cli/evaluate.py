@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.connection import connected
-from podium.cli.environment import environment_class, scenarios_here
+from podium.cli.environment import environment_class, modules_here, scenarios_here
 from podium.cli.output import data, note
 from podium.cli.settings import read_settings
 
 if TYPE_CHECKING:
+    from podium.cli.serving import Pool
     from podium.environments import Agent, Environment
     from podium.evaluation import Attempt
     from podium.sdk import AsyncClient
@@ -126,29 +127,33 @@ async def evaluate(
 
     Prints success with its 95 % interval, pass@k, reward and turns of each agent, of every
     further agent how it differs from the first on the same scenarios, and what each did with
-    the first 20 scenarios; -o json has all of them.
+    the first 20 scenarios; -o json has all of them. A pool that holds one policy (merged weights,
+    as on a CPU) serves each that is named in turn, unless a job trains there.
 
     `openai:MODEL` is asked at OPENAI_BASE_URL with OPENAI_API_KEY.
     """
     from podium.cli.evaluation_tables import of_scenarios, show_scenarios, show_summaries
+    from podium.cli.serving import pool_for
     from podium.evaluation import compare, summarise
 
-    task = _Task(
-        client=client,
-        environment=environment,
-        address=environment_address,
-        pool=pool,
-        config=read_settings(settings),
-        split=split,
-        limit=limit,
-        attempts=attempts,
-        max_turns=max_turns,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        seed=seed,
-        concurrency=concurrency,
-    )
-    results = {agent: await task.run(agent) for agent in agents}
+    async with pool_for(client) as served:
+        task = _Task(
+            client=client,
+            served=served,
+            environment=environment,
+            address=environment_address,
+            pool=pool,
+            config=read_settings(settings),
+            split=split,
+            limit=limit,
+            attempts=attempts,
+            max_turns=max_turns,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            seed=seed,
+            concurrency=concurrency,
+        )
+        results = {agent: await task.run(agent) for agent in agents}
     summaries = {agent: summarise(found, threshold) for agent, found in results.items()}
     first = agents[0]
     comparisons = {
@@ -182,6 +187,7 @@ class _Task:
     """What every agent of one command is measured on."""
 
     client: AsyncClient
+    served: Pool
     environment: str
     address: str
     pool: str
@@ -212,7 +218,7 @@ class _Task:
         raise _wrong_agent(agent)
 
     async def _policy(self, agent: str) -> list[Attempt]:
-        from podium.cli.chat import load_policy, named
+        from podium.cli.serving import named
         from podium.contract import apply_defaults
         from podium.sdk.policies import resolve_policy
         from podium.types.v1 import policy_pb2, spec_pb2
@@ -220,7 +226,7 @@ class _Task:
         policy = await resolve_policy(agent, self.client.checkpoints.get)
         if named(policy) not in (agent, "the base model"):
             note(f"{agent} is {named(policy)}")
-        await load_policy(self.client, policy)
+        await self.served.serve(policy)
         spec = spec_pb2.EnvironmentSpec(name=self.environment, address=self.address)
         spec.config.update(self.config)
         episode = apply_defaults(spec_pb2.EpisodeSpec(max_turns=self.max_turns))
@@ -265,6 +271,7 @@ class _Task:
 
         kind = self._class()
         scenarios_here()
+        modules_here()
         # Whoever runs this command chooses its options too.
         os.environ.setdefault("PODIUM_MCP_COMMANDS", "*")
         if self.split not in kind.splits:

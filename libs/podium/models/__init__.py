@@ -7,6 +7,6 @@ podium.models.prepare NAME` fills the folder once.
 from __future__ import annotations
 
 from podium.models.digest import digest
-from podium.models.locate import BUILT_IN, known, models_dir, resolve
+from podium.models.locate import BUILT_IN, HUB_NAMES, known, models_dir, resolve
 
-__all__ = ["BUILT_IN", "digest", "known", "models_dir", "resolve"]
+__all__ = ["BUILT_IN", "HUB_NAMES", "digest", "known", "models_dir", "resolve"]

@@ -11,6 +11,10 @@ from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
 BUILT_IN = ("smollm2-135m-instruct",)
 """Models that `podium.models.prepare` makes without any network."""
 
+HUB_NAMES = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M-Instruct"}
+"""What the Hugging Face hub calls models that have another name here. The weights of SmolLM2 here
+are the hub's as a package of 4 bits gives them."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
 

@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 _ANSWER_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
+_END_SECONDS = 1.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 
@@ -67,7 +68,7 @@ class RemoteSession:
     ) -> None:
         """`label` begins the session's id, for the server's log."""
         self._stub = stub
-        self._peer = f"environment {spec.name!r}"
+        self._peer = f"environment {spec.name!r} at {spec.address}"
         self._id = f"{label}/{uuid.uuid4().hex}"
         self._config = spec.config
         self._wait_seconds = episode.session_wait_seconds
@@ -118,10 +119,19 @@ class RemoteSession:
                 # An open that still waits is taken back by ending its stream.
                 if self._opened and self._call is not None and not self._call.done():
                     await self._ask(pb.SessionRequest(close=pb.CloseRequest()), resume=False)
+                    await self._ended()
         except (PodiumError, EnvironmentRaisedError, TimeoutError):
             logger.debug("a session could not be closed", exc_info=True)
         finally:
             self._drop()
+
+    async def _ended(self) -> None:
+        """Waits a little until the server ends the stream: one that we cancel, it logs as such."""
+        if self._call is not None:
+            await self._call.done_writing()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    await self._call.code()
 
     async def _ask(self, request: pb.SessionRequest, *, resume: bool = True) -> pb.SessionResponse:
         self._sequence += 1
