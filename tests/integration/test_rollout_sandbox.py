@@ -58,8 +58,8 @@ CAUSES = {
     "leaves": "raise SystemExit(0)\n" + HEAD + "    return n",
     "fills memory": HEAD + "    kept = []\n    while True: kept.append(bytearray(1 << 20))",
     "writes much": HEAD + "    return 'x' * 10_000_000",
-    "writes at once": "import os\nfor d in range(3, 16):\n    try:\n        os.write(d, b'x' * 400_000)\n"
-    "    except OSError: pass\n" + HEAD + "    return n",
+    "writes at once": "import os\nfor d in range(3, 16):\n    try:\n"
+    "        os.write(d, b'x' * 400_000)\n    except OSError: pass\n" + HEAD + "    return n",
     "is nested": HEAD + "    x = []\n    for _ in range(900): x = [x]\n    return x",
     "is long": HEAD + "    return 10 ** 4000",
     "dawdles": "import time\n" + HEAD + "    time.sleep(0.4)",

@@ -26,13 +26,18 @@ async def test_work_ends_at_its_limit() -> None:
 
 
 async def test_a_queue_does_not_count_and_the_rest_does() -> None:
-    with pytest.raises(TimeoutError):
+    reached = asyncio.Event()
+
+    async def work() -> None:
         async with time_limit(SHORT):
             with queued():
                 await until_over(2 * SHORT)
-            reached = True
+            reached.set()
             await asyncio.Event().wait()
-    assert reached
+
+    with pytest.raises(TimeoutError):
+        await work()
+    assert reached.is_set()
 
 
 async def test_no_limit_ends_nothing() -> None:
@@ -53,14 +58,20 @@ async def test_all_limits_around_stand_still_in_tasks_of_the_work_too() -> None:
 
 
 async def test_the_time_in_queues_has_a_limit_of_its_own() -> None:
-    with pytest.raises(TimeoutError):
-        async with time_limit(SHORT, of_queue=True) as limit:
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        async with time_limit(SHORT, of_queue=True):
             await until_over(2 * SHORT)
+            begun.set()
             for _ in range(100):
                 with queued():
                     await until_over(SHORT / 10)
             await asyncio.Event().wait()
-    assert limit.expired()
+
+    with pytest.raises(TimeoutError):
+        await work()
+    assert begun.is_set()
 
 
 async def test_what_was_queued_when_its_limit_ended_is_let_be() -> None:
@@ -76,10 +87,14 @@ async def test_what_was_queued_when_its_limit_ended_is_let_be() -> None:
         await asyncio.sleep(0)
     left.set()
     await task
-    with pytest.raises(TimeoutError):
+
+    async def is_cut() -> None:
         async with time_limit(SHORT, of_queue=True):
             with queued():
                 await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await is_cut()
 
 
 async def test_who_asks_learns_the_least_that_is_left() -> None:
