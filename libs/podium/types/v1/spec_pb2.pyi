@@ -811,13 +811,18 @@ class EpisodeSpec(_message.Message):
     """Most assistant turns. Default 8."""
     timeout_seconds: _builtins.float
     """Seconds an episode may take, environment and model together, before it is
-    cut and scored as it stands. Default 300.
+    cut and scored as it stands. What it is queued for is not its time.
+    Default 300.
     """
     step_timeout_seconds: _builtins.float
-    """Seconds one reset, step or score of the environment may take. Default 60."""
+    """Seconds one reset, step or score of the environment may take, those aside
+    in which it is queued. Default 60.
+    """
     session_wait_seconds: _builtins.float
-    """Seconds an episode may wait for a free session of a remote environment,
-    before its own time begins. Default 600.
+    """Seconds an episode may be queued in all, outside of its own time: for a
+    free session of a remote environment before it begins, and later for what
+    the environment's episodes share, such as a place for a program. Then its
+    group is given up for another time. Default 600.
     """
     tool_format: Global___ToolFormat.ValueType
     """How the model is told of tools and calls them. Default TOOL_FORMAT_AUTO."""
