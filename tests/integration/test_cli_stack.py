@@ -104,9 +104,16 @@ async def test_a_service_that_does_not_stay_up_ends_everything_with_1(tmp_path: 
 
 
 async def test_a_model_that_is_not_here_is_told_before_anything_starts(tmp_path: Path) -> None:
-    done = await podium("up", "--model", "nobody/nothing", cwd=tmp_path)
-    assert done.code == 2
-    assert "podium.models.prepare nobody/nothing" in done.err
+    hub = {"HF_ENDPOINT": "http://127.0.0.1:1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
+    cache = {"PODIUM_MODELS_DIR": str(tmp_path / "models"), "HF_HOME": str(tmp_path / "hf")}
+    done = await podium(
+        "up", "--model", "nobody/nothing", cwd=tmp_path, environment=hub | cache, within=240
+    )
+    assert done.code == 3, done.err
+    assert "model 'nobody/nothing' could not be fetched from the Hugging Face hub" in done.err
+    assert "Traceback" not in done.err
+    done = await podium("up", "--model", "nothing", cwd=tmp_path, environment=cache)
+    assert (done.code, "base model 'nothing' is not in" in done.err) == (2, True), done.err
     assert not (tmp_path / ".podium").exists()
 
 

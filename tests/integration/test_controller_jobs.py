@@ -459,7 +459,7 @@ async def test_requests_to_jobs_that_are_not_there(fleet: Fleet, client: Client)
     for call in (client.get, client.cancel, client.pause, client.resume):
         with pytest.raises(NotFoundError):
             await call("nobody")
-    with rpc_errors("controller"):
+    with pytest.raises(NotFoundError, match="there is no job 'nobody'"), rpc_errors("controller"):
         await client.stub.DeleteJob(pb.DeleteJobRequest(job_id="nobody"))
 
 

@@ -117,7 +117,8 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
     async def DeleteJob(
         self, request: jobs.DeleteJobRequest, context: Context
     ) -> jobs.DeleteJobResponse:
-        self.known.pop(request.job_id, None)
+        self._job(request.job_id)
+        del self.known[request.job_id]
         return jobs.DeleteJobResponse()
 
     async def WatchJob(
@@ -165,7 +166,7 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
 
     def _job(self, job_id: str) -> jobs.Job:
         if job_id not in self.known:
-            raise NotFoundError(f"there is no job {job_id}")
+            raise NotFoundError(f"there is no job {job_id!r}")
         return self.known[job_id]
 
 
@@ -240,6 +241,20 @@ class FakeInference(inference_grpc.InferenceServiceServicer):
 
     loaded: list[tuple[str, int]] = field(default_factory=list)
     chats: list[inference.StreamChatRequest] = field(default_factory=list)
+    merged: bool = False
+    """Whether it holds one policy, or else the base model."""
+
+    async def GetEngine(
+        self, request: inference.GetEngineRequest, context: Context
+    ) -> inference.GetEngineResponse:
+        mode = inference.WEIGHT_MODE_MERGED if self.merged else inference.WEIGHT_MODE_ADAPTER
+        return inference.GetEngineResponse(weight_mode=mode)
+
+    async def UnloadPolicy(
+        self, request: inference.UnloadPolicyRequest, context: Context
+    ) -> inference.UnloadPolicyResponse:
+        self.loaded = [each for each in self.loaded if each[0] != request.job]
+        return inference.UnloadPolicyResponse()
 
     async def ListPolicies(
         self, request: inference.ListPoliciesRequest, context: Context
@@ -252,6 +267,10 @@ class FakeInference(inference_grpc.InferenceServiceServicer):
     ) -> inference.LoadPolicyResponse:
         if request.job == "busy":
             raise FailedPreconditionError("the pool serves another job", reason="POOL_IN_USE")
+        if self.merged:
+            if {job for job, _ in self.loaded} - {request.job}:
+                raise FailedPreconditionError("it serves another job", reason="POOL_IN_USE")
+            self.loaded.clear()
         self.loaded.append((request.job, request.version))
         return inference.LoadPolicyResponse()
 
@@ -259,6 +278,9 @@ class FakeInference(inference_grpc.InferenceServiceServicer):
         self, request: inference.StreamChatRequest, context: Context
     ) -> AsyncIterator[inference.StreamChatResponse]:
         self.chats.append(request)
+        asked, served = request.policy, self.loaded
+        if self.merged and served and (asked.job, asked.version) not in served:
+            raise NotFoundError("another policy is merged", reason="POLICY_NOT_LOADED")
         words = request.messages[-1].content.split()[::-1]
         for word in words:
             yield inference.StreamChatResponse(delta=inference.Generation(text=f"{word} "))

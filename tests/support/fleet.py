@@ -354,6 +354,8 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         self.taken: list[tuple[str, int]] = []
         self.ages: dict[int, list[int]] = {}
         """Step to the versions that its groups were sampled from."""
+        self.tells: dict[str, float] = {}
+        """Numbers of every step, besides those that it always has."""
 
     def attach(self, server: Server) -> None:
         server.add(
@@ -414,7 +416,12 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         await self.reached("step:taken", str(header.step))
         return trainer_pb.StepResponse(
             step=header.step,
-            metrics={"loss": 1 / header.step, "kl_reference": 0.01, "seconds_forward": 0.1},
+            metrics={
+                "loss": 1 / header.step,
+                "kl_reference": 0.01,
+                "seconds_forward": 0.1,
+                **self.tells,
+            },
             skipped_groups={g.id: g.skip_reason for g in groups if g.skip_reason},
         )
 

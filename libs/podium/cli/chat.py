@@ -13,6 +13,7 @@ import click
 
 from podium.cli.connection import connected
 from podium.cli.output import note
+from podium.cli.serving import named, pool_for
 
 if TYPE_CHECKING:
     from podium.inference.v1 import inference_service_pb2
@@ -66,23 +67,30 @@ async def chat(
     """Talk to the base model or to a trained policy; the answer is streamed to stdout.
 
     Without --once, each line that is typed is a message; a piped stdin is one
-    message as a whole.
+    message as a whole. A pool that holds one policy (merged weights, as on a CPU) serves the one
+    that is named meanwhile, unless a job trains there.
     """
     from podium.sdk.policies import resolve_policy
     from podium.types.v1 import policy_pb2, trajectory_pb2
 
     policy = await resolve_policy(model, client.checkpoints.get)
     earlier = await asyncio.to_thread(_read_history, history) if history else []
-    await load_policy(client, policy)
-    sampling = policy_pb2.SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
-    start = [_message(trajectory_pb2.ROLE_SYSTEM, system)] if system else []
-    start += earlier
-    conversation = Conversation(client, policy, sampling, start)
-    if once is not None or not sys.stdin.isatty():
-        text = once if once is not None else await asyncio.to_thread(sys.stdin.read)
-        await conversation.say(text.strip())
-        return
-    note(f"talking to {named(policy)}; {_COMMANDS}")
+    async with pool_for(client) as pool:
+        await pool.serve(policy)
+        sampling = policy_pb2.SamplingParams(
+            temperature=temperature, max_tokens=max_tokens, seed=seed
+        )
+        start = [_message(trajectory_pb2.ROLE_SYSTEM, system)] if system else []
+        conversation = Conversation(client, policy, sampling, start + earlier)
+        if once is not None or not sys.stdin.isatty():
+            text = once if once is not None else await asyncio.to_thread(sys.stdin.read)
+            await conversation.say(text.strip())
+            return
+        note(f"talking to {named(policy)}; {_COMMANDS}")
+        await _converse(conversation)
+
+
+async def _converse(conversation: Conversation) -> None:
     while (line := await _ask()) is not None:
         if line == "/exit":
             break
@@ -157,41 +165,6 @@ def _read_history(path: Path) -> list[trajectory_pb2.Message]:
             f"{', '.join(roles)}",
             param_hint="--history",
         ) from None
-
-
-def named(policy: policy_pb2.PolicyRef) -> str:
-    """A policy as people call it."""
-    if not policy.job:
-        return "the base model"
-    return f"{policy.job}@{policy.version}" if policy.HasField("version") else policy.job
-
-
-async def load_policy(client: AsyncClient, policy: policy_pb2.PolicyRef) -> None:
-    """Has the pool serve an exact version that it lacks, if the pool can.
-
-    Raises:
-        CliError: it serves another job and can hold only one.
-    """
-    from podium.core.errors import FailedPreconditionError
-
-    if not policy.job or not policy.HasField("version"):
-        return
-    loaded = {(p.job, p.version) async for p in client.policies.list(policy.job)}
-    if (policy.job, policy.version) in loaded:
-        return
-    note(f"loading {policy.job}@{policy.version}")
-    try:
-        await client.policies.load(policy.job, policy.version)
-    except FailedPreconditionError as error:
-        if error.reason != "POOL_IN_USE":
-            raise
-        from podium.cli.exits import CliError, Exit
-
-        raise CliError(
-            f"the pool serves another job now, and can hold only one ({error.message})",
-            "Wait until that job has ended, or run a pool in --weight-mode adapter.",
-            Exit.CONFLICT,
-        ) from error
 
 
 def _message(role: trajectory_pb2.Role.ValueType, text: str) -> trajectory_pb2.Message:

@@ -79,8 +79,38 @@ async def export(client: AsyncClient, version: str, folder: Path, merged: bool) 
             await asyncio.to_thread(merge, item.manifest, adapter, folder)
     else:
         await client.checkpoints.download(item, folder, "adapter/")
+        name_the_base(folder / "adapter_config.json")
+    share(folder)
     note(f"wrote {name} to {folder}")
     click.echo(str(folder))
+
+
+def name_the_base(config: Path) -> None:
+    """Has PEFT's configuration name the base model as the Hugging Face hub does, where it is known.
+
+    Other programs look it up there by that name.
+    """
+    import json
+
+    from podium.models import HUB_NAMES
+
+    if not config.exists():
+        return
+    found = json.loads(config.read_text())
+    name = found.get("base_model_name_or_path", "")
+    if name in HUB_NAMES:
+        found["base_model_name_or_path"] = HUB_NAMES[name]
+        config.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def share(folder: Path) -> None:
+    """Gives files and folders the modes of newly made ones: some libraries write private files."""
+    import os
+
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
 def _check_empty(folder: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from podium.cli.findings import Finding
 from podium.core.errors import PodiumError
 from podium.launcher import health, layout, upfile
-from podium.sdk.addresses import Addresses
+from podium.sdk.addresses import Addresses, data_dir_in_use
 from podium.sdk.client import AsyncClient
 
 _GIB = 2**30
@@ -22,7 +22,7 @@ _LOCAL_NEEDS = ("torch", "transformers", "peft", "vllm", "sqlalchemy", "alembic"
 
 async def every_check(addresses: Addresses, data_dir: Path | None, model: str) -> list[Finding]:
     """Runs all checks."""
-    folder = data_dir or upfile.find()
+    folder = data_dir or data_dir_in_use() or upfile.find()
     running = upfile.read(folder) if folder else None
     remote = running is None and addresses.elsewhere
     findings = [_packages(remote)]
@@ -32,8 +32,19 @@ async def every_check(addresses: Addresses, data_dir: Path | None, model: str) -
         findings.append(_ports())
     findings.append(await _controller(addresses, expected=remote or running is not None))
     if not remote:
-        findings += [_model(model), _disk(folder or Path.cwd()), _memory(), _cpu()]
+        findings += _machine(model, folder or Path.cwd())
     return findings
+
+
+async def checks_without_stack(why: str, data_dir: Path | None, model: str) -> list[Finding]:
+    """The checks of this machine, where nothing runs in the data directory that is named."""
+    folder = data_dir or data_dir_in_use() or Path.cwd()
+    nothing = Finding("fail", "address", why, "Start it with 'podium up', or name another.")
+    return [_packages(remote=False), nothing, *_machine(model, folder)]
+
+
+def _machine(model: str, folder: Path) -> list[Finding]:
+    return [_model(model), _disk(folder), _memory(), _cpu()]
 
 
 def _packages(remote: bool) -> Finding:

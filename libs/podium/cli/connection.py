@@ -18,8 +18,7 @@ R = TypeVar("R")
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    envvar="PODIUM_DATA_DIR",
-    help="Data directory of 'podium up'. [default: .podium here or above]",
+    help="Data directory of 'podium up'. [default: PODIUM_DATA_DIR, else .podium here or above]",
 )
 
 address_option = click.option(

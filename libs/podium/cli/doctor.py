@@ -27,10 +27,16 @@ def doctor(address: str, context: str, data_dir: Path | None, model: str, output
     Every finding that needs something done says what. Exit code 1 when a
     check fails.
     """
-    from podium.cli.checks import every_check
+    from podium.cli.checks import checks_without_stack, every_check
+    from podium.core.errors import NotFoundError
     from podium.sdk.addresses import locate
 
-    findings = asyncio.run(every_check(locate(address, data_dir, context), data_dir, model))
+    try:
+        findings = asyncio.run(every_check(locate(address, data_dir, context), data_dir, model))
+    except NotFoundError as error:
+        if error.reason != "NO_STACK":
+            raise
+        findings = asyncio.run(checks_without_stack(error.message, data_dir, model))
     if output != "table":
         data([vars(finding) for finding in findings], output)
     else:

@@ -69,7 +69,8 @@ def serve(
 ) -> None:
     """Serve PATH (package.module:Class, or a built-in name) until SIGTERM.
 
-    Jobs may name files of scenarios below this folder, or below PODIUM_SCENARIOS_DIR.
+    Modules of this folder can be imported, also by what a job's options name. Jobs may name files
+    of scenarios below this folder, or below PODIUM_SCENARIOS_DIR.
     """
     from podium.core.errors import PodiumError
     from podium.environments.server import serve as run
@@ -81,6 +82,7 @@ def serve(
     except PodiumError as error:
         raise click.UsageError(error.message) from error
     scenarios_here()
+    modules_here()
     run(
         kind,
         ServerSettings(host=host, port=port, health_port=health_port, metrics_port=metrics_port),
@@ -93,6 +95,13 @@ def scenarios_here() -> None:
     os.environ.setdefault("PODIUM_SCENARIOS_DIR", os.getcwd())
 
 
+def modules_here() -> None:
+    """Lets Python import what lies in this folder: environments, and task sets that they name."""
+    # As `python -m` has it; a console script does not.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
 def environment_class(name: str) -> type[Environment]:
     """A built-in environment by name, or any by `package.module:Class`, from this folder too.
 
@@ -103,7 +112,5 @@ def environment_class(name: str) -> type[Environment]:
 
     if ":" not in name:
         return load(name)
-    # As `python -m` has it; a console script does not.
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    modules_here()
     return load_class(name)

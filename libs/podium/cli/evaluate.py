@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.connection import connected
-from podium.cli.environment import environment_class, scenarios_here
+from podium.cli.environment import environment_class, modules_here, scenarios_here
+from podium.cli.exits import CliError, Exit
 from podium.cli.output import data, note
 from podium.cli.settings import read_settings
 
 if TYPE_CHECKING:
+    from podium.cli.serving import Pool
     from podium.environments import Agent, Environment
     from podium.evaluation import Attempt
     from podium.sdk import AsyncClient
@@ -126,37 +128,53 @@ async def evaluate(
 
     Prints success with its 95 % interval, pass@k, reward and turns of each agent, of every
     further agent how it differs from the first on the same scenarios, and what each did with
-    the first 20 scenarios; -o json has all of them.
+    the first 20 scenarios; -o json has all of them. A pool that holds one policy (merged weights,
+    as on a CPU) serves each that is named in turn, unless a job trains there.
 
-    `openai:MODEL` is asked at OPENAI_BASE_URL with OPENAI_API_KEY.
+    `openai:MODEL` is asked at OPENAI_BASE_URL with OPENAI_API_KEY, and again where it is busy.
+    Attempts that it never answered are left out of all numbers, and the exit code is 3.
     """
     from podium.cli.evaluation_tables import of_scenarios, show_scenarios, show_summaries
-    from podium.evaluation import compare, summarise
+    from podium.cli.serving import pool_for
+    from podium.evaluation import answered, compare, summarise
+    from podium.evaluation import by_scenario as attempted
 
-    task = _Task(
-        client=client,
-        environment=environment,
-        address=environment_address,
-        pool=pool,
-        config=read_settings(settings),
-        split=split,
-        limit=limit,
-        attempts=attempts,
-        max_turns=max_turns,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        seed=seed,
-        concurrency=concurrency,
-    )
-    results = {agent: await task.run(agent) for agent in agents}
-    summaries = {agent: summarise(found, threshold) for agent, found in results.items()}
+    async with pool_for(client) as served:
+        task = _Task(
+            client=client,
+            served=served,
+            environment=environment,
+            address=environment_address,
+            pool=pool,
+            config=read_settings(settings),
+            split=split,
+            limit=limit,
+            attempts=attempts,
+            max_turns=max_turns,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            seed=seed,
+            concurrency=concurrency,
+        )
+        results = {agent: await task.run(agent) for agent in agents}
+    incomplete = _incomplete(results)
+    counted = {agent: answered(found) for agent, found in results.items()}
+    if incomplete is not None and not any(counted.values()):
+        raise incomplete
+    summaries = {
+        agent: summarise(found, threshold) for agent, found in results.items() if counted[agent]
+    }
     first = agents[0]
     comparisons = {
-        agent: compare(results[first], results[agent], threshold) for agent in list(results)[1:]
+        agent: compare(results[first], results[agent], threshold)
+        for agent in list(results)[1:]
+        if attempted(counted[first]).keys() & attempted(counted[agent]).keys()
     }
     if output == "table":
         show_summaries(summaries, comparisons, first)
-        show_scenarios(results, threshold)
+        show_scenarios(counted, threshold)
+        if incomplete is not None:
+            raise incomplete
         return
     data(
         [
@@ -165,7 +183,7 @@ async def evaluate(
                 **asdict(summary),
                 "pass_at": {str(k): value for k, value in summary.pass_at.items()},
                 "compared_with_first": asdict(comparisons[agent]) if agent in comparisons else None,
-                "by_scenario": of_scenarios(results[agent], threshold),
+                "by_scenario": of_scenarios(counted[agent], threshold),
                 "episodes": [
                     {**asdict(attempt), "success": attempt.succeeded(threshold)}
                     for attempt in results[agent]
@@ -175,6 +193,24 @@ async def evaluate(
         ],
         output,
     )
+    if incomplete is not None:
+        raise incomplete
+
+
+def _incomplete(results: Mapping[str, Sequence[Attempt]]) -> CliError | None:
+    """Says which attempts are in no number because a model was never heard."""
+    lines = []
+    for agent, found in results.items():
+        silent = [attempt for attempt in found if attempt.unanswered]
+        if silent:
+            lines.append(
+                f"{len(silent)} of {len(found)} attempts of {agent} were never answered, and are in"
+                f" none of the numbers: {silent[0].failure}"
+            )
+    if not lines:
+        return None
+    hint = "Lower --concurrency, or check OPENAI_BASE_URL, OPENAI_API_KEY and the model's name."
+    return CliError("\n".join(lines), hint, Exit.UNREACHABLE)
 
 
 @dataclass(frozen=True)
@@ -182,6 +218,7 @@ class _Task:
     """What every agent of one command is measured on."""
 
     client: AsyncClient
+    served: Pool
     environment: str
     address: str
     pool: str
@@ -212,7 +249,7 @@ class _Task:
         raise _wrong_agent(agent)
 
     async def _policy(self, agent: str) -> list[Attempt]:
-        from podium.cli.chat import load_policy, named
+        from podium.cli.serving import named
         from podium.contract import apply_defaults
         from podium.sdk.policies import resolve_policy
         from podium.types.v1 import policy_pb2, spec_pb2
@@ -220,7 +257,7 @@ class _Task:
         policy = await resolve_policy(agent, self.client.checkpoints.get)
         if named(policy) not in (agent, "the base model"):
             note(f"{agent} is {named(policy)}")
-        await load_policy(self.client, policy)
+        await self.served.serve(policy)
         spec = spec_pb2.EnvironmentSpec(name=self.environment, address=self.address)
         spec.config.update(self.config)
         episode = apply_defaults(spec_pb2.EpisodeSpec(max_turns=self.max_turns))
@@ -265,6 +302,7 @@ class _Task:
 
         kind = self._class()
         scenarios_here()
+        modules_here()
         # Whoever runs this command chooses its options too.
         os.environ.setdefault("PODIUM_MCP_COMMANDS", "*")
         if self.split not in kind.splits:

@@ -71,7 +71,10 @@ _REASON_HINTS = {
     "ALREADY_UP": "",
     "KUBECTL_FAILED": "The words are kubectl's, which acts with the rights of your kubeconfig.",
     "NO_KUBECTL": "Install kubectl, or save the services' addresses with 'podium login'.",
-    "NO_ADDRESS": "Save it with 'podium login', or set its PODIUM_..._ADDRESS.",
+    "NO_STACK": "Start it with 'podium up --data-dir DIR'; 'podium status' shows what runs here.",
+    "NO_ADDRESS": "'podium login' saves the addresses of an installation.",
+    "TLS_HANDSHAKE": "Files and name for TLS are saved by 'podium login --tls-...', or given with "
+    "PODIUM_TLS_CERTIFICATE_FILE, ..._KEY_FILE, ..._AUTHORITIES_FILE and ..._SERVER_NAME.",
     "NO_CONTEXT": "'podium login' saves one, 'podium context list' shows them.",
     "NO_RELEASE": "Name release and namespace with 'podium login'; 'podium install' says how to "
     "install one.",
@@ -81,11 +84,17 @@ _REASON_HINTS = {
 }
 
 
+_ENVIRONMENT_HINT = (
+    "'podium env serve' serves an environment; its address must be one that the rollout service "
+    "reaches."
+)
+
+
 def code_of(error: errors.PodiumError) -> Exit:
     """The exit code of an error."""
     if error.reason == "WAIT_TIMEOUT":
         return Exit.TIMEOUT
-    if error.reason == "NO_KUBECTL":
+    if error.reason in ("NO_KUBECTL", "NO_STACK"):
         return Exit.UNREACHABLE
     return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.FAILED)
 
@@ -98,6 +107,8 @@ def show(error: Exception) -> Exit:
         code = code_of(error)
         message = _describe(error)
         hint = _REASON_HINTS.get(error.reason, _HINTS.get(code, ""))
+        if error.metadata.get("peer", "").startswith("environment "):
+            hint = _ENVIRONMENT_HINT
     else:
         message = f"{type(error).__name__}: {error}"
         hint = "This is a defect of podium; PODIUM_DEBUG=1 shows where."

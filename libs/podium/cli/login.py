@@ -42,6 +42,28 @@ if TYPE_CHECKING:
 @click.option(
     "--token-stdin", is_flag=True, help="Read the token from stdin, and keep it for yourself alone."
 )
+@click.option(
+    "--tls-certificate",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Your certificate, PEM, for mutual TLS. [default: PODIUM_TLS_CERTIFICATE_FILE]",
+)
+@click.option(
+    "--tls-key",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Its key. [default: PODIUM_TLS_KEY_FILE]",
+)
+@click.option(
+    "--tls-authorities",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Whose certificates to take. [default: PODIUM_TLS_AUTHORITIES_FILE]",
+)
+@click.option(
+    "--tls-server-name",
+    default="",
+    metavar="NAME",
+    help="Whose certificate it must be. [default: PODIUM_TLS_SERVER_NAME, else the address' host, "
+    "else localhost]",
+)
 @click.option("--no-use", is_flag=True, help="Save it, but go on using the present one.")
 def login(
     name: str,
@@ -57,6 +79,10 @@ def login(
     token_file: Path | None,
     token_env: str,
     token_stdin: bool,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    tls_authorities: Path | None,
+    tls_server_name: str,
     no_use: bool,
 ) -> None:
     """Save an installation as NAME, and use it from now on.
@@ -67,7 +93,7 @@ def login(
 
     The controller is asked first, with the token. Nothing is saved if it cannot be reached or
     refuses. A token that is asked for at the terminal, or comes from stdin, is kept in a file that
-    you alone may read.
+    you alone may read. Of the files for TLS the paths are saved; they are read at each use.
     """
     from podium.core.errors import UnauthenticatedError
     from podium.sdk import contexts
@@ -93,6 +119,7 @@ def login(
         {
             "addresses": {key: value for key, value in addresses.items() if value},
             "kubernetes": kubernetes,
+            "tls": _tls(tls_certificate, tls_key, tls_authorities, tls_server_name),
             "token_env": token_env,
             "token_file": str(token_file.absolute()) if token_file else "",
         },
@@ -122,6 +149,31 @@ def login(
     for variable in ("PODIUM_ADDRESS", "PODIUM_CONTEXT"):
         if value := os.environ.get(variable, ""):
             note(f"{variable}={value} goes before it")
+
+
+def _tls(
+    certificate: Path | None, key: Path | None, authorities: Path | None, server_name: str
+) -> dict[str, str] | None:
+    """The files that are given, else those of the environment, as a context has them."""
+    from podium.sdk.addresses import SERVER_NAME, tls_files
+
+    given = {"certificate": certificate, "key": key, "authorities": authorities}
+    if any(given.values()):
+        missing = [f"--tls-{name}" for name, file in given.items() if file is None]
+        if missing:
+            raise click.UsageError(f"TLS needs {', '.join(missing)} too")
+        files = {f"{name}_file": str(file) for name, file in given.items()}
+    else:
+        files = tls_files()
+    server_name = server_name or os.environ.get(SERVER_NAME, "")
+    if not files:
+        if server_name:
+            raise click.UsageError("a server name for TLS is of no use without its files")
+        return None
+    return {
+        **{name: str(Path(file).absolute()) for name, file in files.items()},
+        "server_name": server_name,
+    }
 
 
 def _from_stdin() -> str:

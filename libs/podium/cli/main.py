@@ -6,6 +6,7 @@ import sys
 
 import click
 
+import podium
 from podium.cli.exits import Exit, colour_choice, debugging, show
 from podium.cli.lazy import LazyGroup
 
@@ -14,11 +15,15 @@ Exit codes: 0 done, 1 failed job or other, 2 usage or invalid file,
 3 unreachable, 4 not allowed, 5 not found or conflict, 124 wait timed out,
 130 interrupted. Data goes to stdout, everything else to stderr.
 
-Environment: PODIUM_ADDRESS, PODIUM_TOKEN, PODIUM_CONTEXT, PODIUM_CONFIG_DIR,
-NO_COLOR, PODIUM_DEBUG=1.
+Environment: PODIUM_ADDRESS, PODIUM_TOKEN, PODIUM_CONTEXT, PODIUM_DATA_DIR,
+PODIUM_CONFIG_DIR, NO_COLOR, PODIUM_DEBUG=1.
+
+Completion of commands and options: eval "$(_PODIUM_COMPLETE=bash_source podium)",
+or zsh_source, in the shell's startup file.
 """
 
 
+@click.version_option(podium.__version__, prog_name="podium")
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -69,11 +71,18 @@ def emit_one(item: M, view: View[M], output: str) -> None:
             width = max(len(title) for title, _ in view.columns)
             for title, cell in view.columns:
                 if text := cell(item):
-                    click.echo(f"{title.lower():<{width}}  {text}")
+                    click.echo(_field(title.lower(), text, width))
         case "name":
             click.echo(view.name(item))
         case _:
             data(to_plain(item), output)
+
+
+def _field(title: str, text: str, width: int) -> str:
+    """A field of a table of one item; lines that are too long go on below their beginning."""
+    columns = max(shutil.get_terminal_size((100, 24)).columns, width + 22)
+    lines = textwrap.wrap(text, columns - width - 2, break_long_words=False, break_on_hyphens=False)
+    return f"{title:<{width}}  " + ("\n" + " " * (width + 2)).join(lines)
 
 
 def data(value: Any, output: str) -> None:

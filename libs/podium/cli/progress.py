@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24
+_CODES = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> str:
@@ -86,8 +89,28 @@ class Progress:
     def _redraw(self, text: str) -> None:
         if self.live:
             self.close()
-            click.echo(text, nl=False, err=True)
+            # One that wraps could not be taken away again.
+            click.echo(cut(text, terminal_width() - 1), nl=False, err=True)
             self._drawn = True
+
+
+def cut(text: str, width: int) -> str:
+    """The first `width` columns of a line, codes of colours not counted and all kept."""
+    shown, used = [], 0
+    for part in _CODES.split(text):
+        if not _CODES.fullmatch(part):
+            part = part[: max(0, width - used)]
+            used += len(part)
+        shown.append(part)
+    return "".join(shown)
+
+
+def terminal_width() -> int:
+    """Columns of the terminal that stderr is, as it is now; 80 where it is none."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def status_line(job: pb.Job, rewards: Sequence[float]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from podium.launcher import Event, Launcher, LauncherConfig
 
 DEFAULT_DATA_DIR = ".podium"
+# What tells that a service's extra of the package is not installed.
+_NEEDS = {
+    "controller": ("sqlalchemy", "alembic", "aiosqlite"),
+    "registry": ("sqlalchemy", "alembic", "aiosqlite", "obstore"),
+    "inference": ("vllm", "transformers"),
+    "trainer": ("torch", "transformers", "peft"),
+}
 
 
 @click.command(short_help="Run the services on this machine.")
@@ -49,7 +57,7 @@ DEFAULT_DATA_DIR = ".podium"
 @click.option(
     "--weight-mode",
     type=click.Choice(["adapter", "merged"]),
-    help="How the pool holds policies. [default: merged]",
+    help="How the pool holds policies. [default: merged on a CPU, adapter on a GPU]",
 )
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
 @click.option("--auth", is_flag=True, help="Refuse calls without the token in DATA_DIR/token.")
@@ -74,6 +82,8 @@ def up(
 ) -> int:
     """Run the six services in the foreground, until Ctrl-C.
 
+    A model of the Hugging Face hub that is not here yet is fetched first.
+
     Addresses are written to DATA_DIR/up.json, where the other commands find
     them; logs go to DATA_DIR/logs. A service that dies is reported and
     started again, at most five times in a minute.
@@ -83,8 +93,9 @@ def up(
     from podium.launcher.layout import service_names
 
     services = service_names([name.strip() for name in only.split(",") if name.strip()])
+    check_packages(services)
     if {"inference", "trainer"} & set(services):
-        _check_model(model)
+        get_model(model)
     config = LauncherConfig(
         data_dir=data_dir,
         port_base=port_base,
@@ -224,8 +235,9 @@ def status(data_dir: Path | None, output: str) -> int:
 
 def _running(data_dir: Path | None) -> Path:
     from podium.launcher import upfile
+    from podium.sdk.addresses import data_dir_in_use
 
-    folder = data_dir or upfile.find()
+    folder = data_dir or data_dir_in_use() or upfile.find()
     if folder is None or upfile.read(folder) is None:
         where = f"in {folder}" if folder else "here (no .podium in this folder or above)"
         raise CliError(
@@ -236,12 +248,57 @@ def _running(data_dir: Path | None) -> Path:
     return folder.resolve()
 
 
-def _check_model(model: str) -> None:
-    from podium.core.errors import NotFoundError
+def check_packages(services: Sequence[str]) -> None:
+    """Raises CliError when what a service runs on is not installed."""
+    from importlib.util import find_spec
+
+    absent = {
+        name: [module for module in _NEEDS.get(name, ()) if find_spec(module) is None]
+        for name in services
+    }
+    extras = [name for name, modules in absent.items() if modules]
+    if extras:
+        modules = sorted({module for missing in absent.values() for module in missing})
+        raise CliError(
+            f"{', '.join(extras)} cannot run here; not installed: {', '.join(modules)}",
+            f"pip install 'podium[{','.join(extras)}]', or 'make setup' in a clone; 'podium up "
+            "--only A,B' starts some services alone.",
+            Exit.USAGE,
+        )
+
+
+def get_model(name: str) -> None:
+    """Has the base model in the model cache: fetched from the hub or converted, if it is not.
+
+    Raises:
+        CliError: there is no such model, or the hub cannot be reached.
+    """
+    from podium.core.errors import NotFoundError, UnavailableError
     from podium.models import resolve
 
     try:
-        resolve(model)
+        resolve(name)
+        return
+    except NotFoundError as error:
+        missing = error
+    from podium.models import BUILT_IN
+
+    if "/" not in name and name not in BUILT_IN:
+        raise CliError(missing.message, code=Exit.USAGE) from missing
+    if Path(name).is_absolute() or name.startswith((".", "~")):
+        raise CliError(f"the folder {name} holds no model", code=Exit.USAGE) from missing
+    from podium.models.prepare import prepare
+
+    note(f"preparing {name}: it is not in the model cache yet")
+    try:
+        note(f"prepared in {prepare(name)}")
+    except UnavailableError as error:
+        raise CliError(
+            error.message,
+            "Where no hub can be reached, name a folder with the model's files, or set HF_ENDPOINT "
+            "to a mirror.",
+            Exit.UNREACHABLE,
+        ) from error
     except NotFoundError as error:
         raise CliError(error.message, code=Exit.USAGE) from error
 

@@ -12,6 +12,15 @@ from typing import Any
 from google.protobuf.descriptor import EnumDescriptor
 
 _SHOWN = 80
+# What other trainers call it, where no spelling is near.
+_ELSEWHERE = {
+    "grpo": "clipped",
+    "ppo": "clipped",
+    "dapo": "clipped",
+    "sft": "supervised",
+    "lr": "learning_rate",
+    "num_generations": "group_size",
+}
 
 
 def shown(value: Any) -> str:
@@ -60,5 +69,9 @@ def enum_number(enum: EnumDescriptor, text: str) -> int | None:
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """`; did you mean 'epsilon'?`, or nothing when nothing is near."""
-    found = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)
+    names = list(allowed)
+    elsewhere = _ELSEWHERE.get(name.lower(), "")
+    if elsewhere in names:
+        return f"; did you mean {elsewhere!r}?"
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {found[0]!r}?" if found else ""

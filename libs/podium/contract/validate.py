@@ -100,7 +100,7 @@ def _singular(message: Message, field: FieldDescriptor, path: str, report: _Repo
         return
     text = check_value(field, value)
     if text and not value and not field.has_presence:
-        text = text.replace("got 0", "got 0 or nothing", 1)
+        text = text.replace("got 0", "is required; got 0 or nothing", 1)
     if text:
         report(path, text)
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from podium.contract.text import nearest
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.types import Message, Observation, Scenario, Score, StepResult
 from podium.scenarios.source import ScenarioSource
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from podium.environments.agents import Agent
 
 
@@ -107,10 +110,18 @@ def checked_options(kind: type[M], options: Any, field: str) -> M:
     except ValidationError as error:
         raise InvalidArgumentError(
             violations=[
-                Violation(
-                    ".".join((field, *map(str, wrong["loc"]))),
-                    f"got {wrong['input']!r}: {wrong['msg']}",
-                )
+                Violation(".".join((field, *map(str, wrong["loc"]))), _said(kind, wrong))
                 for wrong in error.errors(include_url=False)
             ]
         ) from None
+
+
+def _said(kind: type[BaseModel], wrong: ErrorDetails) -> str:
+    """What is wrong with one option, in the words of job files."""
+    if wrong["type"] == "extra_forbidden":
+        names = list(kind.model_fields) if len(wrong["loc"]) == 1 else []
+        known = f"; known are {', '.join(names)}" if names else ""
+        return f"unknown option{nearest(str(wrong['loc'][-1]), names) or known}"
+    if wrong["type"] == "missing":
+        return "is required"
+    return f"got {wrong['input']!r}: {wrong['msg']}"

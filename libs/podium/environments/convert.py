@@ -29,7 +29,7 @@ def struct(values: Mapping[str, Any]) -> Struct:
         TypeError, ValueError: a value that JSON does not have.
     """
     # Through text, so that NaN, sets and objects are refused and tuples become lists.
-    plain = json.loads(json.dumps(dict(values), allow_nan=False))
+    plain = json.loads(utf8(json.dumps(dict(values), allow_nan=False, ensure_ascii=False)))
     result = Struct()
     json_format.ParseDict(plain, result)
     return result
@@ -40,18 +40,32 @@ def unstruct(values: Struct) -> dict[str, Any]:
     return {key: _plain(value) for key, value in json_format.MessageToDict(values).items()}
 
 
+def utf8(text: str) -> str:
+    """The text as it can be sent: halves of surrogate pairs alone become U+FFFD.
+
+    Models write them, as `\\ud83d` in arguments or in code, and environments say them again.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def message_to_pb(message: Message) -> types_pb.Message:
     """An SDK message as the contract's."""
     return types_pb.Message(
         role=_ROLES[message.role],
-        content=message.content,
+        content=utf8(message.content),
         tool_calls=[
-            types_pb.ToolCall(id=call.id, name=call.name, arguments_json=call.arguments_json)
+            types_pb.ToolCall(
+                id=utf8(call.id), name=utf8(call.name), arguments_json=utf8(call.arguments_json)
+            )
             for call in message.tool_calls
         ],
-        tool_call_id=message.tool_call_id,
-        name=message.name,
-        malformed_calls=message.malformed_calls,
+        tool_call_id=utf8(message.tool_call_id),
+        name=utf8(message.name),
+        malformed_calls=map(utf8, message.malformed_calls),
         conversation=message.conversation,
         begins_history=message.begins_history,
     )
@@ -107,7 +121,7 @@ def observation_from_pb(observation: pb.Observation) -> Observation:
 def tool_to_pb(tool: Tool) -> types_pb.Tool:
     """An SDK tool as the contract's."""
     return types_pb.Tool(
-        name=tool.name, description=tool.description, parameters=struct(tool.parameters)
+        name=utf8(tool.name), description=utf8(tool.description), parameters=struct(tool.parameters)
     )
 
 

@@ -14,6 +14,7 @@ from podium.environments.convert import (
     observation_to_pb,
     scenario_from_pb,
     struct,
+    utf8,
 )
 from podium.environments.types import Observation, Score, StepResult
 from podium.types.v1 import trajectory_pb2 as types_pb
@@ -98,7 +99,7 @@ def _finite(what: str, value: float) -> float:
 
 
 def _numbers(what: str, values: Mapping[str, float]) -> dict[str, float]:
-    return {name: _finite(f"{what} {name!r}", value) for name, value in values.items()}
+    return {utf8(name): _finite(f"{what} {name!r}", value) for name, value in values.items()}
 
 
 def _expect(value: Any, kind: type, method: str) -> None:

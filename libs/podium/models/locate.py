@@ -17,6 +17,10 @@ from podium.models.recipe import BUILT_IN, holds, is_model, recipe
 REVISION = "PODIUM_MODEL_REVISION"
 """Environment variable: the revision of models of the hub that a process means by their name."""
 
+HUB_NAMES = {"smollm2-135m-instruct": "HuggingFaceTB/SmolLM2-135M-Instruct"}
+"""What the Hugging Face hub calls models that have another name here. The weights of SmolLM2 here
+are the hub's as a package of 4 bits gives them."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
 

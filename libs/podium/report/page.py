@@ -12,6 +12,7 @@ from podium.report import analysis
 from podium.report.charts import dynamics, learning_curve
 from podium.report.collect import SAMPLED, ReportData
 from podium.report.episodes import episode_pairs
+from podium.report.scenarios import all_scenarios
 from podium.report.style import CSS
 
 
@@ -29,6 +30,7 @@ def render(data: ReportData) -> str:
                 _gain(data),
                 dynamics(data),
                 episode_pairs(data),
+                all_scenarios(data),
                 _configuration(data.job),
                 _trouble(data),
                 _foot(data.job),
@@ -110,7 +112,7 @@ def _gain(data: ReportData) -> str:
     if before is None or after is None:
         return ""
     gain = analysis.split_gain(before, after)
-    rest, better = ("search", "searching and choosing") if after.searches else ("more", "acting")
+    rest, better = ("search", "searching and choosing") if after.searches else ("acting", "acting")
     rows = "".join(
         f'<tr><td>{name}</td><td class="n">{_rate(first)}</td><td class="n">{_rate(last)}</td></tr>'
         for name, first, last in (

@@ -74,8 +74,20 @@ def draw(
     for name, series, marker in points:
         if series:
             figure.draw(figure.signal(*_axes(series), marker=marker).label(name))
+    found = [x for _, series, _ in (*lines, *points) for x, _ in series]
+    if found:
+        # Steps are whole numbers.
+        ticks = whole_ticks(min(found), max(found))
+        figure.ruler("x").ticks(ticks, [str(tick) for tick in ticks])
     text: str = figure.build().string(colorless=not colour)
     return text.rstrip()
+
+
+def whole_ticks(low: float, high: float, most: int = 8) -> list[int]:
+    """Whole numbers from `low` to `high`, evenly apart, at most `most`."""
+    first, last = round(low), round(high)
+    apart = max(1, -(-(last - first) // (most - 1)))
+    return list(range(first, last + 1, apart))
 
 
 def _points(steps: Sequence[jobs.Step], name: str) -> list[tuple[float, float]]:

@@ -15,6 +15,13 @@ from podium.rpc.status import exception_of
 _FINISHED = "RPC already finished."
 # gRPC's own status of a stream that ended under a write; no server says it.
 _BROKEN_WRITE = "Internal error from Core"
+# What failed handshakes mean, by gRPC's words for them.
+_HANDSHAKES = {
+    "hostname verification check failed": "its certificate is not for the name it is called by",
+    "certificate_verify_failed": "its certificate is not signed by the given authorities, or not "
+    "valid now",
+    "wrong_version_number": "its port is a plaintext port, which takes no TLS",
+}
 # The words of gRPC's transport that say why, without naming addresses.
 _CAUSES = (
     "connection refused",
@@ -63,7 +70,9 @@ def from_rpc(error: grpc.aio.AioRpcError, peer: str) -> PodiumError:
     metadata = {"peer": peer}
     if code is grpc.StatusCode.UNAVAILABLE:
         # The raw text names addresses; those stay in the chained exception.
-        cause = next((words for words in _CAUSES if words in details.lower()), "")
+        found = details.lower()
+        cause = next((words for sign, words in _HANDSHAKES.items() if sign in found), "")
+        cause = cause or next((words for words in _CAUSES if words in found), "")
         text = f" ({cause})" if cause else ""
         return UnavailableError(f"{peer} cannot be reached{text}", metadata=metadata)
     if code is grpc.StatusCode.INTERNAL and details == _BROKEN_WRITE:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+
+if TYPE_CHECKING:
+    from podium.rpc.tls import Tls
 
 FOLDER = "PODIUM_CONFIG_DIR"
 """Environment variable: the configuration folder, in place of the user's own."""
@@ -58,11 +61,36 @@ class ServiceAddresses(_Strict):
     judge: _Address | None = None
 
 
+class TlsFiles(_Strict):
+    """Mutual TLS with the services: PEM files, beside the contexts unless they are absolute."""
+
+    certificate_file: str = Field(min_length=1)
+    key_file: str = Field(min_length=1)
+    authorities_file: str = Field(min_length=1)
+    """Whose certificates are taken from the services."""
+    server_name: str = ""
+    """Whose certificate it must be; empty for the host of the address, and for `localhost` through
+    Kubernetes."""
+
+    def load(self) -> Tls:
+        """Reads the files.
+
+        Raises:
+            InvalidArgumentError: one cannot be read, or is no PEM.
+        """
+        from podium.rpc.tls import Tls
+
+        named = (self.certificate_file, self.key_file, self.authorities_file)
+        return Tls.load(*(folder() / file for file in named))
+
+
 class Context(_Strict):
     """One installation: what has no address is reached through Kubernetes."""
 
     addresses: ServiceAddresses = ServiceAddresses()
     kubernetes: Kubernetes | None = None
+    tls: TlsFiles | None = None
+    """None for plain text."""
     token_env: str = ""
     """Environment variable with the token."""
     token_file: str = ""

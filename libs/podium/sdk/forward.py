@@ -19,6 +19,7 @@ from podium.sdk.kubectl import Kubectl, failure, said
 
 _START_SECONDS = 60.0
 _CONNECT_SECONDS = 30.0
+_PATIENCE_SECONDS = 2.0
 _AGAIN_SECONDS = 2.0
 _READY = re.compile(r"^Forwarding from 127\.0\.0\.1:\d+")
 # What says that the pod behind it is gone; some kubectls stay and forward to nothing.
@@ -61,8 +62,12 @@ class Forward:
             await self._start()
             return True
 
-    async def connect(self, channel: grpc.aio.Channel) -> None:
+    async def connect(
+        self, channel: grpc.aio.Channel, why_not: Callable[[], Awaitable[None]]
+    ) -> None:
         """Waits until a channel to `address` is connected.
+
+        `why_not` is called when that takes long: it raises the reason if it finds one.
 
         Raises:
             UnavailableError: nothing answers, with kubectl's words.
@@ -70,9 +75,14 @@ class Forward:
         ready = asyncio.ensure_future(channel.channel_ready())
         waiting = [ready, self._ended] if self._ended else [ready]
         try:
-            await asyncio.wait(
-                waiting, timeout=_CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            done, _ = await asyncio.wait(
+                waiting, timeout=_PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
+            if not done:
+                await why_not()
+                await asyncio.wait(
+                    waiting, timeout=_CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
             if not ready.done():
                 words = f" (kubectl: {self._words})" if self._words else ""
                 raise UnavailableError(

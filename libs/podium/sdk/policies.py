@@ -98,6 +98,16 @@ class Policies:
         with rpc_errors("inference"):
             return await self._stub.LoadPolicy(request, timeout=_LOAD_SECONDS)
 
+    async def unload(self, job: str, version: int | None = None) -> None:
+        """Has the pod that is called stop serving a version, or all of a job's.
+
+        In a pool of merged weights the base model is served again. Requests do not bring it back:
+        `load` does.
+        """
+        request = pb.UnloadPolicyRequest(job=job, version=version)
+        with rpc_errors("inference"):
+            await self._stub.UnloadPolicy(request, timeout=_LOAD_SECONDS)
+
     async def take_capture(self, key: str) -> builtins.list[pb.CapturedCall]:
         """The calls of the OpenAI API under a rollout's key, oldest first."""
         with rpc_errors("inference"):

@@ -60,6 +60,11 @@ class SyncModel:
         """The key of the rollout that reads it."""
         return self._model.inference_api_key
 
+    @property
+    def inference_model_name(self) -> str:
+        """As `name`."""
+        return self._model.inference_model_name
+
     def get_inference_name(self, step: int | None = None) -> str:
         """What to name in a request: the newest version, or that of a step."""
         return self._model.get_inference_name(step)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from podium.core.errors import FailedPreconditionError
 from podium.rpc import connect
+from podium.sdk import handshake
 from podium.sdk.addresses import ENVIRONMENT, Addresses
 from podium.sdk.forward import Forward
 from podium.sdk.release import Release
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 PORTS = dict(zip(ENVIRONMENT, range(50051, 50056), strict=True))
 """The ports of the chart's Services."""
+FORWARDED_NAME = "localhost"
+"""Whose certificate a service shows through `kubectl port-forward`, unless another is named."""
 
 
 class Ways:
@@ -38,9 +41,9 @@ class Ways:
         key = address or service
         if key not in self._channels:
             self._channels[key] = (
-                self._direct(address)
+                self._direct(address, service)
                 if address
-                else self._forwarded(self._forward(service, PORTS[service]))
+                else self._forwarded(self._forward(service, PORTS[service]), service)
             )
         return self._channels[key]
 
@@ -71,7 +74,8 @@ class Ways:
         address: str = getattr(self._addresses, service)
         if not address and self._release is None:
             raise FailedPreconditionError(
-                f"{self._addresses.source} names no address of the {service}",
+                f"{self._addresses.source} names no address of the {service} service; "
+                f"set {ENVIRONMENT[service]}",
                 reason="NO_ADDRESS",
                 metadata={"service": service},
             )
@@ -86,24 +90,44 @@ class Ways:
             )
         return self._forwards[service, port]
 
-    def _direct(self, address: str) -> grpc.aio.Channel:
-        before = self.token if self._release is not None else None
+    def _direct(self, address: str, service: str) -> grpc.aio.Channel:
+        tls, name = self._addresses.tls, self._addresses.server_name
+        checked = tls is None
+
+        async def before_call() -> str:
+            nonlocal checked
+            if not checked:
+                await handshake.check(address, tls, name, service)
+                checked = True
+            return await self.token()
+
         return connect(
             address,
             default_timeout=self._timeout,
             token=self._addresses.token,
-            tls=self._addresses.tls,
-            before_call=before,
+            tls=tls,
+            server_name=name,
+            before_call=before_call if tls or self._release is not None else None,
         )
 
-    def _forwarded(self, forward: Forward) -> grpc.aio.Channel:
+    def _forwarded(self, forward: Forward, service: str) -> grpc.aio.Channel:
+        tls, name = self._addresses.tls, self._addresses.server_name or FORWARDED_NAME
+
         async def before_call() -> str:
             token = await self.token()
             if await forward.open():
-                await forward.connect(channel)
+                await forward.connect(
+                    channel, lambda: handshake.check(forward.address, tls, name, service)
+                )
             return token
 
-        channel = connect(forward.address, default_timeout=self._timeout, before_call=before_call)
+        channel = connect(
+            forward.address,
+            default_timeout=self._timeout,
+            tls=tls,
+            server_name=name if tls else "",
+            before_call=before_call,
+        )
         return channel
 
     async def token(self) -> str:

@@ -76,7 +76,7 @@ class InProcessBackend:
         """See `Backend`; strictly on-policy."""
         batches = self._batches(name)
         if name in self._finished:
-            raise FailedPreconditionError(f"job {name} is succeeded", reason="JOB_ENDED")
+            raise FailedPreconditionError(f"job {name} has succeeded", reason="JOB_ENDED")
         known = self._requests.get((name, request_id))
         if known is not None:
             if list(batches[known - self._first[name] - 1]) != list(groups):

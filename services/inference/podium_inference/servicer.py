@@ -14,7 +14,7 @@ from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.telemetry import tracer
+from podium.telemetry import attributes, tracer
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
 
@@ -210,11 +210,12 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         request_id = uuid.uuid4().hex
         outcome = "aborted"
         with _tracer.start_as_current_span("generate") as span:
-            span.set_attribute("gen_ai.operation.name", "chat")
-            span.set_attribute("gen_ai.usage.input_tokens", len(prompt))
+            span.set_attribute(attributes.GEN_AI_OPERATION_NAME, "chat")
+            span.set_attribute(attributes.GEN_AI_USAGE_INPUT_TOKENS, len(prompt))
             try:
                 async with self._pool.use(policy.job, version) as served:
-                    span.set_attribute("gen_ai.request.model", served.model_name or "base")
+                    model = served.model_name or "base"
+                    span.set_attribute(attributes.GEN_AI_REQUEST_MODEL, model)
                     sampled, cached = 0, 0
                     pieces = self._engine.generate(prompt, sampling, request_id, served.adapter)
                     async with aclosing(pieces):
@@ -232,7 +233,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                                 cached_prompt_tokens=cached,
                             )
                 outcome = "ok"
-                span.set_attribute("gen_ai.usage.output_tokens", sampled)
+                span.set_attribute(attributes.GEN_AI_USAGE_OUTPUT_TOKENS, sampled)
                 metrics.TOKENS.labels("sampled").inc(sampled)
                 metrics.TOKENS.labels("cached").inc(cached)
                 metrics.TOKENS.labels("prompt").inc(len(prompt))

@@ -72,7 +72,7 @@ class Environments:
             return await asyncio.to_thread(
                 scenario_page, load(spec.name), unstruct(spec.config), split, size, token
             )
-        with rpc_errors(f"environment {spec.name!r}"):
+        with rpc_errors(f"environment {spec.name!r} at {spec.address}"):
             response = await self._stub(spec.address).ListScenarios(
                 pb.ListScenariosRequest(
                     split=split, page_size=size, page_token=token, config=spec.config

@@ -39,7 +39,8 @@ ENVIRONMENT_REWARD = Histogram(
 GROUPS_IN_FLIGHT = Gauge("podium_rollout_groups_in_flight", "Groups being collected.")
 EPISODES_IN_FLIGHT = Gauge("podium_rollout_episodes_in_flight", "Episodes running.")
 EPISODES_WAITING = Gauge(
-    "podium_rollout_episodes_waiting", "Episodes waiting for a session of their environment."
+    "podium_rollout_episodes_waiting",
+    "Episodes waiting for a session or a place of their environment.",
 )
 SESSIONS_RESUMED = Counter(
     "podium_rollout_sessions_resumed_total",

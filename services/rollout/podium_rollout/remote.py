@@ -7,7 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TypeVar
 
 import grpc
@@ -19,6 +19,7 @@ from podium.core.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from podium.core.time_limits import queued
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.rpc import rpc_errors
@@ -33,6 +34,7 @@ T = TypeVar("T")
 
 _ANSWER_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
+_END_SECONDS = 1.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 
@@ -67,11 +69,12 @@ class RemoteSession:
     ) -> None:
         """`label` begins the session's id, for the server's log."""
         self._stub = stub
-        self._peer = f"environment {spec.name!r}"
+        self._peer = f"environment {spec.name!r} at {spec.address}"
         self._id = f"{label}/{uuid.uuid4().hex}"
         self._config = spec.config
         self._wait_seconds = episode.session_wait_seconds
         self._busy_seconds = episode.timeout_seconds + 2 * episode.step_timeout_seconds
+        self._step_seconds = episode.step_timeout_seconds
         self._resume_seconds = resume_seconds
         self._credits = credits_
         self._call: grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse] | None = None
@@ -118,10 +121,19 @@ class RemoteSession:
                 # An open that still waits is taken back by ending its stream.
                 if self._opened and self._call is not None and not self._call.done():
                     await self._ask(pb.SessionRequest(close=pb.CloseRequest()), resume=False)
+                    await self._ended()
         except (PodiumError, EnvironmentRaisedError, TimeoutError):
             logger.debug("a session could not be closed", exc_info=True)
         finally:
             self._drop()
+
+    async def _ended(self) -> None:
+        """Waits a little until the server ends the stream: one that we cancel, it logs as such."""
+        if self._call is not None:
+            await self._call.done_writing()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    await self._call.code()
 
     async def _ask(self, request: pb.SessionRequest, *, resume: bool = True) -> pb.SessionResponse:
         self._sequence += 1
@@ -165,13 +177,16 @@ class RemoteSession:
     async def _connect(self, *, wait_seconds: float = 0.0, resume: bool = False) -> None:
         self._drop()
         limit = wait_seconds + _ANSWER_SECONDS
-        self._call = self._stub.Session(timeout=limit + self._busy_seconds)
+        # All that it may be queued for in time to come may be on this stream.
+        whole = _ANSWER_SECONDS + self._wait_seconds + self._busy_seconds
+        self._call = self._stub.Session(timeout=whole)
         opened = pb.OpenRequest(
             session_id=self._id,
             config=self._config,
             resume=resume,
             wait_seconds=wait_seconds,
             idle_seconds=self._busy_seconds,
+            step_seconds=self._step_seconds,
         )
         try:
             async with asyncio.timeout(limit):
@@ -186,12 +201,17 @@ class RemoteSession:
     async def _exchange(self, request: pb.SessionRequest) -> pb.SessionResponse:
         assert self._call is not None
         try:
-            with rpc_errors(self._peer):
+            with rpc_errors(self._peer), ExitStack() as queue:
                 # A write to a call that has ended says nothing; the read says how it ended.
                 with suppress(asyncio.InvalidStateError):
                     await _whole(self._call.write(request))
                 while True:
                     response = await self._read(self._call)
+                    if response.HasField("queued"):
+                        queue.close()
+                        if response.queued.queued and response.queued.sequence == request.sequence:
+                            queue.enter_context(queued())
+                        continue
                     # One that was cut has perhaps been answered all the same.
                     if response.sequence == request.sequence:
                         return response

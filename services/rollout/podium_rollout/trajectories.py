@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf import struct_pb2
 from podium.environment.v1 import environment_service_pb2 as environment_pb
+from podium.environments.convert import utf8
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout import metrics
@@ -183,9 +184,9 @@ def failure_of(error: BaseException) -> pb.Failure:
             message=str(error),
             traceback=f"the environment's log has it under error id {error.error_id}\n",
         )
-    lines = "".join(traceback.format_exception(error))
+    lines = utf8("".join(traceback.format_exception(error)))
     return pb.Failure(
-        type=type(error).__name__,
-        message=str(error),
+        type=utf8(type(error).__name__),
+        message=utf8(str(error)),
         traceback=lines.encode()[-_TRACEBACK_BYTES:].decode(errors="ignore"),
     )

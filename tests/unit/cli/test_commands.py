@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import podium as podium_package
 import pytest
 import yaml
 from podium.jobs.v1 import job_service_pb2 as jobs
@@ -228,6 +229,9 @@ async def test_steering(cli: Cli) -> None:
     assert (await cli("job", "delete", "w", stdin="n\n")).code == 1
     assert "w" in cli.fake.jobs.known
     assert (await cli("job", "delete", "w", "--yes")).code == 0
+    gone = await cli("job", "delete", "nope", "--yes")
+    assert (gone.code, "there is no job 'nope'" in gone.err) == (5, True)
+    assert "deleted" not in gone.err
     assert "w" not in cli.fake.jobs.known
 
 
@@ -307,6 +311,40 @@ async def test_an_evaluation_of_the_best_version_is_of_one_version(cli: Cli) -> 
     assert cli.fake.inference.loaded == [("w", 3)]
 
 
+@pytest.mark.parametrize("model", ["base", "w@2", "v@9"])
+async def test_a_merged_pool_serves_what_is_named_and_then_what_it_served(
+    cli: Cli, model: str
+) -> None:
+    add_job(cli.fake, "w")
+    cli.fake.inference.merged, cli.fake.inference.loaded = True, [("w", 18)]
+    done = await cli("chat", "-m", model, "--once", "a b")
+    assert (done.code, done.out) == (0, "b a \n"), done.err
+    assert "loading w@18 again" in done.err
+    assert cli.fake.inference.loaded == [("w", 18)]
+
+
+async def test_agents_are_measured_in_turn_in_a_merged_pool(cli: Cli) -> None:
+    add_job(cli.fake, "w")
+    cli.fake.inference.merged, cli.fake.inference.loaded = True, [("w", 18)]
+    done = await cli("eval", "email_search", "-a", "base", "-a", "w@12", "-a", "w@18")
+    assert done.code == 0, done.err
+    assert cli.fake.inference.loaded == [("w", 18)]
+    asked = {(r.policy.job, r.policy.version) for r in cli.fake.rollout.requests}
+    assert asked == {("", 0), ("w", 12), ("w", 18)}
+
+
+@pytest.mark.parametrize("state", ["QUEUED", "RUNNING", "PAUSING"])
+async def test_a_merged_pool_is_not_taken_from_a_job_that_trains(cli: Cli, state: str) -> None:
+    add_job(cli.fake, "w", state)
+    cli.fake.inference.merged, cli.fake.inference.loaded = True, [("w", 18)]
+    for model in ("base", "v@9", "w@2"):
+        done = await cli("chat", "-m", model, "--once", "a b")
+        assert (done.code, done.out) == (5, ""), done.err
+        assert "serves w@18, which its job needs" in done.err
+        assert cli.fake.inference.loaded == [("w", 18)]
+    assert (await cli("chat", "-m", "w@18", "--once", "a b")).code == 0
+
+
 async def test_chat_goes_on_from_a_history(cli: Cli) -> None:
     history = cli.folder / "history.json"
     history.write_text('[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]')
@@ -356,9 +394,69 @@ async def test_doctor_says_what_to_do(tmp_path: Path) -> None:
     assert "FAIL  model" in text.out
 
 
+async def test_the_version_is_an_option_too(tmp_path: Path) -> None:
+    done = await podium("--version", cwd=tmp_path)
+    assert (done.code, done.out) == (0, f"podium, version {podium_package.__version__}\n")
+
+
+async def test_the_shell_completes_commands(tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "podium job su", "COMP_CWORD": "2", "_PODIUM_COMPLETE": "bash_complete"}
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("podium")),
+        env={**os.environ, **words},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert out.decode().split() == ["plain,submit"]
+
+
+async def test_what_is_exported_has_the_modes_of_new_files_and_the_hub_s_name(cli: Cli) -> None:
+    config = json.dumps({"base_model_name_or_path": "smollm2-135m-instruct", "r": 8})
+    files = {"adapter/adapter_config.json": config.encode(), "adapter/a/b": b"x"}
+    cli.fake.registry.publish("w", 3, files)
+    (cli.folder / "beside").touch()
+    assert (await cli("checkpoint", "export", "w@3", "out")).code == 0
+    out = cli.folder / "out"
+    fresh = (cli.folder / "beside").stat().st_mode
+    assert (out / "a" / "b").stat().st_mode == fresh
+    named = json.loads((out / "adapter_config.json").read_text())
+    assert named == {"base_model_name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct", "r": 8}
+
+
 async def test_version(tmp_path: Path) -> None:
     found = json.loads((await podium("version", "-o", "json", cwd=tmp_path)).out)
     assert list(found)[:2] == ["podium", "python"]
+
+
+async def test_a_mistyped_data_directory_hits_no_other_stack(cli: Cli, tmp_path: Path) -> None:
+    add_job(cli.fake, "w", "RUNNING")
+    claim = write_up_file(tmp_path / ".podium", cli.fake.address)
+    for command in (("list",), ("cancel", "w"), ("get", "w")):
+        typo = await cli("job", *command, "--data-dir", "stakc", PODIUM_ADDRESS="")
+        assert (typo.code, typo.out) == (3, ""), typo.err
+        assert "nothing runs in the data directory stakc" in typo.err
+        assert not (tmp_path / "stakc").exists()
+    assert cli.fake.jobs.known["w"].state == jobs.JOB_STATE_RUNNING
+    assert (await podium("job", "get", "w", cwd=tmp_path)).code == 0
+    claim.release()
+
+
+async def test_with_a_controller_named_no_other_service_is_this_machine_s(cli: Cli) -> None:
+    unset = {f"PODIUM_{name}_ADDRESS": "" for name in ("REGISTRY", "INFERENCE", "ROLLOUT", "JUDGE")}
+    for command, variable in (
+        (("checkpoint", "list"), "PODIUM_REGISTRY_ADDRESS"),
+        (("env", "list"), "PODIUM_ROLLOUT_ADDRESS"),
+        (("chat", "--once", "hi"), "PODIUM_INFERENCE_ADDRESS"),
+    ):
+        done = await cli(*command, "--address", "127.0.0.1:1", **unset)
+        assert (done.code, done.out) == (5, ""), done.err
+        assert variable in done.err
+
+
+async def test_an_url_is_no_address_and_says_what_is(cli: Cli) -> None:
+    done = await cli("job", "list", "--address", "http://there:50051")
+    assert done.code == 2
+    assert "without http://: there:50051" in done.err
 
 
 async def test_down_and_status_without_a_stack(tmp_path: Path) -> None:

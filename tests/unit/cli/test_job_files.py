@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from podium.cli.contract_docs import comments, json_schema, template
 from podium.cli.exits import CliError
 from podium.cli.job.overrides import apply
 from podium.cli.job.schema import _START
-from podium.cli.job.submit import describe
+from podium.cli.job.submit import describe, load
 from podium.contract import apply_defaults, describe_fields, parse_yaml
 from podium.types.v1 import spec_pb2
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "email_search.yaml"
 FILE = """\
 base_model: smollm2-135m-instruct
 environment:
@@ -132,3 +134,32 @@ def test_set_is_held_to_the_contract() -> None:
 def test_malformed_set(setting: str) -> None:
     with pytest.raises(CliError, match="KEY=VALUE"):
         read(FILE, setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("training.loss.objective=grpo", "did you mean 'clipped'?"),
+        ("training.lr=1e-5", "did you mean 'learning_rate'?"),
+    ],
+)
+def test_names_of_other_trainers_lead_to_ours(setting: str, told: str) -> None:
+    with pytest.raises(CliError) as raised:
+        load(str(EXAMPLE), [setting])
+    assert told in raised.value.message
+
+
+def test_steps_that_are_not_given_are_required() -> None:
+    _, problems = read(FILE.replace("  steps: 20\n", "  seed: 1\n"))
+    assert any("training.steps: is required" in problem for problem in problems), problems
+
+
+def test_what_is_no_yaml_is_told_alone(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("base_model: x\ntraining: [1\n")
+    with pytest.raises(CliError) as raised:
+        load(str(file), ["training.steps=3"])
+    head, *problems = raised.value.message.splitlines()
+    assert "(1 problem)" in head
+    assert len(problems) == 1
+    assert "no valid YAML" in problems[0]

@@ -18,8 +18,9 @@ import yaml
 from podium.cli.main import run
 from podium.cli.stack import note_context_in_use
 from podium.sdk import contexts
-from podium.sdk.addresses import CONTEXT, ENVIRONMENT
+from podium.sdk.addresses import CONTEXT, ENVIRONMENT, TLS
 from podium.sdk.addresses import TOKEN as TOKEN_VARIABLE
+from support.certificates import Authority
 from support.cli import COMMAND, Result, podium
 from support.fake_kubectl import FakeKubectl
 from support.fake_podium import FakePodium, fake_podium
@@ -303,7 +304,7 @@ async def test_an_address_goes_before_the_context_in_use(user: User) -> None:
     assert (await user("job", "list", PODIUM_ADDRESS="127.0.0.1:9")).code == 3
     assert (await user("job", "list", "--context", "lab", PODIUM_ADDRESS="127.0.0.1:9")).code == 0
     both = await user("job", "list", "--context", "lab", "--address", user.fake.address)
-    assert (both.code, "not both" in both.err) == (2, True)
+    assert (both.code, "name one of" in both.err) == (2, True)
     assert (
         "PODIUM_ADDRESS=h:1 goes before"
         in (await user("context", "list", PODIUM_ADDRESS="h:1")).err
@@ -331,3 +332,31 @@ def test_up_says_that_commands_go_elsewhere(
     printed = capsys.readouterr().err
     assert "the context lab is in use" in printed
     assert f"--data-dir {tmp_path / 'stack'}" in printed
+
+
+async def test_login_saves_what_tls_takes(user: User) -> None:
+    authority = Authority("the installation's")
+    served = authority.issue(user.folder / "server", "localhost")
+    mine = authority.issue(user.folder / "mine", "me")
+    settings = {f"tls_{name}_file": path for name, path in served.items()}
+    variables = dict(zip(TLS, map(str, mine.values()), strict=True))
+    options = [part for name in mine for part in (f"--tls-{name}", f"mine/{name}.pem")]
+    async with fake_podium(auth_tokens_file=user.folder / "accepted", **settings) as fake:
+        user.kubectl.play_release(fake.address, TOKEN)
+        without = await user("login", "work")
+        assert (without.code, "its port asks for TLS" in without.err) == (3, True), without.err
+        assert "--tls-" in without.err
+        assert not user.config.exists()
+        assert (await user("login", "work", **variables)).code == 0
+        assert (await user("job", "list")).code == 0, "without the variables"
+        named = ("--address", fake.address, "--tls-server-name", "localhost", "--token-stdin")
+        done = await user("login", "direct", *options, *named, stdin=TOKEN)
+        assert done.code == 0, done.err
+        assert (await user("job", "list")).code == 0
+    saved = user.saved()["contexts"]
+    assert isinstance(saved, dict)
+    paths = {f"{name}_file": str(path) for name, path in mine.items()}
+    assert saved["work"]["tls"] == paths
+    assert saved["direct"]["tls"] == {**paths, "server_name": "localhost"}
+    half = await user("login", "half", "--tls-key", "mine/key.pem", "--address", "h:1")
+    assert (half.code, "--tls-certificate, --tls-authorities" in half.err) == (2, True)

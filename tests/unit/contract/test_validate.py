@@ -75,7 +75,7 @@ def test_an_absent_optional_number_is_not_held_to_its_range() -> None:
 
 def test_a_number_that_cannot_be_absent_is() -> None:
     assert found(spec_pb2.TrainingSpec()) == {
-        "steps": "got 0 or nothing; allowed are numbers from 1 to 1000000"
+        "steps": "is required; got 0 or nothing; allowed are numbers from 1 to 1000000"
     }
 
 

@@ -176,3 +176,16 @@ async def test_the_readmes_environment_runs(monkeypatch: pytest.MonkeyPatch) -> 
     assert [hint.messages[0].content for hint in hints] == ["higher", "lower", "higher"]
     last = await session.step(say("7"))
     assert (last.reward, last.terminated, last.metrics["success"]) == (1.0, True, 1.0)
+
+
+def test_wrong_options_are_told_in_the_words_of_job_files() -> None:
+    game = load("2048")
+    with pytest.raises(InvalidArgumentError) as raised:
+        game({"gaol": 64, "goal": "x"})
+    assert [str(violation) for violation in raised.value.violations] == [
+        "environment.config.goal: got 'x': Input should be a valid integer, unable to parse string "
+        "as an integer",
+        "environment.config.gaol: unknown option; did you mean 'goal'?",
+    ]
+    with pytest.raises(InvalidArgumentError, match=r"unknown option; known are .*goal"):
+        game({"zzz": 1})

@@ -84,7 +84,7 @@ def test_only_a_task_that_searches_has_a_row_for_it() -> None:
             after=records.without_search(records.episodes(18, 99, 98, 96)),
         )
     )
-    assert "Format or more?" in page
+    assert "Format or acting?" in page
     assert "search found the target" not in page
 
 
@@ -217,3 +217,17 @@ def test_terminal_curves() -> None:
     assert "●" in text
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" in curves(records.steps(), [], colour=True, width=80)
+
+
+def test_every_scenario_is_on_the_page() -> None:
+    shown = data()
+    page = render(shown)
+    names = {item.scenario_id for item in (*shown.before, *shown.after)}
+    assert len(names) == 100
+    table = page[page.index("Every scenario") :]
+    rows = re.findall(r"<tr><td>([^<]+)</td>((?:<td[^>]*>[^<]*</td>)+)</tr>", table)
+    found = {name: re.findall(r">([^<]*)</td>", cells) for name, cells in rows if name in names}
+    assert set(found) == names
+    assert sum(cells[0] == "1 of 1" for cells in found.values()) == 6
+    assert sum(cells[2] == "1 of 1" for cells in found.values()) == 96
+    assert "Every scenario" not in render(data(before=(), after=()))

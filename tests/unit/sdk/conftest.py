@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from podium.sdk.addresses import CONTEXT, ENVIRONMENT, TOKEN
+from podium.sdk.addresses import CONTEXT, DATA_DIR, ENVIRONMENT, SERVER_NAME, TLS, TOKEN
 from podium.sdk.contexts import FOLDER
 from support.fake_kubectl import FakeKubectl
 
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (*ENVIRONMENT.values(), TOKEN, CONTEXT):
+    for name in (*ENVIRONMENT.values(), *TLS, SERVER_NAME, TOKEN, CONTEXT, DATA_DIR):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(FOLDER, str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from podium.core.errors import InvalidArgumentError, NotFoundError
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from podium.launcher.upfile import Claim, ServiceEntry, UpFile
-from podium.sdk import contexts
-from podium.sdk.addresses import Addresses, locate
+from podium.sdk import AsyncClient, contexts
+from podium.sdk.addresses import DATA_DIR, THIS_MACHINE, Addresses, locate
 from podium.sdk.contexts import Context, Contexts, Kubernetes, ServiceAddresses
 
 
@@ -27,7 +27,7 @@ def running(folder: Path, token: str = "") -> Claim:
 
 
 def test_defaults_without_anything() -> None:
-    assert locate() == Addresses()
+    assert locate() == THIS_MACHINE
 
 
 def test_up_json_of_a_folder_above_is_found(
@@ -40,12 +40,12 @@ def test_up_json_of_a_folder_above_is_found(
     found = locate()
     assert found.controller == "127.0.0.1:7000"
     assert found.registry == "127.0.0.1:7001"
-    assert found.inference == Addresses().inference
+    assert found.inference == "", "another stack's may be at the default port"
     assert found.token == "secret"
     assert found.source.endswith("up.json")
     assert "secret" not in repr(found)
     claim.release()
-    assert locate() == Addresses()
+    assert locate() == THIS_MACHINE
 
 
 def test_stale_up_json_is_not_used(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_stale_up_json_is_not_used(tmp_path: Path) -> None:
     text = (tmp_path / ".podium" / "up.json").read_text()
     claim.release()
     (tmp_path / ".podium" / "up.json").write_text(text)
-    assert locate() == Addresses()
+    assert locate() == THIS_MACHINE
 
 
 def test_a_given_controller_is_not_mixed_with_a_local_stack(
@@ -61,7 +61,7 @@ def test_a_given_controller_is_not_mixed_with_a_local_stack(
 ) -> None:
     claim = running(tmp_path / ".podium", token="secret")
     found = locate("there:1")
-    assert (found.controller, found.registry) == ("there:1", Addresses().registry)
+    assert (found.controller, found.registry) == ("there:1", "")
     assert found.token == "", "a local token must not go to another installation"
     monkeypatch.setenv("PODIUM_ADDRESS", "env:2")
     monkeypatch.setenv("PODIUM_TOKEN", "mine")
@@ -98,9 +98,64 @@ def test_a_data_directory_that_is_named_goes_before_the_context_in_use(tmp_path:
     claim = running(tmp_path / "stack", token="secret")
     found = locate(data_dir=tmp_path / "stack")
     assert (found.controller, found.token) == ("127.0.0.1:7000", "secret")
-    assert locate("", tmp_path / "stack", "lab").controller == "lab:1"
     claim.release()
-    assert locate(data_dir=tmp_path / "stack") == Addresses()
+
+
+async def test_a_data_directory_without_a_stack_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = running(tmp_path / ".podium")
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "does-not-exist"):
+        with pytest.raises(NotFoundError, match=f"nothing runs in the data directory .*{name}"):
+            locate(data_dir=tmp_path / name)
+        monkeypatch.setenv(DATA_DIR, name)
+        with pytest.raises(NotFoundError, match=name):
+            AsyncClient()
+        assert not (tmp_path / "does-not-exist").exists()
+    claim.release()
+
+
+def test_the_sdk_follows_the_data_directory_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = running(tmp_path / "stack", token="secret")
+    monkeypatch.setenv(DATA_DIR, str(tmp_path / "stack"))
+    assert AsyncClient().addresses.controller == "127.0.0.1:7000"
+    assert locate("there:1").controller == "there:1"
+    claim.release()
+
+
+def test_a_data_directory_by_name_is_that_stack_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = running(tmp_path / "stack", token="secret")
+    for name in ("ADDRESS", "REGISTRY_ADDRESS", "TOKEN"):
+        monkeypatch.setenv(f"PODIUM_{name}", "other:1")
+    found = locate(data_dir=tmp_path / "stack")
+    assert (found.controller, found.registry) == ("127.0.0.1:7000", "127.0.0.1:7001")
+    assert found.token == "secret"
+    claim.release()
+
+
+async def test_services_that_were_not_named_are_unknown_and_say_their_variable() -> None:
+    async with AsyncClient(locate("there:1")) as client:
+        with pytest.raises(FailedPreconditionError) as raised:
+            await client.environments.list()
+    assert "--address names no address of the rollout service" in raised.value.message
+    assert "PODIUM_ROLLOUT_ADDRESS" in raised.value.message
+    async with AsyncClient(Addresses(controller="there:1")) as client:
+        with pytest.raises(FailedPreconditionError, match="PODIUM_REGISTRY_ADDRESS"):
+            await client.checkpoints.get("w")
+
+
+@pytest.mark.parametrize("wrong", ["http://there:1", "https://there", "there", "there:x"])
+def test_what_is_no_address_is_refused(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"--address: got .*allowed is host:port"):
+        locate(wrong)
+    monkeypatch.setenv("PODIUM_JUDGE_ADDRESS", wrong)
+    with pytest.raises(InvalidArgumentError, match="PODIUM_JUDGE_ADDRESS: got"):
+        locate("there:1")
 
 
 @pytest.mark.usefixtures("lab")
@@ -139,9 +194,10 @@ def test_the_variable_chooses_before_the_file(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("lab")
-def test_an_address_and_a_context_are_not_both_given() -> None:
-    with pytest.raises(InvalidArgumentError, match="not both"):
-        locate("there:1", None, "lab")
+def test_only_one_of_address_context_and_data_directory_is_given(tmp_path: Path) -> None:
+    for given in (("there:1", None, "lab"), ("there:1", tmp_path, ""), ("", tmp_path, "lab")):
+        with pytest.raises(InvalidArgumentError, match="name one of"):
+            locate(*given)
 
 
 def test_a_current_context_that_is_gone_is_not_passed_over() -> None:

@@ -92,8 +92,9 @@ def _log_files(
     client: AsyncClient, services: tuple[str, ...], data_dir: Path | None
 ) -> dict[str, Path]:
     from podium.launcher import upfile
+    from podium.sdk.addresses import data_dir_in_use
 
-    folder = data_dir or upfile.find()
+    folder = data_dir or data_dir_in_use() or upfile.find()
     running = upfile.read(folder) if folder else None
     if running is None:
         return {}

@@ -58,6 +58,8 @@ async def submit(
     from podium.cli.views import JOB
     from podium.contract import to_plain, to_yaml
 
+    if plot:
+        needs_plotext()
     spec, alias = load(file, [*settings, f"project={project}"] if project else settings)
     await fork.resolve(spec, alias, client.checkpoints.get)
     request_id = request_id or uuid.uuid4().hex
@@ -82,6 +84,17 @@ async def submit(
     )
 
 
+def needs_plotext() -> None:
+    """Says that --plot cannot draw, before a job is begun or waited for.
+
+    Raises:
+        FailedPreconditionError: plotext is not installed.
+    """
+    from podium.core.packages import needed
+
+    needed("plotext", "podium[cli]", "--plot")
+
+
 class JobFile(NamedTuple):
     """What a job file says."""
 
@@ -99,12 +112,17 @@ def load(file: str, settings: Sequence[str]) -> JobFile:
     from podium.cli.job import fork
     from podium.cli.job.overrides import apply
     from podium.contract import parse_yaml
+    from podium.contract.nodes import compose
     from podium.types.v1 import spec_pb2
 
     text = _read(file)
+    # Of what is no YAML nothing else can be said.
+    _, problems = compose(text)
+    alias = ""
     spec, violations = parse_yaml(text, spec_pb2.JobSpec)
-    alias, violations, settings = fork.take_alias(text, violations, settings)
-    problems = apply(spec, violations, settings)
+    if not problems:
+        alias, violations, settings = fork.take_alias(text, violations, settings)
+        problems = apply(spec, violations, settings)
     if problems:
         name = "<stdin>" if file == "-" else file
         lines = [describe(name, problem) for problem in problems]

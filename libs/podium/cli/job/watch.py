@@ -35,6 +35,10 @@ async def watch(
     Progress goes to stderr. The exit code is 0 for a job that succeeded and 1
     for one that failed or was cancelled.
     """
+    if plot:
+        from podium.cli.job.submit import needs_plotext
+
+        needs_plotext()
     return await follow_job(client, job, output=output, after=after, within=timeout, plot=plot)
 
 

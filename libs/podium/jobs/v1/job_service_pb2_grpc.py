@@ -166,7 +166,8 @@ class JobServiceServicer:
 
     def DeleteJob(self, request, context):
         """Deletes a job that has ended, with its events, steps and trajectories;
-        its checkpoints stay in the registry. Idempotent. Fails with
+        its checkpoints stay in the registry. Idempotent: a job that was deleted is
+        deleted. Fails with NOT_FOUND when there never was such a job, and
         FAILED_PRECONDITION while it has not ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -71,7 +71,8 @@ class JobServiceStub:
     """
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.DeleteJobRequest, _job_service_pb2.DeleteJobResponse]
     """Deletes a job that has ended, with its events, steps and trajectories;
-    its checkpoints stay in the registry. Idempotent. Fails with
+    its checkpoints stay in the registry. Idempotent: a job that was deleted is
+    deleted. Fails with NOT_FOUND when there never was such a job, and
     FAILED_PRECONDITION while it has not ended.
     """
     WatchJob: _grpc.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]
@@ -136,7 +137,8 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.DeleteJobRequest, _job_service_pb2.DeleteJobResponse]  # type: ignore[assignment]
     """Deletes a job that has ended, with its events, steps and trajectories;
-    its checkpoints stay in the registry. Idempotent. Fails with
+    its checkpoints stay in the registry. Idempotent: a job that was deleted is
+    deleted. Fails with NOT_FOUND when there never was such a job, and
     FAILED_PRECONDITION while it has not ended.
     """
     WatchJob: _aio.UnaryStreamMultiCallable[_job_service_pb2.WatchJobRequest, _job_service_pb2.WatchJobResponse]  # type: ignore[assignment]
@@ -240,7 +242,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.DeleteJobResponse, _abc.Awaitable[_job_service_pb2.DeleteJobResponse]]:
         """Deletes a job that has ended, with its events, steps and trajectories;
-        its checkpoints stay in the registry. Idempotent. Fails with
+        its checkpoints stay in the registry. Idempotent: a job that was deleted is
+        deleted. Fails with NOT_FOUND when there never was such a job, and
         FAILED_PRECONDITION while it has not ended.
         """
 

@@ -811,13 +811,18 @@ class EpisodeSpec(_message.Message):
     """Most assistant turns. Default 8."""
     timeout_seconds: _builtins.float
     """Seconds an episode may take, environment and model together, before it is
-    cut and scored as it stands. Default 300.
+    cut and scored as it stands. What it is queued for is not its time.
+    Default 300.
     """
     step_timeout_seconds: _builtins.float
-    """Seconds one reset, step or score of the environment may take. Default 60."""
+    """Seconds one reset, step or score of the environment may take, those aside
+    in which it is queued. Default 60.
+    """
     session_wait_seconds: _builtins.float
-    """Seconds an episode may wait for a free session of a remote environment,
-    before its own time begins. Default 600.
+    """Seconds an episode may be queued in all, outside of its own time: for a
+    free session of a remote environment before it begins, and later for what
+    the environment's episodes share, such as a place for a program. Then its
+    group is given up for another time. Default 600.
     """
     tool_format: Global___ToolFormat.ValueType
     """How the model is told of tools and calls them. Default TOOL_FORMAT_AUTO."""
@@ -1502,8 +1507,10 @@ class TrainingSpec(_message.Message):
     dtype: Global___ComputeDtype.ValueType
     """Compute type. Default COMPUTE_DTYPE_BFLOAT16."""
     max_row_tokens: _builtins.int
-    """Most tokens of one packed row; a longer trajectory is dropped and
-    counted. Default 4096.
+    """Most tokens of one packed row, and so of an attempt that trains: a longer
+    one leaves the loss, which is counted and told. The trainer's memory grows
+    with the longest row. Default the context window of the pool that serves
+    the job, or 4096 where that is less; the job holds the number from then on.
     """
     trainable: Global___TrainableKind.ValueType
     """What trains. Default TRAINABLE_KIND_LORA."""

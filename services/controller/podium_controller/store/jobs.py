@@ -22,7 +22,14 @@ from podium_controller import states
 from podium_controller.hub import Hub
 from podium_controller.projects import project_of
 from podium_controller.store.database import Database
-from podium_controller.store.rows import add_event, event_message, job_message, live_job, move
+from podium_controller.store.rows import (
+    add_event,
+    event_message,
+    job_message,
+    live_job,
+    move,
+    no_job,
+)
 from podium_controller.tables import batches, evaluations, events, groups, jobs, requests, steps
 from podium_controller.times import now_ns
 
@@ -39,6 +46,7 @@ class NewJob:
     request_id: str
     digest: str
     trace_parent: str
+    warnings: Sequence[str] = ()
 
 
 class JobStore:
@@ -154,6 +162,7 @@ class JobStore:
         """Deletes what a job has left here; idempotent.
 
         Raises:
+            NotFoundError: there never was such a job.
             FailedPreconditionError: it has not ended.
         """
         async with self._database.write() as connection:
@@ -161,7 +170,7 @@ class JobStore:
                 await connection.execute(select(jobs).where(jobs.c.id == job_id).with_for_update())
             ).one_or_none()
             if row is None:
-                return
+                raise no_job(job_id)
             if row.state not in states.ENDED:
                 raise FailedPreconditionError(
                     f"job {job_id} is {states.name(row.state)}; cancel it first",
@@ -339,6 +348,8 @@ async def _insert(connection: AsyncConnection, new: NewJob) -> pb.Job:
             insert(requests).values(request_id=new.request_id, digest=new.digest, job_id=new.id)
         )
     await add_event(connection, new.id, pb.EVENT_TYPE_STATE, "the job is queued")
+    for warning in new.warnings:
+        await add_event(connection, new.id, pb.EVENT_TYPE_WARNING, warning)
     return job_message(await live_job(connection, new.id))
 
 

@@ -25,10 +25,15 @@ async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = Fal
     query = select(jobs).where(jobs.c.id == job_id, jobs.c.deleted.is_(False))
     row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
     if row is None:
-        raise NotFoundError(
-            f"there is no job {job_id!r}", reason="JOB_NOT_FOUND", metadata={"job_id": job_id}
-        )
+        raise no_job(job_id)
     return row
+
+
+def no_job(job_id: str) -> NotFoundError:
+    """For whoever asks for a job that is not there."""
+    return NotFoundError(
+        f"there is no job {job_id!r}", reason="JOB_NOT_FOUND", metadata={"job_id": job_id}
+    )
 
 
 def record(row: Row[Any]) -> JobRecord:
@@ -152,7 +157,8 @@ async def move(
     if target == pb.JOB_STATE_FAILED:
         values |= {"failure_reason": reason, "failure_message": message}
     await connection.execute(update(jobs).where(jobs.c.id == row.id).values(values))
-    text = f"the job is {states.name(target)}"
+    verb = "has" if target in (pb.JOB_STATE_SUCCEEDED, pb.JOB_STATE_FAILED) else "is"
+    text = f"the job {verb} {states.name(target)}"
     await add_event(
         connection,
         row.id,

@@ -1,0 +1,61 @@
+"""What `podium up` does before it starts anything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from podium.cli import stack
+from podium.cli.exits import CliError, Exit
+from podium.cli.main import run
+from podium.core.errors import UnavailableError
+from podium.models import prepare, resolve
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("PODIUM_MODELS_DIR", str(tmp_path / "models"))
+    monkeypatch.setenv("PODIUM_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "models"
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_model_of_the_hub_is_fetched_by_up_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(name: str, revision: str, target: Path) -> None:
+        (target / "config.json").write_text(f'{{"from": "{name}"}}')
+
+    monkeypatch.setattr(prepare, "_fetch_from_hub", fetch)
+    stack.get_model("org/model")
+    assert (resolve("org/model") / "config.json").read_text() == '{"from": "org/model"}'
+    monkeypatch.setattr(prepare, "_fetch_from_hub", None)
+    stack.get_model("org/model")
+
+
+@pytest.mark.usefixtures("cache")
+def test_without_a_hub_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(name: str, revision: str, target: Path) -> None:
+        raise UnavailableError(f"model {name!r} could not be fetched from the Hugging Face hub")
+
+    monkeypatch.setattr(prepare, "_fetch_from_hub", fetch)
+    with pytest.raises(CliError, match="could not be fetched") as raised:
+        stack.get_model("org/model")
+    assert raised.value.code == Exit.UNREACHABLE
+    assert "name a folder" in raised.value.hint
+    for name in ("nothing", "./no/folder"):
+        with pytest.raises(Exception, match=r"nothing|no/folder"):
+            stack.get_model(name)
+
+
+def test_what_is_not_installed_is_said_at_once(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in ("vllm", "torch"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert run(["up"]) == 2
+    said = capsys.readouterr().err
+    assert "inference, trainer cannot run here; not installed: torch, vllm" in said
+    assert "podium[inference,trainer]" in said
+    assert not (cache.parent / ".podium").exists()
+    stack.check_packages(("rollout", "judge"))

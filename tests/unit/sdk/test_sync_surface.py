@@ -1,0 +1,76 @@
+"""`Client` is `AsyncClient` without `await`: the same parts, methods and parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+from podium.core.errors import UnimplementedError
+from podium.sdk import AsyncClient, Client
+from podium.sdk.addresses import THIS_MACHINE
+from podium.sdk.sync_models import SyncModel
+from podium.training.in_process import InProcessBackend
+from podium.training.model import TrainableModel
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+PARTS = ("jobs", "policies", "checkpoints", "environments", "sessions", "judge", "models")
+# Of TrainableModel: what only asynchronous code can use, or SyncModel does itself.
+OF_THE_ASYNC_MODEL = {"backend", "register", "take"}
+
+
+def public(kind: type) -> dict[str, object]:
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
+def parameters(method: object) -> list[tuple[str, object, object]]:
+    assert callable(method)
+    found = list(inspect.signature(method).parameters.values())[1:]
+    return [(each.name, each.kind, each.default) for each in found]
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Client(THIS_MACHINE) as made:
+        yield made
+
+
+async def test_both_have_the_same_attributes(client: Client) -> None:
+    async with AsyncClient(THIS_MACHINE) as other:
+        wanted = {name for name in dir(other) if not name.startswith("_")}
+    assert {name for name in dir(client) if not name.startswith("_")} == wanted
+    assert set(PARTS) <= wanted
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_each_part_has_the_same_methods(client: Client, part: str) -> None:
+    async with AsyncClient(THIS_MACHINE) as other:
+        wanted = public(type(getattr(other, part)))
+    found = public(type(getattr(client, part)))
+    assert set(found) == set(wanted)
+    if part == "models":
+        return  # `register` names its options' home instead of repeating them.
+    for name, method in wanted.items():
+        assert parameters(found[name]) == parameters(method), name
+        assert inspect.getdoc(found[name]) == inspect.getdoc(method)
+
+
+def test_a_model_has_the_same_methods() -> None:
+    fields = set(TrainableModel.__dataclass_fields__)
+    wanted = set(public(TrainableModel)) - OF_THE_ASYNC_MODEL - fields
+    assert wanted <= set(public(SyncModel))
+
+
+def test_what_was_missing_is_called(client: Client) -> None:
+    group, reward = trajectory_pb2.Group(), spec_pb2.RewardSpec()
+    with InProcessBackend(lambda messages, step: "x") as backend, Client(backend=backend) as made:
+        for call in (
+            lambda: made.judge.score(group, reward),
+            lambda: made.sessions.finish("w"),
+            lambda: made.environments.scenarios(spec_pb2.EnvironmentSpec(), "train"),
+            lambda: made.policies.take_capture("key"),
+            lambda: made.openai_address(50083),
+        ):
+            with pytest.raises(UnimplementedError, match="not covered by a backend"):
+                call()
+    assert client.openai_address(50083) == "127.0.0.1:50083"
