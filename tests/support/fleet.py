@@ -317,6 +317,9 @@ class JudgeDouble(Member, judge_grpc.JudgeServiceServicer):
             judge_grpc.add_JudgeServiceServicer_to_server, self, "podium.judge.v1.JudgeService"
         )
 
+    async def CheckReward(self, request: Any, context: Any) -> judge_pb.CheckRewardResponse:
+        return await self._real.CheckReward(request, context)
+
     async def ScoreGroup(self, request: Any, context: Any) -> judge_pb.ScoreGroupResponse:
         self.judged.append(request.group.id)
         await self.reached("judge:begin", request.group.id)

@@ -11,6 +11,7 @@ from contextlib import aclosing
 import grpc
 from podium.contract import apply_defaults
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.outside import clean
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
@@ -225,7 +226,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                             yield pb.Generation(
                                 token_ids=piece.token_ids,
                                 logprobs=piece.logprobs,
-                                text=piece.text,
+                                text=clean(piece.text),
                                 finish_reason=piece.finish_reason,  # type: ignore[arg-type]
                                 policy=served.job,
                                 weights_version=served.version,
