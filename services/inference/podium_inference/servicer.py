@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -324,9 +325,10 @@ def _loaded(served: Served) -> pb.LoadedPolicy:
 def _position(token: str, length: int) -> int:
     if not token:
         return 0
-    number = token.removeprefix("at-")
-    if token.startswith("at-") and number.isdecimal() and int(number) <= length:
-        return int(number)
+    # Of as many digits as a listing needs: Python refuses to read thousands.
+    match = re.fullmatch(r"at-([0-9]{1,18})", token)
+    if match and int(match[1]) <= length:
+        return int(match[1])
     raise InvalidArgumentError(
         violations=[Violation("page_token", f"got {token!r}; not a token of this listing")]
     )
