@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.rpc import rpc_errors
 from podium.types.v1 import spec_pb2
@@ -151,6 +152,63 @@ async def test_a_judge_that_stays_away_fails_the_job_before_it_burns_a_second_st
     assert fleet.trainer.taken == [(job, 1)]
     # Waited for, not collected again: sampling is what costs.
     assert set(fleet.rollout.collected.values()) == {1}
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("status", [402, 403, 404])
+async def test_a_judge_that_refuses_for_a_while_is_one_that_is_away(
+    fleet: Fleet, client: Client, model: FakeJudge, status: int
+) -> None:
+    model.then(*[HONEST] * GROUPS, *[fails(status)] * 2 * GROUPS, HONEST)
+    job = f"refuses-{status}"
+    await client.create(ruled_job(model, 2), job)
+    await client.succeeded(job)
+    assert set(fleet.rollout.collected.values()) == {1}
+    told = [e.message for e in await client.events(job) if e.type == pb.EVENT_TYPE_RECOVERY]
+    assert f"refused with HTTP {status}" in told[0]
+
+
+@pytest.fixture
+def unnamed(monkeypatch: pytest.MonkeyPatch, fleet: Fleet, model: FakeJudge) -> FakeJudge:
+    """The judge service's default API, at which no model is named."""
+    monkeypatch.setenv("PODIUM_JUDGE_BASE_URL", model.base_url)
+    monkeypatch.setenv("PODIUM_JUDGE_REQUEST_ATTEMPTS", "1")
+    fleet.judge.forget()
+    model.then(HONEST)
+    return model
+
+
+def unconfigured_job(ruler: spec_pb2.RulerSpec) -> spec_pb2.JobSpec:
+    scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
+    return small_job(2, reward=spec_pb2.RewardSpec(scorers=[scorer]), recovery_timeout_seconds=1)
+
+
+async def test_a_job_whose_policy_would_judge_itself_is_refused(
+    client: Client, unnamed: FakeJudge, model: FakeJudge
+) -> None:
+    unnamed.headers = {"x-podium-weight-mode": "merged"}
+    with pytest.raises(InvalidArgumentError) as caught:
+        await client.create(unconfigured_job(spec_pb2.RulerSpec()), "itself")
+    (violation,) = caught.value.violations
+    assert violation.field == "job.spec.reward.scorers[0].ruler.model"
+    assert "the policy would judge itself" in violation.description
+    named = unconfigured_job(spec_pb2.RulerSpec(base_url=model.base_url, model="another"))
+    await client.create(named, "another")
+    await client.succeeded("another")
+
+
+async def test_a_frozen_base_judges_while_policies_come_and_go(
+    client: Client, unnamed: FakeJudge
+) -> None:
+    unnamed.headers = {"x-podium-weight-mode": "adapter"}
+    unnamed.models = [
+        {"id": "frozen@1", "parent": "base"},
+        {"id": "frozen", "parent": "base"},
+        {"id": "base", "parent": None},
+    ]
+    await client.create(unconfigured_job(spec_pb2.RulerSpec()), "frozen")
+    await client.succeeded("frozen")
+    assert {each["model"] for each in unnamed.requests} == {"base"}
 
 
 @pytest.mark.usefixtures("hasty")

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from google.protobuf import json_format
-
+from podium.core.outside import clean, clean_json, plain_of, struct_of
 from podium.types.v1 import trajectory_pb2 as pb
 
 _ROLES = {
@@ -51,7 +50,7 @@ def message_of(plain: Mapping[str, Any]) -> pb.Message:
         call = pb.ToolCall(
             id=_text(plain.get("call_id")),
             name=_text(plain.get("name")),
-            arguments_json=_text(plain.get("arguments")),
+            arguments_json=_arguments(plain.get("arguments")),
         )
         return pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[call])
     if plain.get("type") == "function_call_output":
@@ -111,7 +110,7 @@ def tools_to_openai(tools: Iterable[pb.Tool]) -> list[dict[str, Any]]:
             "function": {
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": json_format.MessageToDict(tool.parameters),
+                "parameters": plain_of(tool.parameters),
             },
         }
         for tool in tools
@@ -125,27 +124,31 @@ def _call(plain: Any) -> pb.ToolCall:
     return pb.ToolCall(
         id=_text(call.get("id")),
         name=_text(function.get("name")),
-        arguments_json=_text(function.get("arguments")),
+        arguments_json=_arguments(function.get("arguments")),
     )
 
 
 def _tool(plain: Mapping[str, Any]) -> pb.Tool:
     tool = pb.Tool(name=_text(plain.get("name")), description=_text(plain.get("description")))
     if isinstance(parameters := plain.get("parameters"), Mapping):
-        try:
-            tool.parameters.update(parameters)
-        except (ValueError, TypeError):
-            tool.ClearField("parameters")
+        tool.parameters.CopyFrom(struct_of(parameters))
     return tool
 
 
 def _text(value: Any) -> str:
     """Text as it is; of a list of parts their texts; anything else as JSON."""
     if value is None or isinstance(value, str):
-        return value or ""
+        return clean(value or "")
     if isinstance(value, Sequence):
-        return "".join(_part(part) for part in value)
-    return json.dumps(value, default=str)
+        return clean("".join(_part(part) for part in value))
+    try:
+        return clean_json(json.dumps(value, default=str))
+    except (ValueError, RecursionError):
+        return f"[{type(value).__name__}]"
+
+
+def _arguments(value: Any) -> str:
+    return clean_json(_text(value))
 
 
 def _part(part: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podium.core.outside import clean, clean_json
 from podium.core.tool_formats import FORMATS
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -24,15 +25,15 @@ def parse_tool_calls(
     reply = FORMATS[call_format](text)
     calls = [
         pb.ToolCall(
-            id=call.id or f"call{calls_before + number:05d}",
-            name=call.name,
-            arguments_json=call.arguments_json,
+            id=clean(call.id) or f"call{calls_before + number:05d}",
+            name=clean(call.name),
+            arguments_json=clean_json(call.arguments_json),
         )
         for number, call in enumerate(reply.calls)
     ]
     return pb.Message(
         role=pb.ROLE_ASSISTANT,
-        content=reply.content,
+        content=clean(reply.content),
         tool_calls=calls,
-        malformed_calls=reply.malformed,
+        malformed_calls=[clean(why) for why in reply.malformed],
     )

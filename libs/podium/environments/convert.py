@@ -9,6 +9,14 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
 
+from podium.core.outside import (
+    MOST_NESTED,
+    clean,
+    clean_json,
+    is_nested_deeper,
+    plain_of,
+    struct_of,
+)
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environments.types import Message, Observation, Scenario, Tool, ToolCall
 from podium.types.v1 import trajectory_pb2 as types_pb
@@ -23,50 +31,47 @@ _ROLE_NAMES: dict[int, Any] = {number: name for name, number in _ROLES.items()}
 
 
 def struct(values: Mapping[str, Any]) -> Struct:
-    """JSON values as a Struct.
+    """JSON values as a Struct that every service can read; see `struct_of`.
 
     Raises:
         TypeError, ValueError: a value that JSON does not have.
     """
     # Through text, so that NaN, sets and objects are refused and tuples become lists.
-    plain = json.loads(utf8(json.dumps(dict(values), allow_nan=False, ensure_ascii=False)))
+    text = clean_json(json.dumps(dict(values), allow_nan=False))
+    plain = json.loads(text)
+    # Counting first: almost none has so many, and then none is nested so deep.
+    if text.count("{") + text.count("[") > MOST_NESTED and is_nested_deeper(plain, MOST_NESTED):
+        return struct_of(plain)
     result = Struct()
-    json_format.ParseDict(plain, result)
+    try:
+        json_format.ParseDict(plain, result)
+    except (json_format.ParseError, OverflowError):
+        return struct_of(plain)
     return result
 
 
 def unstruct(values: Struct) -> dict[str, Any]:
     """A Struct as JSON values; whole numbers as int."""
-    return {key: _plain(value) for key, value in json_format.MessageToDict(values).items()}
-
-
-def utf8(text: str) -> str:
-    """The text as it can be sent: halves of surrogate pairs alone become U+FFFD.
-
-    Models write them, as `\\ud83d` in arguments or in code, and environments say them again.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return {key: _plain(value) for key, value in plain_of(values).items()}
 
 
 def message_to_pb(message: Message) -> types_pb.Message:
     """An SDK message as the contract's."""
     return types_pb.Message(
         role=_ROLES[message.role],
-        content=utf8(message.content),
+        content=clean(message.content),
         tool_calls=[
             types_pb.ToolCall(
-                id=utf8(call.id), name=utf8(call.name), arguments_json=utf8(call.arguments_json)
+                id=clean(call.id),
+                name=clean(call.name),
+                arguments_json=clean_json(call.arguments_json),
             )
             for call in message.tool_calls
         ],
-        tool_call_id=utf8(message.tool_call_id),
-        name=utf8(message.name),
-        malformed_calls=map(utf8, message.malformed_calls),
-        conversation=message.conversation,
+        tool_call_id=clean(message.tool_call_id),
+        name=clean(message.name),
+        malformed_calls=[clean(why) for why in message.malformed_calls],
+        conversation=clean(message.conversation),
         begins_history=message.begins_history,
     )
 
@@ -89,7 +94,7 @@ def message_from_pb(message: types_pb.Message) -> Message:
 
 def scenario_to_pb(scenario: Scenario, split: str) -> types_pb.Scenario:
     """An SDK scenario as the contract's."""
-    return types_pb.Scenario(id=scenario.id, split=split, data=struct(scenario.data))
+    return types_pb.Scenario(id=clean(scenario.id), split=split, data=struct(scenario.data))
 
 
 def scenario_from_pb(scenario: types_pb.Scenario) -> Scenario:
@@ -121,7 +126,9 @@ def observation_from_pb(observation: pb.Observation) -> Observation:
 def tool_to_pb(tool: Tool) -> types_pb.Tool:
     """An SDK tool as the contract's."""
     return types_pb.Tool(
-        name=utf8(tool.name), description=utf8(tool.description), parameters=struct(tool.parameters)
+        name=clean(tool.name),
+        description=clean(tool.description),
+        parameters=struct(tool.parameters),
     )
 
 

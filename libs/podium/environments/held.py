@@ -18,9 +18,9 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.core.outside import clean
 from podium.core.time_limits import Clock, clocked
 from podium.environment.v1 import environment_service_pb2 as pb
-from podium.environments.convert import utf8
 from podium.environments.session import LocalSession
 
 logger = logging.getLogger(__name__)
@@ -248,9 +248,9 @@ def told(error: Exception) -> PodiumError:
     # With an id of its own, so that the server does not mask it.
     error_id = uuid.uuid4().hex[:12]
     logger.warning("the environment raised", exc_info=error, extra={"error_id": error_id})
-    kind = utf8(type(error).__name__)
+    kind = clean(type(error).__name__)
     return InternalError(
-        f"{kind}: {utf8(str(error))}",
+        f"{kind}: {clean(str(error))}",
         reason="ENVIRONMENT_RAISED",
         metadata={"type": kind, "error_id": error_id},
     )

@@ -18,6 +18,7 @@ _PEERS = {
 _STATEFUL = ("controller", "registry", "inference")
 # Ctrl-C on a laptop should not wait for the longest RPC.
 _DRAIN_SECONDS = "5"
+_JUDGE_URL = "PODIUM_JUDGE_BASE_URL"
 
 
 def of_service(
@@ -70,6 +71,7 @@ def _specific(name: str, config: LauncherConfig, ports: Mapping[str, Ports]) -> 
                 **{key: value for key, value in chosen.items() if value},
             }
         case "judge":
-            return {"base_url": openai_base_url(ports)}
+            # Whoever has a judge elsewhere says so as for the service alone.
+            return {"base_url": os.environ.get(_JUDGE_URL) or openai_base_url(ports)}
         case _:
             return {}

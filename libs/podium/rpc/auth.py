@@ -72,8 +72,10 @@ def auth_layer(authenticator: Authenticator | None, public_methods: frozenset[st
 
     @asynccontextmanager
     async def authenticate(call: ServerCall) -> AsyncIterator[None]:
-        if authenticator is not None and call.path not in public_methods:
-            await authenticator.authenticate(call)
+        if authenticator is not None:
+            call.public = call.path in public_methods
+            if not call.public:
+                await authenticator.authenticate(call)
         yield
 
     def layer(call: ServerCall) -> AbstractAsyncContextManager[None]:

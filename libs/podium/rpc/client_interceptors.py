@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 from grpc.aio import ClientCallDetails, Metadata
@@ -12,6 +12,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from prometheus_client import Counter
 
+from podium.rpc.ended import ToldStreamUnaryCall, on_end
 from podium.telemetry import attributes, tracer
 
 HANDLED = Counter(
@@ -20,7 +21,6 @@ HANDLED = Counter(
     ("service", "method", "code"),
 )
 _tracer = tracer(__name__)
-T = TypeVar("T")
 
 BeforeCall = Callable[[], Awaitable[str]]
 """Awaited before each call; returns the bearer token to present, empty for none."""
@@ -65,7 +65,7 @@ class _Client:
         except BaseException as error:
             _finish(path, span, _code_of(error))
             raise
-        call.add_done_callback(lambda done: _finish(path, span, _result_now(done.code())))
+        on_end(call, lambda status: _finish(path, span, status.code()))
         return call
 
     def _details(
@@ -92,7 +92,8 @@ class _UnaryUnary(_Client, grpc.aio.UnaryUnaryClientInterceptor):
 
 class _StreamUnary(_Client, grpc.aio.StreamUnaryClientInterceptor):
     async def intercept_stream_unary(self, continuation: Any, details: Any, requests: Any) -> Any:
-        return await self._call(continuation, details, requests, unary_response=True)
+        call = await self._call(continuation, details, requests, unary_response=True)
+        return ToldStreamUnaryCall(call)
 
 
 class _UnaryStream(_Client, grpc.aio.UnaryStreamClientInterceptor):
@@ -131,14 +132,3 @@ def _code_of(error: BaseException) -> grpc.StatusCode:
         return error.code()
     cancelled = isinstance(error, asyncio.CancelledError)
     return grpc.StatusCode.CANCELLED if cancelled else grpc.StatusCode.UNKNOWN
-
-
-def _result_now(finished: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that has nothing to wait for, without a task."""
-    try:
-        finished.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finished.close()
-    raise RuntimeError("a finished call had no status")

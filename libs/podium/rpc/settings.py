@@ -31,9 +31,15 @@ class ServerSettings(BaseSettings):
     drain_seconds: float = Field(default=20.0, ge=0, le=3600)
     """How long running calls may go on after SIGTERM."""
     max_concurrent_rpcs: int = Field(default=1024, ge=1)
-    """Calls at once; more are refused with RESOURCE_EXHAUSTED."""
+    """Calls at once, watches aside; more are refused with RESOURCE_EXHAUSTED. As many may wait for
+    their first message."""
+    max_concurrent_watches: int = Field(default=512, ge=1)
+    """Watches at once (server streams named Watch…); more are refused with RESOURCE_EXHAUSTED."""
+    first_message_seconds: float = Field(default=60.0, gt=0)
+    """How long a call may take to send its first message."""
     max_message_bytes: int = Field(default=DEFAULT_MESSAGE_BYTES, ge=1024, le=2**31 - 1)
-    """Greatest message, each way; a greater one is refused with RESOURCE_EXHAUSTED."""
+    """Greatest message, each way; a greater one is refused with RESOURCE_EXHAUSTED. A method takes
+    requests of 4 MiB, unless its contract says more (`max_request_bytes`)."""
     max_connection_age_seconds: float = Field(default=600.0, gt=0)
     """Clients reconnect after this long, and so find new replicas."""
     max_connection_age_grace_seconds: float = Field(default=3600.0, gt=0)

@@ -9,6 +9,7 @@ from numbers import Real
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.core.outside import clean, struct_of
 from podium.training.histories import Joined, join
 from podium.training.trajectories import Trajectory, TrajectoryException, TrajectoryGroup
 from podium.types.v1 import trajectory_pb2 as pb
@@ -31,10 +32,10 @@ def batch_of(groups: Iterable[TrajectoryGroup], policy: str) -> list[pb.Group]:
     found: list[pb.Group] = []
     reasons: set[str] = set()
     for index, group in enumerate(groups):
-        scenario = str(group.metadata.get("scenario_id") or f"group-{index}")
+        scenario = clean(str(group.metadata.get("scenario_id") or f"group-{index}"))
         made = pb.Group(id=_NEW, scenario=pb.Scenario(id=scenario))
         for number, trajectory in enumerate(group.trajectories):
-            if not math.isfinite(trajectory.reward):
+            if not _is_finite(trajectory.reward):
                 path = f"groups[{index}].trajectories[{number}].reward"
                 violations.append(Violation(path, f"got {trajectory.reward}; must be finite"))
                 continue
@@ -81,9 +82,9 @@ def _trajectory(trajectory: Trajectory, joined: Joined) -> pb.Trajectory:
         environment_reward=trajectory.reward,
         stop_reason=pb.STOP_REASON_TERMINATED,
         metrics={
-            name: float(value)
+            clean(name): float(value)
             for name, value in trajectory.metrics.items()
-            if isinstance(value, Real) and math.isfinite(value)
+            if isinstance(value, Real) and _is_finite(value)
         },
         start_time=_timestamp(trajectory.start_time.timestamp()),
     )
@@ -93,19 +94,27 @@ def _trajectory(trajectory: Trajectory, joined: Joined) -> pb.Trajectory:
         made.metrics["untrainable_calls"] = len(joined.untrainable)
     if joined.aborted:
         made.metrics["aborted_calls"] = joined.aborted
-    made.info.update({"metadata": dict(trajectory.metadata), "logs": list(trajectory.logs)})
+    noted = {"metadata": dict(trajectory.metadata), "logs": list(trajectory.logs)}
+    made.info.CopyFrom(struct_of(noted))
     return made
 
 
 def _failed(error: TrajectoryException) -> pb.Trajectory:
-    text = error.traceback.encode()[-_TRACEBACK_BYTES:].decode(errors="ignore")
+    text = clean(error.traceback).encode()[-_TRACEBACK_BYTES:].decode(errors="ignore")
     return pb.Trajectory(
         id=_NEW,
         group_id=_NEW,
         scenario_id=_NEW,
         stop_reason=pb.STOP_REASON_FAILED,
-        failure=pb.Failure(type=error.type, message=error.message, traceback=text),
+        failure=pb.Failure(type=clean(error.type), message=clean(error.message), traceback=text),
     )
+
+
+def _is_finite(value: Real) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
 
 
 def _timestamp(seconds: float) -> Timestamp:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 from podium.core.errors import (
     AlreadyExistsError,
+    DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
     PodiumError,
     UnavailableError,
+    UnimplementedError,
     Violation,
 )
 from podium.types.v1 import spec_pb2
@@ -94,6 +96,19 @@ class Admission:
     async def check_trainer(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether a trainer can be had where the job wants it."""
         return await self._peers.trainers.violations(spec.trainer)
+
+    async def check_judge(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """What the judge service says against RULER's judges; nothing while it is away."""
+        if all(each.kind != spec_pb2.SCORER_KIND_RULER for each in spec.reward.scorers):
+            return []
+        try:
+            await self._peers.judge.check(spec.reward, spec.base_model)
+        except InvalidArgumentError as error:
+            # Its request has the reward where a job's specification has it.
+            return [Violation(f"job.spec.{v.field}", v.description) for v in error.violations]
+        except (UnavailableError, DeadlineExceededError, UnimplementedError) as error:
+            logger.warning("a judge could not be checked", extra={"error": error.message})
+        return []
 
     async def check_environment(
         self, spec: spec_pb2.JobSpec, *, may_wait: bool = False

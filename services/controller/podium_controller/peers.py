@@ -149,6 +149,12 @@ class GrpcJudge:
         self._stub: judge_grpc.JudgeServiceAsyncStub = judge_grpc.JudgeServiceStub(channel)
         self._seconds = seconds
 
+    async def check(self, reward: spec_pb2.RewardSpec, base_model: str) -> None:
+        """See `ports.Judge`."""
+        request = judge_pb.CheckRewardRequest(reward=reward, base_model=base_model)
+        with rpc_errors("judge"):
+            await self._stub.CheckReward(request)
+
     async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         """See `ports.Judge`."""
         with rpc_errors("judge"):

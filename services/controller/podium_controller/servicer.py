@@ -231,13 +231,14 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         results = await asyncio.gather(
             self._admission.check_environment(job.spec, may_wait=not is_draft),
             self._admission.check_model(job.spec),
+            self._admission.check_judge(job.spec),
             self._admission.check_fork(job.spec),
             self._admission.check_trainer(job.spec),
             return_exceptions=True,
         )
         for result in results:
             if isinstance(result, list):
-                found += result
+                found += [violation for violation in result if violation not in found]
         if found:
             raise InvalidArgumentError(violations=found, reason="INVALID_JOB")
         for result in results:

@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 from podium.core import rollout_keys
 from podium.core.openai_messages import messages_of, tools_of
+from podium.core.outside import clean
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2 as types_pb
@@ -45,7 +46,7 @@ class Asked:
         """The body's JSON object; empty for anything else."""
         try:
             value = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
 
@@ -213,10 +214,11 @@ def _call(
     fields: Mapping[str, Any], prompt: list[int], choice: _Choice, how: How
 ) -> pb.CapturedCall:
     tools = tools_of(fields)
-    reply = types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=choice.text)
+    text = clean(choice.text)
+    reply = types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=text)
     finish = _FINISH.get(choice.finish_reason, types_pb.FINISH_REASON_ABORTED)
     if tools:
-        parsed = parse_tool_calls(choice.text, how.call_format)
+        parsed = parse_tool_calls(text, how.call_format)
         reply = parsed if parsed.tool_calls else reply
     if reply.tool_calls and finish == types_pb.FINISH_REASON_STOP:
         finish = types_pb.FINISH_REASON_TOOL_CALLS
@@ -227,7 +229,7 @@ def _call(
         generation=pb.Generation(
             token_ids=choice.token_ids,
             logprobs=choice.logprobs,
-            text=choice.text,
+            text=text,
             finish_reason=finish,
             policy=how.policy[0],
             weights_version=how.policy[1],

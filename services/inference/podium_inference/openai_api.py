@@ -13,6 +13,7 @@ import uvicorn
 from podium.core.errors import PodiumError
 from podium.core.tool_calls import DEFAULT_FORMAT
 from podium.core.tool_formats import FORMATS
+from podium.core.weight_modes import ADAPTER, MERGED
 
 from podium_inference.capture import Announce, How, RolloutKeys, asked, capture, wanted
 from podium_inference.captures import Captures
@@ -20,6 +21,7 @@ from podium_inference.engine import VllmEngine
 from podium_inference.named_policies import NamedPolicies
 from podium_inference.pool import Pool, Served
 from podium_inference.settings import Settings
+from podium_inference.weight_mode import TellsWeightMode
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +126,8 @@ class OpenAiApi:
         app.user_middleware.append(
             Middleware(NamedPolicies, want=pool.want, base_model=self._settings.model)
         )
+        mode = MERGED if pool.merged else ADAPTER
+        app.user_middleware.append(Middleware(TellsWeightMode, mode=mode))
         # vLLM has built it already.
         app.middleware_stack = app.build_middleware_stack()
         self._models = app.state.openai_serving_models

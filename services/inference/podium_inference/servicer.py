@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -11,6 +12,7 @@ from contextlib import aclosing
 import grpc
 from podium.contract import apply_defaults
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.outside import clean
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
@@ -225,7 +227,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                             yield pb.Generation(
                                 token_ids=piece.token_ids,
                                 logprobs=piece.logprobs,
-                                text=piece.text,
+                                text=clean(piece.text),
                                 finish_reason=piece.finish_reason,  # type: ignore[arg-type]
                                 policy=served.job,
                                 weights_version=served.version,
@@ -323,9 +325,10 @@ def _loaded(served: Served) -> pb.LoadedPolicy:
 def _position(token: str, length: int) -> int:
     if not token:
         return 0
-    number = token.removeprefix("at-")
-    if token.startswith("at-") and number.isdecimal() and int(number) <= length:
-        return int(number)
+    # Of as many digits as a listing needs: Python refuses to read thousands.
+    match = re.fullmatch(r"at-([0-9]{1,18})", token)
+    if match and int(match[1]) <= length:
+        return int(match[1])
     raise InvalidArgumentError(
         violations=[Violation("page_token", f"got {token!r}; not a token of this listing")]
     )

@@ -20,7 +20,7 @@ class Settings(ServerSettings):
     base_url: str = "http://127.0.0.1:50083/v1"
     """Default judge model's OpenAI-compatible API: Podium's own pool."""
     model: str = ""
-    """Its model there; empty for the first that the API lists."""
+    """Its model there; empty for the first that the API lists and no job trains."""
     key: SecretStr = SecretStr("")
     """Its API key; empty for none."""
     trusted_base_urls: tuple[str, ...] = ()

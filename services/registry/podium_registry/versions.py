@@ -143,7 +143,7 @@ class Versions:
 
     async def page(self, model: str, size: int, token: str) -> tuple[list[pb.Version], str]:
         """A page of a model's versions, newest first, and the next page's token."""
-        after = decode_page_token(token, ["versions", model])
+        after = decode_page_token(token, ["versions", model], [int])
         query = sa.select(versions.c.version).where(versions.c.model == model)
         if after is not None:
             query = query.where(versions.c.version < after[0])
@@ -158,7 +158,7 @@ class Versions:
 
     async def models(self, size: int, token: str) -> tuple[list[pb.Model], str]:
         """A page of the models by name, and the next page's token."""
-        after = decode_page_token(token, ["models"])
+        after = decode_page_token(token, ["models"], [str])
         query = sa.select(
             versions.c.model,
             sa.func.max(versions.c.version).label("latest"),

@@ -100,11 +100,12 @@ class Episode:
         progress = self._progress
         if self._cast.policy.capped:
             progress.metrics["capped_turns"] = float(self._cast.policy.capped)
+        label = metrics.label_of(self._request.environment)
         outcome = pb.StopReason.Name(head.stop_reason).removeprefix("STOP_REASON_").lower()
-        metrics.EPISODES.labels(name, outcome).inc()
-        metrics.TURNS.labels(name).observe(sum(progress.turns.values()))
-        metrics.EPISODE_SECONDS.labels(name).observe(time.time() - progress.began)
-        metrics.ENVIRONMENT_REWARD.labels(name).observe(progress.reward)
+        metrics.EPISODES.labels(label, outcome).inc()
+        metrics.TURNS.labels(label).observe(sum(progress.turns.values()))
+        metrics.EPISODE_SECONDS.labels(label).observe(time.time() - progress.began)
+        metrics.ENVIRONMENT_REWARD.labels(label).observe(progress.reward)
         return build(head, progress, self._cast.trained)
 
     async def _run(self) -> pb.StopReason.ValueType:
@@ -206,7 +207,8 @@ class Episode:
             return ""
         count = len(message.malformed_calls)
         progress.malformed[name] = progress.malformed.get(name, 0) + count
-        metrics.MALFORMED_CALLS.labels(self._request.environment.name).inc(count)
+        label = metrics.label_of(self._request.environment)
+        metrics.MALFORMED_CALLS.labels(label).inc(count)
         return "\n".join(
             f"Error: a call could not be read: {why}." for why in message.malformed_calls
         )

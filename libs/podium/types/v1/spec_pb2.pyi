@@ -1028,10 +1028,14 @@ class JudgeModel(_message.Message):
     COMPLETION_PRICE_FIELD_NUMBER: _builtins.int
     base_url: _builtins.str
     """Base URL of an OpenAI-compatible API, ending in `/v1`; empty for the
-    judge service's default, which is Podium's own pool.
+    judge service's default, which is Podium's own pool unless its operator
+    set another.
     """
     model: _builtins.str
-    """Model name at that API; empty for the judge service's default."""
+    """Model name at that API; empty for the judge service's default, else for
+    the first that the API lists and no job trains. A pool that merges
+    policies into its weights has none: there a judge must be named.
+    """
     api_key_env: _builtins.str
     """Environment variable of the judge service that holds the API key; it must
     begin with `PODIUM_JUDGE_KEY`. Empty for its default key.
