@@ -77,13 +77,29 @@ def wipe(cluster: Cluster) -> Callable[[str], None]:
 
 
 @pytest.fixture(scope="session")
-def certificate(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A client's, by its variables; the services' one is in a Secret, for the names of the docs."""
-    authority, folder = Authority("e2e"), tmp_path_factory.mktemp("tls")
+def authority() -> Authority:
+    """Who signs the certificates of services and clients."""
+    return Authority("e2e")
+
+
+@pytest.fixture(scope="session")
+def service_names(cluster: Cluster) -> list[str]:
+    """The names that the documents give to the services' certificate."""
     (described,) = blocks("operate.md", "TLS")
     names = yaml.safe_load(described)["spec"]["dnsNames"]
-    here = [name.replace(".podium.svc.", f".{cluster.namespace}.svc.") for name in names]
-    service = authority.issue(folder / "service", *here)
+    return [name.replace(".podium.svc.", f".{cluster.namespace}.svc.") for name in names]
+
+
+@pytest.fixture(scope="session")
+def certificate(
+    cluster: Cluster,
+    authority: Authority,
+    service_names: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, str]:
+    """A client's, by its variables; the services' one is in a Secret."""
+    folder = tmp_path_factory.mktemp("tls")
+    service = authority.issue(folder / "service", *service_names)
     keys = {"tls.crt": "certificate", "tls.key": "key", "ca.crt": "authorities"}
     files = [f"--from-file={key}={service[file]}" for key, file in keys.items()]
     cluster.kubectl("create", "secret", "generic", TLS_SECRET, *files)
@@ -107,7 +123,7 @@ def installation(
         cluster.helm("install", RELEASE, str(chart), *values, "--wait", "--timeout", "20m")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{cluster.state()}") from error
-    return Installation(cluster, chart, values, certificate)
+    return Installation(cluster, chart, values, certificate, TLS_SECRET)
 
 
 def _host_volume(namespace: str, name: str, folder: Path) -> dict[str, object]:

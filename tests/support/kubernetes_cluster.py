@@ -137,6 +137,8 @@ class Installation:
     """Helm's --values options."""
     certificate: Mapping[str, str]
     """The variables by which a client of it has a certificate."""
+    tls_secret: str
+    """The Secret with the services' certificate."""
 
     @property
     def token(self) -> str:
