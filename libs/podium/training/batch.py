@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
+from typing import SupportsFloat
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -110,7 +111,7 @@ def _failed(error: TrajectoryException) -> pb.Trajectory:
     )
 
 
-def _is_finite(value: Real) -> bool:
+def _is_finite(value: SupportsFloat) -> bool:
     try:
         return math.isfinite(float(value))
     except OverflowError:
