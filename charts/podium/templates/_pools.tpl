@@ -18,7 +18,7 @@ spec:
         - name: PODIUM_INFERENCE_POD_IP
           valueFrom:
             fieldRef: {fieldPath: status.podIP}
-        - {name: PODIUM_MODELS_DIR, value: /models}
+        {{- include "podium.modelEnv" .values | nindent 8 }}
         {{- if and .root.Values.auth.enabled (not .ports) }}
         - name: VLLM_API_KEY
           valueFrom:
