@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import SupportsFloat
+from typing import SupportsFloat, cast
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -85,7 +85,7 @@ def _trajectory(trajectory: Trajectory, joined: Joined) -> pb.Trajectory:
         metrics={
             clean(name): float(value)
             for name, value in trajectory.metrics.items()
-            if isinstance(value, Real) and _is_finite(value)
+            if isinstance(value, Real) and _is_finite(cast(SupportsFloat, value))
         },
         start_time=_timestamp(trajectory.start_time.timestamp()),
     )
