@@ -75,7 +75,10 @@ def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(folder: Path) 
         ("../out.jsonl", "path: got '../out.jsonl'; allowed are paths below the folder"),
         ("link.jsonl", "path: got 'link.jsonl'; allowed are paths below the folder"),
         ({"path": "tasks.jsonl", "heldout": 2}, "environment.config.scenarios.heldout: got 2"),
-        ({"path": "tasks.jsonl", "colums": 1}, "environment.config.scenarios.colums: unknown option"),
+        (
+            {"path": "tasks.jsonl", "colums": 1},
+            "environment.config.scenarios.colums: unknown option",
+        ),
         ({}, "environment.config.scenarios: got {}: Value error, set either path or dataset"),
         (3, "environment.config.scenarios: got 3: Input should be a valid dictionary"),
         ({"path": "tasks.jsonl", "splits": {"heldout": "train"}}, "tasks.jsonl:1: split: got"),
