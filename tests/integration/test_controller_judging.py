@@ -36,7 +36,7 @@ from support.fake_judge import (
     shown,
     slow,
 )
-from support.fleet import Fleet
+from support.fleet import Fleet, Point
 
 __all__ = ["client", "fleet", "registry"]
 
@@ -238,6 +238,55 @@ async def test_a_group_that_no_judge_answers_for_is_skipped_and_the_others_train
     assert [text for text in warnings if f"group {skipped[0].group_id} is skipped" in text]
     after = REGISTRY.get_sample_value(counted, {"outcome": "judge_unavailable"})
     assert after == before + 1
+
+
+def breaks(point: str, *abouts: str) -> Point:
+    async def at(reached: str, about: str) -> None:
+        if reached == point and about.endswith(abouts):
+            raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+    return at
+
+
+@pytest.mark.parametrize(
+    ("point", "says"),
+    [("judge:begin", "is skipped. The judge says"), ("collect:end", "could not be collected")],
+)
+async def test_a_defect_that_shows_on_one_group_costs_that_group(
+    fleet: Fleet, client: Client, model: FakeJudge, point: str, says: str
+) -> None:
+    model.then(HONEST)
+    fleet.at = breaks(point, "/s1/g0")
+    job = f"one-{point.partition(':')[0]}"
+    await client.create(ruled_job(model, 2), job)
+    await client.succeeded(job)
+    attempts = await client.trajectories(job)
+    without = [t for t in attempts if not t.HasField("reward")]
+    assert {t.group_id.partition("/")[2] for t in without} == {"s1/g0"}
+    assert len(without) == ATTEMPTS
+    told = [e.message for e in await client.events(job) if e.type == pb.EVENT_TYPE_WARNING]
+    (warning,) = [text for text in told if says in text]
+    assert f"{job}/s1/g0" in warning
+    assert "internal error; the server's log has it under error id" in warning
+    assert "surrogates" not in warning
+
+
+@pytest.mark.parametrize(
+    ("point", "reason"),
+    [("judge:begin", "JUDGE_FAILING"), ("collect:end", "ROLLOUT_FAILING")],
+)
+async def test_a_defect_that_shows_on_every_group_ends_the_job_with_its_reason(
+    fleet: Fleet, client: Client, model: FakeJudge, point: str, reason: str
+) -> None:
+    model.then(HONEST)
+    fleet.at = breaks(point, *(f"/s2/g{n}" for n in range(GROUPS)))
+    job = f"all-{point.partition(':')[0]}"
+    await client.create(ruled_job(model, 3), job)
+    failed = await client.state(job, pb.JOB_STATE_FAILED)
+    assert failed.failure_reason == reason
+    assert f"all {GROUPS} groups of step 2 failed 3 times in a row" in failed.failure_message
+    assert "the server's log has it under error id" in failed.failure_message
+    assert failed.completed_steps == 1
 
 
 async def test_a_judge_that_is_too_slow_is_one_that_gives_no_answer(

@@ -58,11 +58,14 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
     fail_creates: int = 0
     """Creates to answer with UNAVAILABLE after the job was made."""
 
+    created_state: jobs.JobState.ValueType = jobs.JOB_STATE_QUEUED
+    """Of jobs that are created; one that has ended is followed to its end."""
+
     async def CreateJob(
         self, request: jobs.CreateJobRequest, context: Context
     ) -> jobs.CreateJobResponse:
         job_id = self.requests.get(request.request_id) or request.job.id or "job-1"
-        job = jobs.Job(id=job_id, spec=request.job.spec, state=jobs.JOB_STATE_QUEUED)
+        job = jobs.Job(id=job_id, spec=request.job.spec, state=self.created_state)
         apply_defaults(job.spec)
         if not request.validate_only:
             if job_id in self.known and self.requests.get(request.request_id) != job_id:

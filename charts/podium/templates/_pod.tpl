@@ -188,6 +188,9 @@ lifecycle:
 {{- end }}
 {{- with .root.Values.tracing.otlpEndpoint }}
 - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
+{{- if ne $.root.Values.tracing.otlpProtocol "grpc" }}
+- {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: {{ $.root.Values.tracing.otlpProtocol | quote }}}
+{{- end }}
 {{- end }}
 {{- with .values.extraEnv }}
 {{ toYaml . }}

@@ -24,6 +24,9 @@ MOST_NESTED = 28
 MOST_COUNTED = 10**12
 """The greatest count that is believed."""
 
+MOST_NAME_CHARS = 256
+"""Of a tool's name and of a call's id, by the contract."""
+
 # In turns: a pair, which stays; what cannot be carried; any other escape, so that the
 # backslash of an escaped backslash begins none.
 _ESCAPE = re.compile(
@@ -46,6 +49,11 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def name_of(text: str) -> str:
+    """A tool's name, or a call's id, as the contract has them: clean and not too long."""
+    return clean(text)[:MOST_NAME_CHARS]
 
 
 def clean_json(text: str) -> str:
@@ -121,8 +129,10 @@ def _number(value: float) -> float | str:
 
 def _as_text(value: Any) -> str:
     try:
-        return clean_json(json.dumps(value, default=str))
-    except (ValueError, RecursionError):
+        if isinstance(value, Mapping | list | tuple):
+            return clean_json(json.dumps(value, default=str))
+        return clean(str(value))
+    except (ValueError, TypeError, RecursionError):
         return f"[{type(value).__name__}]"
 
 

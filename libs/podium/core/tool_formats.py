@@ -13,6 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from podium.core.outside import MOST_NAME_CHARS
+
+
+class _UnreadableError(ValueError):
+    """Says what is wrong with a call."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -21,6 +27,12 @@ class Call:
     name: str
     arguments_json: str
     id: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise _UnreadableError("it has no name")
+        if max(len(self.name), len(self.id)) > MOST_NAME_CHARS:
+            raise _UnreadableError(f"its name or id is longer than {MOST_NAME_CHARS} characters")
 
 
 @dataclass
@@ -34,10 +46,6 @@ class Reply:
 
 TEXT = "text"
 _SHOWN = 80
-
-
-class _UnreadableError(ValueError):
-    """Says what is wrong with a call."""
 
 
 def _no_constant(name: str) -> NoReturn:

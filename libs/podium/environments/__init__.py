@@ -7,6 +7,7 @@
         def scenarios(self, split): return [Scenario("one", {"answer": 7})]
 
         async def reset(self, scenario, seed):
+            self.answer = scenario.data["answer"]
             return Observation([user("Guess a digit.")])
 
         async def step(self, action):

@@ -14,6 +14,7 @@ from podium.core.outside import (
     clean,
     clean_json,
     is_nested_deeper,
+    name_of,
     plain_of,
     struct_of,
 )
@@ -62,13 +63,13 @@ def message_to_pb(message: Message) -> types_pb.Message:
         content=clean(message.content),
         tool_calls=[
             types_pb.ToolCall(
-                id=clean(call.id),
-                name=clean(call.name),
+                id=name_of(call.id),
+                name=name_of(call.name),
                 arguments_json=clean_json(call.arguments_json),
             )
             for call in message.tool_calls
         ],
-        tool_call_id=clean(message.tool_call_id),
+        tool_call_id=name_of(message.tool_call_id),
         name=clean(message.name),
         malformed_calls=[clean(why) for why in message.malformed_calls],
         conversation=clean(message.conversation),
@@ -126,7 +127,7 @@ def observation_from_pb(observation: pb.Observation) -> Observation:
 def tool_to_pb(tool: Tool) -> types_pb.Tool:
     """An SDK tool as the contract's."""
     return types_pb.Tool(
-        name=clean(tool.name),
+        name=name_of(tool.name),
         description=clean(tool.description),
         parameters=struct(tool.parameters),
     )

@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from prometheus_client import Counter
 
 from podium.rpc.ended import ToldStreamUnaryCall, on_end
+from podium.rpc.watched_files import Token, token_now
 from podium.telemetry import attributes, tracer
 
 HANDLED = Counter(
@@ -33,7 +34,7 @@ class _Client:
         self,
         address: str,
         default_timeout: float | None,
-        token: str,
+        token: Token,
         before_call: BeforeCall | None,
     ) -> None:
         self._address = address
@@ -48,7 +49,7 @@ class _Client:
         request: Any,
         unary_response: bool,
     ) -> Any:
-        token = await self._before_call() if self._before_call else self._token
+        token = await self._before_call() if self._before_call else token_now(self._token)
         method = details.method
         path = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
         span = _tracer.start_span(
@@ -109,7 +110,7 @@ class _StreamStream(_Client, grpc.aio.StreamStreamClientInterceptor):
 def client_interceptors(
     address: str,
     default_timeout: float | None,
-    token: str,
+    token: Token,
     before_call: BeforeCall | None,
 ) -> list[grpc.aio.ClientInterceptor]:
     """One a kind: grpc.aio takes an object that is several for the first alone."""

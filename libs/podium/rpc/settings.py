@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from podium.rpc.client_config import DEFAULT_MESSAGE_BYTES
 from podium.rpc.tls import Tls
+from podium.rpc.watched_files import Token, TokenFile
 
 _TLS_FILES = ("tls_certificate_file", "tls_key_file", "tls_authorities_file")
 
@@ -47,7 +48,8 @@ class ServerSettings(BaseSettings):
     reflection: bool = False
     """Whether to serve grpc.reflection, for tools such as grpcurl."""
     auth_tokens_file: Path | None = None
-    """Bearer tokens that callers may present, one a line; unset allows every caller."""
+    """Bearer tokens that callers may present, one a line; unset allows every caller. It and the
+    files below are read again when they change."""
     token_file: Path | None = None
     """The bearer token that this service presents to its peers."""
     tls_certificate_file: Path | None = None
@@ -78,9 +80,13 @@ class ServerSettings(BaseSettings):
         certificate, key, authorities = (getattr(self, name) for name in _TLS_FILES)
         return Tls.load(certificate, key, authorities) if certificate else None
 
-    def peer_token(self) -> str:
-        """The token for `connect`; empty when there is none."""
-        return self.token_file.read_text().strip() if self.token_file else ""
+    def peer_token(self) -> Token:
+        """The token for `connect`, of the file as it is at each call; empty when there is none.
+
+        Raises:
+            FailedPreconditionError: the file cannot be read or is empty.
+        """
+        return TokenFile(self.token_file) if self.token_file else ""
 
 
 S = TypeVar("S", bound=ServerSettings)

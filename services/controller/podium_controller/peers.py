@@ -29,6 +29,7 @@ from podium_controller.ports import Environments, JobRecord, OnWait, Peers, Trai
 from podium_controller.projects import Projects
 from podium_controller.settings import Settings
 from podium_controller.turns import Turns
+from podium_controller.uncollected import INCOMPLETE
 
 _PAGE = 1000
 
@@ -115,7 +116,8 @@ class GrpcRollout:
         if attempts != set(range(request.attempts)):
             raise DataLossError(
                 f"rollout ended group {request.group_id} with attempts {sorted(attempts)};"
-                f" {request.attempts} were asked for"
+                f" {request.attempts} were asked for",
+                reason=INCOMPLETE,
             )
         return [found[key] for key in sorted(found)]
 

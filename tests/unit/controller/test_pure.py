@@ -83,6 +83,12 @@ def test_metrics_of_a_step() -> None:
     assert metrics["tokens_sampled"] == 12
     assert metrics["trajectories_failed"] == metrics["trajectories_unscored"] == 1
     assert metrics["staleness_max"] == 2
+    assert "history_splits" not in metrics
+    group.trajectories[0].metrics["history_splits"] = 3
+    group.trajectories[1].metrics["history_splits"] = 4
+    metrics = step_metrics([group], staleness=2)
+    assert set(metrics) <= STEP_METRICS
+    assert metrics["history_splits"] == 7
 
 
 def test_metrics_of_a_step_tell_of_its_judges() -> None:

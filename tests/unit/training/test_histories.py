@@ -82,9 +82,10 @@ def test_conversations_that_take_turns_each_go_on() -> None:
     ]
 
 
-def test_of_several_choices_those_that_went_on_and_else_the_first_are_kept() -> None:
+def test_of_several_choices_those_that_went_on_and_else_none_are_kept() -> None:
     both = [call([1], [2], request_id="r"), call([1], [3], request_id="r")]
-    assert [shape(h)[0] for h in join(both, "job").histories] == [[1, 2]]
+    joined = join(both, "job")
+    assert (joined.histories, joined.untold) == ([], 1)
     went_on = [*both, call([1, 3, 4], [5])]
     assert [shape(h)[0] for h in join(went_on, "job").histories] == [[1, 3, 4, 5]]
     later = [
@@ -142,10 +143,12 @@ def test_every_sampled_token_stands_in_one_history_at_its_place(
 ) -> None:
     calls: list[inference_pb.CapturedCall] = []
     for number, (new, sampled, after) in enumerate(turns):
-        prompt = list(new)
+        # Each its own: several answers to one prompt are test_choices.py's.
+        prompt = [10 + number, *new]
         if 0 <= after < len(calls):
             earlier = calls[after]
-            prompt = [*earlier.prompt_token_ids, *earlier.generation.token_ids, *new]
+            whole = [*earlier.prompt_token_ids, *earlier.generation.token_ids]
+            prompt = [*whole, *prompt]
         calls.append(call(prompt, sampled, request_id=str(number)))
     histories = join(calls, "job").histories
     found = {}

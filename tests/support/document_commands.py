@@ -1,0 +1,48 @@
+"""The commands and the Python of documents, as they are printed there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_PAGES = re.compile(
+    r"README\.md|docs/[^/]+\.md|(examples|libs)/(.*/)?README\.md|services/[^/]+/README\.md"
+)
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
+_PROGRAM = re.compile(
+    r"\s*(?:[A-Z_]+=\S* )*"
+    r"(?:\.(?= \S*/)|export|eval|podium|make|helm|kubectl|npm|node|torchrun|"
+    r"python3?|pip|sh|curl|docker|kind)(?: |$)"
+)
+
+
+def pages() -> list[str]:
+    """The documents whose commands are tested."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [name for name in listed.stdout.split() if _PAGES.fullmatch(name)]
+
+
+def commands(text: str) -> Iterator[str]:
+    """Each shell command of a page's blocks, on one line and without its comment."""
+    for block in _blocks(text, ("", "sh", "bash", "console")):
+        for line in re.sub(r"\\\n\s*", "", block).splitlines():
+            if _PROGRAM.match(line):
+                yield " ".join(re.sub(r"\s+#.*", "", line).split())
+
+
+def python(text: str) -> list[str]:
+    """Each block of Python."""
+    return [body for language, body in _FENCED.findall(text) if language == "python"]
+
+
+def _blocks(text: str, languages: tuple[str, ...]) -> Iterator[str]:
+    for language, body in _FENCED.findall(text):
+        if language in languages:
+            yield body
+    yield from _INDENTED.findall(_FENCED.sub("", text))
