@@ -55,6 +55,11 @@ async def test_job_survives_the_loss_of(service: str, stack: Launcher) -> None:
         assert job.completed_steps == STEPS
         steps = await steps_of(stub, job_id)
         await assert_every_step_once(stack, stub, job_id, steps)
+        if service == "trainer":
+            listed = await stub.ListEvents(jobs.ListEventsRequest(job_id=job_id), timeout=30)
+            told = [event.message for event in listed.events]
+            assert any(message.startswith("trainer is lost (") for message in told), told
+            assert any("trainer is back after" in message for message in told), told
 
 
 async def assert_every_step_once(
