@@ -61,7 +61,8 @@ def is_repeated(field: FieldDescriptor) -> bool:
     """Whether it is a list or a map. Protobuf before 6.31 says it by the label alone."""
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
-    return bool(field.label == FieldDescriptor.LABEL_REPEATED)
+    label: int = getattr(field, "label", 0)
+    return label == FieldDescriptor.LABEL_REPEATED
 
 
 def is_map(field: FieldDescriptor) -> bool:
