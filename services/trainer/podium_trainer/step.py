@@ -195,7 +195,7 @@ def _add_row(
 ) -> None:
     with phases.measure("forward"):
         now = policy.evaluate(row)
-        tokens, weights = _trained(row, now, reference)
+        tokens, weights = trained_tokens(row, now, reference)
         losses = token_losses(tokens, loss, values)
         total = (losses.total * weights).sum()
     with phases.measure("backward"):
@@ -205,7 +205,7 @@ def _add_row(
     statistics.add(losses, now.entropy, tokens.advantages, weights, counts=counts)
 
 
-def _trained(
+def trained_tokens(
     row: Row, now: Evaluation, reference: torch.Tensor | None
 ) -> tuple[Tokens, torch.Tensor]:
     """The row's trained tokens and their weights."""
