@@ -159,7 +159,8 @@ class Job(_message.Message):
     completed_steps: _builtins.int
     """Steps committed. Output only."""
     phase: _builtins.str
-    """What it does now: `collect`, `judge`, `train`, `publish`, `serve`,
+    """What it does now: `open` (its trainer loads the model, before the first
+    step and after a loss), `collect`, `judge`, `train`, `publish`, `serve`,
     `evaluate`, `recover`, `wait`; of a paused job `idle` when it paused by
     itself, as its client sent nothing. Output only.
     """
