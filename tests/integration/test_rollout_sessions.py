@@ -77,7 +77,7 @@ async def collect(
         await environments.close()
 
 
-async def test_a_connection_that_breaks_in_mid_step_changes_nothing() -> None:
+async def test_t21_a_connection_that_breaks_in_mid_step_changes_nothing() -> None:
     (expected,) = await collect(counted(), ["a", "b", "end"])
     Counting.forget()
     async with served() as proxy:

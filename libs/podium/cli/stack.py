@@ -42,8 +42,11 @@ _NEEDS = {
     "--port-base",
     type=int,
     default=50051,
+    # The tutorial's name of its server's port, which is the controller's here: the first one.
+    envvar="ART_SERVER_PORT",
+    show_envvar=True,
     show_default=True,
-    help="First port of the layout; 0 takes any free ports.",
+    help="First port of the layout, the controller's; 0 takes any free ports.",
 )
 @click.option(
     "--model",

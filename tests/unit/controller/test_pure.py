@@ -138,7 +138,7 @@ def test_evaluations_take_the_environments_reward_where_there_is_no_other() -> N
     assert metrics == {"reward": 0.5, "turns": 2.0}
 
 
-def test_staleness_is_that_of_the_oldest_span() -> None:
+def test_t22_staleness_is_that_of_the_oldest_span() -> None:
     group = trajectory_pb2.Group(trajectories=[attempt(4), attempt(3)])
     assert staleness(group, "j", step=5) == 1
     assert staleness(group, "j", step=4) == 0

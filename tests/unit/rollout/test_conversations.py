@@ -55,7 +55,9 @@ async def with_a_sub_agent(monkeypatch: pytest.MonkeyPatch) -> pb.Trajectory:
     return trajectory
 
 
-async def test_a_sub_agent_talks_in_a_history_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_t20_a_sub_agent_talks_in_a_history_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trajectory = await with_a_sub_agent(monkeypatch)
     main, searcher = trajectory.histories
     assert [h.conversation for h in trajectory.histories] == ["", "searcher"]
@@ -85,7 +87,7 @@ async def test_a_sub_agent_talks_in_a_history_of_its_own(monkeypatch: pytest.Mon
     assert not any(m.conversation or m.begins_history for h in (main, searcher) for m in h.messages)
 
 
-async def test_all_its_histories_train_with_its_one_reward(
+async def test_t20_all_its_histories_train_with_its_one_reward(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trajectory = await with_a_sub_agent(monkeypatch)
@@ -109,7 +111,7 @@ async def test_ruler_shows_the_conversations_in_the_order_in_which_they_began(
     assert places == sorted(places)
 
 
-async def test_a_conversation_that_begins_anew_forgets_and_both_histories_train(
+async def test_t20_a_conversation_that_begins_anew_forgets_and_both_histories_train(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_stage(

@@ -13,6 +13,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.environments import Environments
 from podium_rollout.episode import Episode
 from podium_rollout.seeds import derive
+from prometheus_client import REGISTRY
 from support.guess_environment import Guess
 from support.rollout import (
     PolicyDouble,
@@ -133,7 +134,8 @@ async def test_the_deadline_ends_an_episode_wherever_it_waits(reply: str) -> Non
     assert policy.held == 0
 
 
-async def test_a_history_that_the_template_rewrites_is_begun_anew() -> None:
+async def test_t20_a_history_that_the_template_rewrites_is_begun_anew_and_counted() -> None:
+    counted = REGISTRY.get_sample_value("podium_rollout_history_splits_total") or 0.0
     request = group_request()
     policy = PolicyDouble(script(request, {0: ["1", "4"]}), rewrites=True)
     trajectory = await play(request, policy)
@@ -143,6 +145,7 @@ async def test_a_history_that_the_template_rewrites_is_begun_anew() -> None:
     assert list(second.tokens.token_ids) == encode(conversation) + sampled_ids("4")
     assert [len(h.tokens.spans) for h in trajectory.histories] == [1, 1]
     assert trajectory.environment_reward == 1.0
+    assert REGISTRY.get_sample_value("podium_rollout_history_splits_total") == counted + 1
 
 
 class NeverContinues(PolicyDouble):
