@@ -5,6 +5,7 @@ The controller and the judge service are real, the judge model is a scripted API
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from support.fake_judge import (
     Answer,
     Behaviour,
     FakeJudge,
+    completion,
     fails,
     fake_judge,
     scores,
@@ -238,6 +240,23 @@ async def test_a_group_that_no_judge_answers_for_is_skipped_and_the_others_train
     assert [text for text in warnings if f"group {skipped[0].group_id} is skipped" in text]
     after = REGISTRY.get_sample_value(counted, {"outcome": "judge_unavailable"})
     assert after == before + 1
+
+
+async def test_half_a_character_of_a_judge_ends_nothing(client: Client, model: FakeJudge) -> None:
+    def halves(request: dict[str, Any]) -> Answer:
+        entries = [
+            {"attempt_id": label, "explanation": "\ud800 and \0", "score": len(text) / 1000}
+            for label, text in shown(request).items()
+        ]
+        body = json.loads(completion(json.dumps({"scores": entries})).body)
+        body["usage"] = {"prompt_tokens": 2**80, "completion_tokens": 1e999}
+        return Answer(body=json.dumps(body).encode())
+
+    model.then(halves)
+    await client.create(ruled_job(model, 2), "halves")
+    await client.succeeded("halves")
+    told = {attempt.explanation for attempt in await client.trajectories("halves")}
+    assert told == {"\ufffd and \ufffd"}
 
 
 def breaks(point: str, *abouts: str) -> Point:

@@ -39,6 +39,7 @@ entry an attempt."""
 
 _NONCE_LETTERS = 4
 _LEAST_SECTION_TOKENS = 64
+_ENTRY_TOKENS = 50
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,15 @@ class Question:
     """Empty for `DEFAULT_RUBRIC`."""
     max_tokens: int = 65_536
     """About the most tokens of the prompt."""
+
+    def tokens(self) -> tuple[int, int]:
+        """About how many a judge reads and writes about it."""
+        shared = common_prefix(self.attempts)
+        shown = sum(size_of(lines) for attempt in self.attempts for lines in attempt)
+        again = size_of(self.attempts[0][0][:shared]) * (len(self.attempts) - 1)
+        rest = size_of([_INSTRUCTIONS, self.rubric or DEFAULT_RUBRIC, *self.tools])
+        reads = -(-(shown - again + rest) // BYTES_PER_TOKEN)
+        return min(reads, self.max_tokens), _ENTRY_TOKENS * len(self.attempts)
 
     def digest(self) -> str:
         """Hex SHA-256 of all of it."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 from podium.contract.judging import fallbacks_of, judges_of
 from podium.core.errors import InvalidArgumentError, PodiumError, Violation
 from podium.types.v1 import spec_pb2
 
-from podium_judge.budget import Allowance, Budget, ProjectBudget, Spending
+from podium_judge.budget import Allowance, Budget, JobSpending, ProjectBudget, Spending
 from podium_judge.cache import OpinionCache
 from podium_judge.endpoints import resolve_judges
 from podium_judge.judge import CachedJudge, LimitedJudge, ModelJudge
@@ -78,7 +78,10 @@ class Rulers:
             panel,
             spec.rubric,
             spec.max_prompt_tokens or self._settings.max_prompt_tokens,
-            self._allowance(spec, field, job_id, told),
+            replace(
+                self._allowance(spec, field, job_id, told),
+                prices=tuple(config.price for config in judges),
+            ),
         )
 
     async def violations(
@@ -132,7 +135,7 @@ class Rulers:
                 ]
             )
         if not job_id or budget == Budget():
-            return Allowance(Budget(), Usage(), told.job, told.project)
+            return Allowance(Budget(), JobSpending(), told.job, told.project)
         return Allowance(budget, self._spending.of(job_id), told.job, told.project)
 
 
