@@ -19,11 +19,6 @@ spec:
           valueFrom:
             fieldRef: {fieldPath: status.podIP}
         {{- include "podium.modelEnv" .values | nindent 8 }}
-        {{- if and .root.Values.auth.enabled (not .ports) }}
-        - name: VLLM_API_KEY
-          valueFrom:
-            secretKeyRef: {name: {{ include "podium.authSecret" .root }}, key: token}
-        {{- end }}
       volumeMounts:
         {{- include "podium.commonMounts" . | nindent 8 }}
         {{- include "podium.modelMounts" . | nindent 8 }}

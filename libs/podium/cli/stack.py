@@ -63,7 +63,9 @@ _NEEDS = {
     help="How the pool holds policies. [default: merged on a CPU, adapter on a GPU]",
 )
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
-@click.option("--auth", is_flag=True, help="Refuse calls without the token in DATA_DIR/token.")
+@click.option(
+    "--auth", is_flag=True, help="Refuse calls, gRPC and HTTP, without the token in DATA_DIR/token."
+)
 @click.option("--no-restart", is_flag=True, help="Stop everything when a service dies.")
 @click.option(
     "--ready-timeout",

@@ -66,7 +66,7 @@ class Tls:
                 wrong.append(Violation(f"tls_{name}_file", f"got {str(path)!r}, which is no PEM"))
         if wrong:
             raise InvalidArgumentError(violations=wrong)
-        return cls(**found)
+        return cls(found["certificate"], found["key"], found["authorities"])
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """For a port that takes only callers with a certificate of the authorities."""

@@ -54,17 +54,19 @@ class WatchedFiles(Generic[T]):
 class TokensFile(WatchedFiles[tuple[str, ...]]):
     """Tokens that callers may present, one a line; blank lines and `#` lines do not count."""
 
-    def __init__(self, path: Path) -> None:
-        """Reads it.
+    def __init__(self, path: Path, *, optional: bool = False) -> None:
+        """Reads it. An `optional` file may be missing or empty, which is no token.
 
         Raises:
             FailedPreconditionError: the file cannot be read or holds no token.
         """
 
         def load() -> tuple[str, ...]:
+            if optional and not path.exists():
+                return ()
             lines = [line.strip() for line in _text(path, "tokens").splitlines()]
             tokens = tuple(line for line in lines if line and not line.startswith("#"))
-            if not tokens:
+            if not tokens and not optional:
                 raise FailedPreconditionError(
                     f"there is no token in {path} that a caller could present"
                 )

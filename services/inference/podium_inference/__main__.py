@@ -25,7 +25,8 @@ from podium_inference.engine import VllmEngine
 from podium_inference.engine_options import engine_options, for_this_device, traits
 from podium_inference.group import Leader, Place
 from podium_inference.holders import Holders
-from podium_inference.openai_api import OpenAiApi
+from podium_inference.keys import Keys
+from podium_inference.openai_api import OpenAiApi, take_api_key
 from podium_inference.pool import Pool
 from podium_inference.render import Renderer
 from podium_inference.servicer import InferenceServicer
@@ -43,10 +44,12 @@ def main() -> None:
     given = load_settings(Settings)
     if given.node_rank > 0:
         worker.run(given)
+    api_key = take_api_key()
 
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
         settings = for_this_device(given)
+        keys = Keys.of(settings.auth_tokens_file, settings.api_keys_file, api_key)
         folder = models.resolve(settings.model)
         digest = await asyncio.to_thread(models.digest, folder)
         leader = _lead(settings, folder, digest, server)
@@ -67,7 +70,7 @@ def main() -> None:
         members = _members(settings)
         holders = Holders()
         siblings = Siblings(members, settings.pod_ip, holders)
-        api = OpenAiApi(settings, captures, siblings.announce)
+        api = OpenAiApi(settings, keys, captures, siblings.announce)
         pool = Pool(
             engine,
             registry,

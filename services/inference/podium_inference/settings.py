@@ -20,6 +20,9 @@ class Settings(ServerSettings):
     metrics_port: int = Field(default=50073, ge=0, le=65535)
     http_port: int = Field(default=50083, ge=1, le=65535)
     """Port of the OpenAI HTTP API."""
+    api_keys_file: Path | None = None
+    """Keys that agents may present there and nowhere else, one a line, besides the tokens of
+    `auth_tokens_file`; read again when it changes."""
 
     model: str = "smollm2-135m-instruct"
     """Base model: a name that `podium.models` knows, or a folder."""

@@ -102,7 +102,7 @@ def _key(
     variable: str, field: str, settings: Settings, trusted: bool, environ: Mapping[str, str]
 ) -> str:
     if not variable:
-        return settings.key.get_secret_value() if trusted else ""
+        return settings.default_key() if trusted else ""
     if not _KEY_VARIABLE.fullmatch(variable):
         problem = "allowed are names that begin with PODIUM_JUDGE_KEY"
     elif not trusted:
