@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +17,12 @@ from podium.launcher import Launcher
 from support.jobs import create, small_spec, steps_of, wait_until
 from support.otlp import OtlpReceiver
 from support.processes import free_port
+from support.programs import program
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
 ]
 
 SERVICES = ("controller", "registry", "inference", "rollout", "judge", "trainer")
@@ -31,8 +31,7 @@ SERVICES = ("controller", "registry", "inference", "rollout", "judge", "trainer"
 async def test_prometheus_and_one_trace(
     stack: Launcher, otlp: OtlpReceiver, tmp_path: Path
 ) -> None:
-    prometheus = shutil.which("prometheus")
-    assert prometheus, "install Debian's package `prometheus`"
+    prometheus = program("prometheus", "prometheus")
     config = {
         "global": {"scrape_interval": "1s"},
         "scrape_configs": [
@@ -65,7 +64,7 @@ async def test_prometheus_and_one_trace(
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1") as api:
                 await _assert_series(api, job_id)
             await wait_until(
-                stub, job_id, lambda job: job.state == jobs.JOB_STATE_SUCCEEDED, within=300
+                stub, job_id, lambda job: job.state == jobs.JOB_STATE_SUCCEEDED, within=900
             )
             step = (await steps_of(stub, job_id))[-1]
     finally:
