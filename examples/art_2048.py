@@ -2,7 +2,8 @@
 
     podium up                       # or any installation that PODIUM_ADDRESS names
     python examples/art_2048.py --steps 10
-    python examples/art_2048.py --steps 10 --ruler      # the judge service ranks the games
+    python examples/art_2048.py --steps 10 --ruler      # the judge service ranks the games; it
+                                                        # needs a judge: services/judge/README.md
 
 It has the shape of `examples/2048/train.py` and `rollout.py` of OpenPipe/ART, written
 anew: their game (utils.py) is here Podium's own, with a goal and a prompt for a small

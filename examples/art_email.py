@@ -19,7 +19,8 @@ and commands are tool calls. To port those two files themselves, these of their 
     from art.rewards import ruler_score_group       from podium.rewards import ruler_score_group
     ruler_score_group(group, "openai/o3")           as it is, once the judge service has the
                                                     key (PODIUM_JUDGE_KEY_OPENAI); without a
-                                                    name, Podium's own pool judges
+                                                    name, the base model of an adapter pool
+                                                    judges (podium up --weight-mode adapter)
 
 All other names are the same: TrainableModel, register, get_step, openai_client,
 get_inference_name, Trajectory, TrajectoryGroup, gather_trajectory_groups with pbar_desc,

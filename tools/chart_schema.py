@@ -39,6 +39,11 @@ DEFINITIONS: dict[str, Any] = {
         },
         "required": ["limits"],
     },
+    "someResources": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"requests": _QUANTITIES, "limits": _QUANTITIES},
+    },
     "settings": {
         "type": "object",
         "propertyNames": {"pattern": "^[A-Z][A-Z0-9_]*$"},

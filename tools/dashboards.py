@@ -108,7 +108,7 @@ STABILITY = (
 PIPELINE = (
     Panel(
         "Step time by phase",
-        "Mean seconds of each phase of the controller's steps.",
+        "Mean seconds of each phase of the controller's jobs; open is a trainer that loads.",
         "s",
         (
             (

@@ -1,1 +1,1 @@
-"""Measurements that need a CUDA GPU."""
+"""The trainer on a GPU machine that has Python, torch and Transformers and nothing of Podium."""

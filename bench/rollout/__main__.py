@@ -48,7 +48,8 @@ def main() -> int:
 def _replicas(options: argparse.Namespace) -> int:
     latency = options.latency[0]
     rows = [
-        asyncio.run(replicas.measure(count, options.turns, latency)) for count in options.replicas
+        asyncio.run(replicas.measure(count, options.turns, latency, options.groups))
+        for count in options.replicas
     ]
     if len({row["trajectories"] for row in rows}) != 1:
         print("the trajectories differ, so nothing is compared")
@@ -57,7 +58,8 @@ def _replicas(options: argparse.Namespace) -> int:
         ratio = row["episodes_per_second"] / rows[0]["episodes_per_second"]
         print(
             f"{row['replicas']} replicas: {row['episodes_per_second']:.2f} episodes a second, "
-            f"{ratio:.2f} times that of {rows[0]['replicas']}"
+            f"{ratio:.2f} times that of {rows[0]['replicas']}, {row['share_of_ideal']:.3f} of the "
+            f"ideal; episodes by replica: {', '.join(map(str, row['episodes_by_replica']))}"
         )
     _write(options.output, {"latency_s": latency, "turns": options.turns, "replicas": rows})
     return 0
@@ -79,6 +81,9 @@ def _options() -> argparse.Namespace:
         type=lambda text: [int(part) for part in text.split(",")],
         metavar="N,…",
         help="only compare so many replicas, such as 1,2,4",
+    )
+    parser.add_argument(
+        "--groups", type=int, default=replicas.GROUPS, help="of 8 episodes, for --replicas"
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path("build/bench/rollout.json"))

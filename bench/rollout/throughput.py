@@ -94,17 +94,21 @@ async def collect(
 
 @asynccontextmanager
 async def service(
-    latency_s: float, replicas: int = 1
+    latency_s: float, replicas: int = 1, metrics_ports: list[int] | None = None
 ) -> AsyncIterator[tuple[pb_grpc.RolloutServiceAsyncStub, list[subprocess.Popen[bytes]]]]:
-    """The rollout service as it is deployed, a process a replica, and the stub engine, another."""
-    engine_port = _free_port()
+    """The rollout service as it is deployed, a process a replica, and the stub engine, another.
+
+    `metrics_ports` has one for each replica; any free ones without it.
+    """
+    engine_port = free_port()
     processes = [_start(["bench.rollout.stub_engine", str(engine_port), str(latency_s)], {})]
-    ports = [_free_port() for _ in range(replicas)]
-    for port in ports:
+    ports = [free_port() for _ in range(replicas)]
+    metrics_ports = metrics_ports or [0] * replicas
+    for port, metrics_port in zip(ports, metrics_ports, strict=True):
         settings = {
             "PORT": port,
             "HEALTH_PORT": 0,
-            "METRICS_PORT": 0,
+            "METRICS_PORT": metrics_port,
             "INFERENCE_ADDRESS": f"127.0.0.1:{engine_port}",
             "LOG_LEVEL": "WARNING",
         }
@@ -126,7 +130,8 @@ def _start(arguments: list[str], settings: dict[str, str]) -> subprocess.Popen[b
     return subprocess.Popen([sys.executable, "-m", *arguments], env={**os.environ, **settings})
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

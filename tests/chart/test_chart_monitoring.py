@@ -15,6 +15,7 @@ import yaml
 from chart_golden import CHART, render
 from prometheus_client import REGISTRY
 from support.chart_pods import of_kind
+from support.programs import program
 
 RULES = CHART / "files" / "rules.yaml"
 ROOT = CHART.parents[1]
@@ -96,7 +97,11 @@ def test_promtool_accepts_the_rules_and_each_alert_does_what_it_says(tmp_path: P
     shutil.copy(tests, tmp_path)
     for command in (["check", "rules", "rules.yaml"], ["test", "rules", "rules_test.yaml"]):
         done = subprocess.run(
-            ["promtool", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+            [program("promtool", "prometheus"), *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
     tested = set(re.findall(r"alertname: (\w+)", tests.read_text()))

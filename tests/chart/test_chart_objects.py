@@ -17,6 +17,7 @@ from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.jobset import wrap
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.projects import Projects
+from podium_controller.settings import Settings
 from support.chart_pods import (
     SELECTORS,
     environment_deployment,
@@ -24,6 +25,7 @@ from support.chart_pods import (
     pods,
     selects,
     trainer_job,
+    trainer_jobs,
 )
 from support.custom_resources import SCHEMAS
 
@@ -356,19 +358,70 @@ def test_the_controller_can_make_environments_of_the_template(
         kubernetes_validate.validate(service, version, strict=True)
 
 
-def test_heavy_pods_have_shared_memory_and_their_models() -> None:
-    pools = [{"name": "a", "model": "org/a", "revision": "abc"}, {"name": "b"}]
-    by_name = {pod.component: pod for pod in pods(render({"pools": pools}))}
-    for component, models in (("trainer", 2), ("inference-a", 1)):
-        spec = by_name[component].spec
-        volumes = {volume["name"]: volume for volume in spec["volumes"]}
-        assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
-        mounts = {m["name"]: m for m in spec["containers"][0]["volumeMounts"]}
-        assert mounts["shm"]["mountPath"] == "/dev/shm"
-        assert mounts["models"]["readOnly"]
-        assert len(spec["initContainers"]) == models
-        command = spec["initContainers"][0]["command"]
-        assert command[3:] == ["org/a", "--revision", "abc"]
+POOLS = [
+    {"name": "a", "model": "org/a", "revision": "abc"},
+    {
+        "name": "b",
+        "trainer": {
+            "resources": {"limits": {"memory": "200Gi"}},
+            "sharedMemory": "9Gi",
+            "scratch": "70Gi",
+        },
+    },
+]
+
+
+def trainer_specs(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The specification of the pods of each pool's trainers."""
+    jobs = trainer_jobs(render(values)).items()
+    return {pool: job["spec"]["template"]["spec"] for pool, job in jobs}
+
+
+def test_heavy_pods_have_shared_memory_and_their_own_pools_model_alone() -> None:
+    specs = {pod.component: pod.spec for pod in pods(render({"pools": POOLS}))}
+    trainers = trainer_specs({"pools": POOLS})
+    for pool, fetched, revision in (
+        ("a", ["org/a", "--revision", "abc"], "abc"),
+        ("b", ["smollm2-135m-instruct"], None),
+    ):
+        for spec in (trainers[pool], specs[f"inference-{pool}"]):
+            volumes = {volume["name"]: volume for volume in spec["volumes"]}
+            assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
+            (container,) = spec["containers"]
+            mounts = {m["name"]: m for m in container["volumeMounts"]}
+            assert mounts["shm"]["mountPath"] == "/dev/shm"
+            assert mounts["models"]["readOnly"]
+            (download,) = spec["initContainers"]
+            assert download["command"][3:] == fetched
+            env = {each["name"]: each.get("value") for each in container["env"]}
+            assert env.get("PODIUM_MODEL_REVISION") == revision
+
+
+def test_a_pools_trainers_have_memory_of_their_own() -> None:
+    resources = {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "16Gi"}}
+    specs = trainer_specs({"pools": POOLS, "trainer": {"resources": resources}})
+    one, other = (specs[pool]["containers"][0]["resources"] for pool in ("a", "b"))
+    assert one == resources
+    assert other == {**resources, "limits": {"memory": "200Gi"}}
+    sizes = {
+        volume["name"]: volume.get("emptyDir", {}).get("sizeLimit")
+        for volume in specs["b"]["volumes"]
+    }
+    assert (sizes["shm"], sizes["tmp"]) == ("9Gi", "70Gi")
+
+
+def test_the_controller_has_a_trainer_for_each_of_its_pools(tmp_path: Path) -> None:
+    values = {"pools": POOLS, "trainer": {"gpus": 2}}
+    env = env_of("controller", values)
+    (made,) = (item for item in of_kind(render(values), "ConfigMap") if "a.yaml" in item["data"])
+    for name, text in made["data"].items():
+        (tmp_path / name).write_text(text)
+    settings = Settings(pools=env["PODIUM_CONTROLLER_POOLS"], trainer_template=tmp_path)
+    template = TrainerTemplate.of_pools(tmp_path, "nvidia.com/gpu", settings.pool_addresses())
+    for pool in settings.pool_addresses():
+        job = template.job("a-job", spec_pb2.TrainerSpec(), pool=pool)
+        (download,) = job["spec"]["template"]["spec"]["initContainers"]
+        assert download["name"] == f"model-{pool}"
 
 
 def test_what_uninstall_leaves_is_what_values_say() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Any
 
+import pytest
 from chart_golden import render
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.environment_template import EnvironmentTemplate
@@ -209,8 +211,36 @@ def test_the_engine_has_no_admin_routes(objects: list[dict[str, Any]]) -> None:
     for pod in pods(objects):
         if pod.labels[COMPONENT].startswith("inference-"):
             (container,) = pod.spec["containers"]
-            key = next(v for v in container["env"] if v["name"] == "VLLM_API_KEY")
-            assert "secretKeyRef" in key["valueFrom"]
+            variables = {v["name"]: v.get("value") for v in container["env"]}
+            assert variables["PODIUM_INFERENCE_AUTH_TOKENS_FILE"] == "/etc/podium/auth/tokens"
+            assert variables["PODIUM_INFERENCE_API_KEYS_FILE"] == "/etc/podium/auth/api-key"
+
+
+def test_agents_have_a_key_that_is_none_of_the_services_tokens() -> None:
+    objects = render()
+    (made,) = (s for s in of_kind(objects, "Secret") if s["metadata"]["name"].endswith("-auth"))
+    data = {key: base64.b64decode(value).decode() for key, value in made["data"].items()}
+    assert data["token"] in data["tokens"].split()
+    assert len(data["api-key"]) >= 32
+    assert data["api-key"] not in data["tokens"].split()
+    # Read from files, which follow the Secret: a variable would stay as it was at the start.
+    assert "VLLM_API_KEY" not in str(objects)
+    assert "PODIUM_JUDGE_KEY" not in {
+        variable["name"]
+        for pod in pods(objects)
+        for container in pod.containers
+        for variable in container.get("env", [])
+    }
+
+
+@pytest.mark.parametrize("url", ["", "https://judge.example.com/v1"])
+def test_a_judge_shows_the_agents_key_to_the_pool_alone(url: str) -> None:
+    (judge,) = (
+        pod for pod in pods(render({"judge": {"baseUrl": url}})) if pod.component == "judge"
+    )
+    (container,) = judge.spec["containers"]
+    shown = [v["value"] for v in container["env"] if v["name"] == "PODIUM_JUDGE_KEY_FILE"]
+    assert shown == ([] if url else ["/etc/podium/auth/api-key"])
 
 
 def test_secrets_are_in_secrets_alone() -> None:
@@ -237,7 +267,13 @@ def test_with_secrets_of_ones_own_the_chart_makes_none() -> None:
         for variable in container.get("env", [])
         if "secretKeyRef" in variable.get("valueFrom", {})
     }
-    assert named == {"a", "b"}
+    mounted = {
+        volume["secret"]["secretName"]
+        for pod in pods(objects)
+        for volume in pod.spec["volumes"]
+        if "secret" in volume
+    }
+    assert named | mounted == {"a", "b"}
     assert "postgresql" not in {pod.component for pod in pods(objects)}
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
+from support.certificates import Authority
+from support.custom_resources import MONITORING, defined
+from support.documented import blocks
 from support.kubernetes_cluster import (
     CHART,
     RELEASE,
@@ -23,6 +28,7 @@ from support.kubernetes_cluster import (
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 VOLUMES = ("postgresql", "registry", "models")
+TLS_SECRET = "e2e-tls"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,28 +52,81 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             folder = tmp_path_factory.mktemp("volumes")
             for name in VOLUMES:
                 stack.callback(run, ["kubectl", "delete", "pv", f"{namespace}-{name}"])
-                cluster.apply(_host_volume(f"{namespace}-{name}", folder / name))
-        definition = ["kubectl", "delete", "crd", "--ignore-not-found", "trainingjobs.podium.dev"]
-        stack.callback(run, definition)
+                cluster.apply(_host_volume(namespace, name, folder / name))
+        custom = ["kubectl", "delete", "crd", "--ignore-not-found", "trainingjobs.podium.dev"]
+        stack.callback(run, custom)
+        stack.enter_context(defined(cluster, *MONITORING))
         stack.callback(run, ["kubectl", "delete", "namespace", namespace], timeout=300)
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def installation(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """The chart, installed with `helm install --wait`."""
+def wipe(cluster: Cluster) -> Callable[[str], None]:
+    """Removes a claim with all that its volume holds; a new claim gets an empty one."""
+
+    def wipe_one(name: str) -> None:
+        cluster.kubectl("delete", "--ignore-not-found", "pvc", f"{RELEASE}-{name}")
+        if os.environ.get("PODIUM_E2E_VOLUMES") == "host":
+            volume = f"{cluster.namespace}-{name}"
+            path = cluster.kubectl("get", "pv", volume, "-o", "jsonpath={.spec.hostPath.path}")
+            cluster.kubectl("delete", "pv", volume)
+            shutil.rmtree(path)
+            cluster.apply(_host_volume(cluster.namespace, name, Path(path)))
+
+    return wipe_one
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    """Who signs the certificates of services and clients."""
+    return Authority("e2e")
+
+
+@pytest.fixture(scope="session")
+def service_names(cluster: Cluster) -> list[str]:
+    """The names that the documents give to the services' certificate."""
+    (described,) = blocks("operate.md", "TLS")
+    names = yaml.safe_load(described)["spec"]["dnsNames"]
+    return [name.replace(".podium.svc.", f".{cluster.namespace}.svc.") for name in names]
+
+
+@pytest.fixture(scope="session")
+def certificate(
+    cluster: Cluster,
+    authority: Authority,
+    service_names: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, str]:
+    """A client's, by its variables; the services' one is in a Secret."""
+    folder = tmp_path_factory.mktemp("tls")
+    service = authority.issue(folder / "service", *service_names)
+    keys = {"tls.crt": "certificate", "tls.key": "key", "ca.crt": "authorities"}
+    files = [f"--from-file={key}={service[file]}" for key, file in keys.items()]
+    cluster.kubectl("create", "secret", "generic", TLS_SECRET, *files)
+    client = authority.issue(folder / "client", "a-client")
+    return {f"PODIUM_TLS_{name.upper()}_FILE": str(path) for name, path in client.items()}
+
+
+@pytest.fixture(scope="session")
+def installation(
+    cluster: Cluster, certificate: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Installation:
+    """The chart, installed with `helm install --wait`, with mutual TLS."""
     chart = chart_for_this_cluster(tmp_path_factory.mktemp("chart"))
-    values = ["--values", str(CHART / "ci" / "e2e-values.yaml")]
+    tls = tmp_path_factory.mktemp("values") / "tls.yaml"
+    tls.write_text(yaml.safe_dump({"tls": {"existingSecret": TLS_SECRET}}))
+    files = [CHART / "ci" / "e2e-values.yaml", tls]
     if more := os.environ.get("PODIUM_E2E_VALUES"):
-        values += ["--values", more]
+        files.append(Path(more))
+    values = tuple(option for file in files for option in ("--values", str(file)))
     try:
         cluster.helm("install", RELEASE, str(chart), *values, "--wait", "--timeout", "20m")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{cluster.state()}") from error
-    return Installation(cluster, chart, tuple(values))
+    return Installation(cluster, chart, values, certificate, TLS_SECRET)
 
 
-def _host_volume(name: str, folder: Path) -> dict[str, object]:
+def _host_volume(namespace: str, name: str, folder: Path) -> dict[str, object]:
     # A volume of the host's keeps the host's owner, and the pods' users are others.
     folder.mkdir()
     folder.chmod(0o777)
@@ -76,8 +135,9 @@ def _host_volume(name: str, folder: Path) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name},
+        "metadata": {"name": f"{namespace}-{name}"},
         "spec": {
+            "claimRef": {"namespace": namespace, "name": f"{RELEASE}-{name}"},
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
             "storageClassName": "podium-e2e",

@@ -46,11 +46,22 @@ def podium(
     )
 
 
+def of_release(installation: Installation, *, certificate: bool = True) -> list[str]:
+    """The options of `podium login` for the release."""
+    options = ["--release", RELEASE, "--namespace", installation.cluster.namespace]
+    if certificate:
+        for name in ("certificate", "key", "authorities"):
+            options += [
+                f"--tls-{name}",
+                installation.certificate[f"PODIUM_TLS_{name.upper()}_FILE"],
+            ]
+    return options
+
+
 @pytest.fixture(scope="module")
 def logged_in(installation: Installation, outside: dict[str, str]) -> dict[str, str]:
-    """After `podium login`."""
-    namespace = installation.cluster.namespace
-    done = podium(outside, "login", "e2e", "--release", RELEASE, "--namespace", namespace)
+    """After `podium login`, to an installation with mutual TLS."""
+    done = podium(outside, "login", "e2e", *of_release(installation))
     assert done.returncode == 0, f"{done.stderr}\n{installation.cluster.state()}"
     return outside
 
@@ -73,10 +84,19 @@ def test_install_tells_what_the_cluster_has(
 
 
 def test_a_wrong_token_is_refused(installation: Installation, outside: dict[str, str]) -> None:
-    where = ("--release", RELEASE, "--namespace", installation.cluster.namespace)
+    where = of_release(installation)
     done = podium(outside, "login", "wrong", *where, "--token-stdin", text_in="not-the-token")
     assert done.returncode == 4, done.stderr
     assert "wrong" not in podium(outside, "context", "list", "-o", "name").stdout
+
+
+def test_a_login_without_a_certificate_is_told_that_it_needs_one(
+    installation: Installation, outside: dict[str, str]
+) -> None:
+    done = podium(outside, "login", "plain", *of_release(installation, certificate=False))
+    assert done.returncode == 3, done.stderr
+    assert "asks for TLS, and no certificate is given" in done.stderr
+    assert "plain" not in podium(outside, "context", "list", "-o", "name").stdout
 
 
 def test_a_release_that_is_not_there_is_named(outside: dict[str, str], cluster: Cluster) -> None:

@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +19,24 @@ import httpx
 import pytest
 import torch
 import yaml
-from podium import AsyncClient
-from podium.sdk import Addresses
-from podium.types.v1 import trajectory_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller.cluster.jobset import job_name, wrap
+from podium_controller.cluster.template import TrainerTemplate
 from safetensors.torch import load_file
-from support.kubernetes_cluster import RELEASE, Installation, run
+from support.cluster_jobs import (
+    JOB,
+    client_of,
+    follow,
+    outside,
+    podium,
+    reached,
+    submit,
+)
+from support.custom_resources import MONITORING, defined
+from support.kubernetes_cluster import RELEASE, Cluster, Installation, run
 from support.prometheus_server import Prometheus, scraping
 
 pytestmark = pytest.mark.timeout(2400)
-
-JOB = """
-recovery_timeout_seconds: 1800
-base_model: smollm2-135m-instruct
-environment: {{name: email_search, config: {{actions: [search, select]}}}}
-rollout:
-  group_size: 4
-  groups_per_step: 2
-  sampling: {{temperature: 1.0, max_tokens: 16}}
-  episode: {{max_turns: 2}}
-training:
-  steps: {steps}
-  learning_rate: 2.0e-4
-  lora: {{rank: 8}}
-  loss: {{kl_coefficient: 0.01}}
-"""
 
 # Float32, in which the order of additions is all that machines may differ in.
 CLIENT_JOB = """
@@ -56,8 +50,6 @@ training:
   lora: {{rank: 8}}
 trainer: {{nodes: {nodes}}}
 """
-
-ENDED = {"succeeded", "failed", "cancelled"}
 
 # What a healthy job of three steps need not show.
 MAY_BE_EMPTY = ('code!~"OK|CANCELLED"',)
@@ -76,93 +68,6 @@ def client(installation: Installation) -> Iterator[dict[str, str]]:
     """The environment of a client outside of the cluster."""
     with outside(installation) as environment:
         yield environment
-
-
-SERVICES = {
-    "PODIUM_ADDRESS": ("controller", 50051),
-    "PODIUM_REGISTRY_ADDRESS": ("registry", 50052),
-    "PODIUM_INFERENCE_ADDRESS": ("inference-default", 50053),
-    "PODIUM_ROLLOUT_ADDRESS": ("rollout", 50054),
-}
-
-
-@contextmanager
-def outside(
-    installation: Installation, variables: Sequence[str] = tuple(SERVICES)
-) -> Iterator[dict[str, str]]:
-    """As `client`, to the pods that answer now."""
-    with ExitStack() as stack:
-        addresses = {}
-        for variable in variables:
-            component, port = SERVICES[variable]
-            forward = installation.cluster.forward(f"svc/{RELEASE}-{component}", port)
-            addresses[variable] = stack.enter_context(forward)
-        yield {**os.environ, **addresses, "PODIUM_TOKEN": installation.token}
-
-
-def client_of(environment: Mapping[str, str]) -> AsyncClient:
-    return AsyncClient(
-        Addresses(
-            controller=environment["PODIUM_ADDRESS"],
-            registry=environment["PODIUM_REGISTRY_ADDRESS"],
-            token=environment["PODIUM_TOKEN"],
-        )
-    )
-
-
-def submit(client: dict[str, str], job_id: str, steps: int) -> None:
-    podium(client, "job", "submit", "-f", "-", "--id", job_id, text_in=JOB.format(steps=steps))
-
-
-def follow(installation: Installation, job_id: str) -> None:
-    """Waits until a job has ended; it must have succeeded, with every step once."""
-    job = until(installation, job_id, lambda job: job["state"] in ENDED)
-    with outside(installation, ["PODIUM_ADDRESS"]) as client:
-        steps = json.loads(podium(client, "job", "steps", job_id, "-o", "json"))
-    wanted = int(job["spec"]["training"]["steps"])
-    assert [int(step["number"]) for step in steps] == list(range(1, wanted + 1))
-
-
-def reached(installation: Installation, job_id: str, steps: int) -> None:
-    """Waits until a job has done that many steps."""
-    until(installation, job_id, lambda job: int(job.get("completed_steps", 0)) >= steps)
-
-
-def until(
-    installation: Installation,
-    job_id: str,
-    condition: Callable[[dict[str, Any]], bool],
-    *,
-    within: float = 1200,
-) -> dict[str, Any]:
-    """The job once the condition holds, through a controller that comes and goes."""
-    end = time.monotonic() + within
-    job: dict[str, Any] = {}
-    while time.monotonic() < end:
-        with suppress(AssertionError), outside(installation, ["PODIUM_ADDRESS"]) as client:
-            job = json.loads(podium(client, "job", "get", job_id, "-o", "json"))
-        if job and condition(job):
-            told = f"{job['state']}: {job.get('failure_reason')}: {job.get('failure_message')}"
-            assert job["state"] not in ENDED - {"succeeded"}, told
-            return job
-        assert job.get("state") not in ENDED, f"{job}\n{installation.cluster.state()}"
-        time.sleep(5)
-    raise AssertionError(f"{job}\n{installation.cluster.state()}")
-
-
-def podium(client: dict[str, str], *arguments: str, text_in: str | None = None) -> str:
-    """What the CLI prints; it must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "podium.cli", *arguments],
-        env=client,
-        input=text_in,
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
-    assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def test_helm_test_passes(installation: Installation) -> None:
@@ -186,11 +91,19 @@ def test_a_job_submitted_from_outside_trains_and_every_panel_shows_it(
     began = time.time()
     submit(client, "first", 3)
     with scraped(installation, "first", tmp_path) as prometheus:
+        trainer = installation.cluster.trainer_of("first")
+        assert fetched_by(installation, trainer) == ["smollm2-135m-instruct"]
         follow(installation, "first")
         assert empty_panels(installation.cluster.namespace, "first", prometheus, began) == []
     versions = json.loads(podium(client, "checkpoint", "list", "first", "-o", "json"))
     # Retention decides about version 0.
     assert {1, 2, 3} <= {int(v["manifest"]["version"]) for v in versions}
+
+
+def fetched_by(installation: Installation, pod: str) -> list[str]:
+    """The models that a pod downloads before it starts."""
+    spec = json.loads(installation.cluster.kubectl("get", pod, "-o", "json"))["spec"]
+    return [each["command"][3] for each in spec["initContainers"]]
 
 
 @contextmanager
@@ -285,6 +198,8 @@ def test_an_upgrade_in_the_middle_of_a_job_loses_no_step_and_keeps_the_secrets(
         *installation.values,
         "--set",
         "judge.replicas=2,commonLabels.team=agents",
+        "--set",
+        "monitoring.podMonitor.enabled=true,monitoring.rules.enabled=true",
         "--wait",
         "--timeout",
         "15m",
@@ -293,6 +208,11 @@ def test_an_upgrade_in_the_middle_of_a_job_loses_no_step_and_keeps_the_secrets(
     assert cluster.secret(f"{RELEASE}-database", "password") == password
     budgets = cluster.names("poddisruptionbudgets")
     assert budgets == [f"poddisruptionbudget.policy/{RELEASE}-judge"]
+    written = yaml.safe_load_all(cluster.helm("get", "manifest", RELEASE))
+    monitoring = [each for each in written if each and each["kind"] in MONITORING]
+    assert sorted(each["kind"] for each in monitoring) == sorted(MONITORING)
+    for each in monitoring:
+        assert stored(cluster, each)["spec"] == each["spec"]
     follow(installation, "upgraded")
 
 
@@ -318,6 +238,7 @@ def test_a_rollback_brings_the_first_release_back(installation: Installation) ->
     cluster, token = installation.cluster, installation.token
     cluster.helm("rollback", RELEASE, "1", "--wait", "--timeout", "15m")
     assert cluster.names("poddisruptionbudgets") == []
+    assert cluster.names(",".join(MONITORING)) == []
     assert installation.token == token
 
 
@@ -384,10 +305,6 @@ def groups_of(
 
 def test_a_resource_trains_and_shows_it(installation: Installation) -> None:
     cluster = installation.cluster
-    version = json.loads(cluster.kubectl("version", "--output=json"))["serverVersion"]
-    if int(version["minor"].rstrip("+")) < 24:
-        # Its reflect2 reads maps as Go before 1.18 laid them out.
-        pytest.skip("an API server before 1.24, built with a later Go, dies of custom resources")
     job = yaml.safe_load(JOB.format(steps=1))
     resource = {
         "apiVersion": "podium.dev/v1alpha1",
@@ -403,6 +320,43 @@ def test_a_resource_trains_and_shows_it(installation: Installation) -> None:
         time.sleep(2)
     assert row[:4] == ["resource", "Succeeded", "1", "1"]
     cluster.kubectl("delete", "trainingjob", "resource", "--timeout=60s")
+
+
+def stored(cluster: Cluster, item: dict[str, Any]) -> dict[str, Any]:
+    """The object of a kind and name as the API server has it."""
+    kind, name = item["kind"], item["metadata"]["name"]
+    found: dict[str, Any] = json.loads(cluster.kubectl("get", kind, name, "-o", "json"))
+    return found
+
+
+def test_objects_for_others_controllers_are_stored_as_they_are_written(
+    installation: Installation, tmp_path: Path
+) -> None:
+    """KEDA's, LeaderWorkerSet's and JobSet's: here nothing acts on them."""
+    cluster, kinds = installation.cluster, ("ScaledObject", "LeaderWorkerSet", "JobSet")
+    scaling = "autoscaling.enabled=true,autoscaling.prometheusAddress=http://prometheus:9090"
+    pools = ",".join(
+        f"pools[{index}].{value}"
+        for index, values in enumerate(
+            (f"name=scaled,{scaling}", "name=spread,nodes=2,pipelineParallel=2")
+        )
+        for value in values.split(",")
+    )
+    api = ("--api-versions", "leaderworkerset.x-k8s.io/v1")
+    text = cluster.helm("template", RELEASE, str(installation.chart), *api, "--set", pools)
+    objects = [each for each in yaml.safe_load_all(text) if each and each["kind"] in kinds]
+    trainers = json.loads(cluster.kubectl("get", "configmap", f"{RELEASE}-trainer", "-o", "json"))
+    template = TrainerTemplate(yaml.safe_load(trainers["data"]["default.yaml"]), "nvidia.com/gpu")
+    wishes = spec_pb2.TrainerSpec(nodes=2, gpus_per_node=1, queue="research")
+    name = template.name("stored")
+    objects.append(wrap(template.job("stored", wishes, name=job_name(name)), name))
+    assert sorted(each["kind"] for each in objects) == sorted(kinds)
+    with defined(cluster, *kinds):
+        for each in objects:
+            each["metadata"].pop("namespace", None)
+            text = yaml.safe_dump(each)
+            cluster.kubectl("apply", "--server-side", "-f", "-", text_in=text)
+            assert stored(cluster, each)["spec"] == each["spec"]
 
 
 def test_a_job_too_large_says_what_the_scheduler_says(installation: Installation) -> None:
@@ -456,24 +410,3 @@ def test_trainer_and_inference_take_a_gpu_each(installation: Installation, gpus:
         assert limits["nvidia.com/gpu"] == "1", pod
         assert spec["nodeName"], pod
     follow(installation, "on-gpus")
-
-
-def test_uninstall_in_the_middle_of_a_job_leaves_what_the_values_keep(
-    installation: Installation,
-) -> None:
-    cluster = installation.cluster
-    with outside(installation) as client:
-        submit(client, "left", 50)
-    cluster.trainer_of("left")
-    cluster.helm("uninstall", RELEASE, "--wait", "--timeout", "5m")
-    # Helm waits for what it made, not for the pods of that.
-    cluster.gone("jobs,pods", "podium.dev/job")
-    cluster.gone("pods", f"app.kubernetes.io/instance={RELEASE}")
-    kinds = (
-        "deployments,statefulsets,pods,services,configmaps,persistentvolumeclaims,roles,rolebindings,"
-        "networkpolicies,poddisruptionbudgets,horizontalpodautoscalers,jobs,leases"
-    )
-    ours = [name for name in cluster.names(kinds) if "kube-root-ca.crt" not in name]
-    assert ours == [f"persistentvolumeclaim/{RELEASE}-postgresql"]
-    secrets = [s for s in cluster.names("secrets") if RELEASE in s]
-    assert secrets == [f"secret/{RELEASE}-database"]

@@ -139,7 +139,7 @@ async def test_series_of_a_running_job(fleet: Fleet, client: Client) -> None:
     await client.succeeded(job.id)
 
 
-async def test_collection_overlaps_training_within_its_staleness(
+async def test_t22_collection_overlaps_training_within_its_staleness(
     fleet: Fleet, client: Client
 ) -> None:
     """With max_staleness 1 step n + 1 is collected while step n trains, and no further."""

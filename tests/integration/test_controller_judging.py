@@ -5,11 +5,13 @@ The controller and the judge service are real, the judge model is a scripted API
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.rpc import rpc_errors
 from podium.types.v1 import spec_pb2
@@ -29,13 +31,14 @@ from support.fake_judge import (
     Answer,
     Behaviour,
     FakeJudge,
+    completion,
     fails,
     fake_judge,
     scores,
     shown,
     slow,
 )
-from support.fleet import Fleet
+from support.fleet import Fleet, Point
 
 __all__ = ["client", "fleet", "registry"]
 
@@ -154,6 +157,63 @@ async def test_a_judge_that_stays_away_fails_the_job_before_it_burns_a_second_st
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("status", [402, 403, 404])
+async def test_a_judge_that_refuses_for_a_while_is_one_that_is_away(
+    fleet: Fleet, client: Client, model: FakeJudge, status: int
+) -> None:
+    model.then(*[HONEST] * GROUPS, *[fails(status)] * 2 * GROUPS, HONEST)
+    job = f"refuses-{status}"
+    await client.create(ruled_job(model, 2), job)
+    await client.succeeded(job)
+    assert set(fleet.rollout.collected.values()) == {1}
+    told = [e.message for e in await client.events(job) if e.type == pb.EVENT_TYPE_RECOVERY]
+    assert f"refused with HTTP {status}" in told[0]
+
+
+@pytest.fixture
+def unnamed(monkeypatch: pytest.MonkeyPatch, fleet: Fleet, model: FakeJudge) -> FakeJudge:
+    """The judge service's default API, at which no model is named."""
+    monkeypatch.setenv("PODIUM_JUDGE_BASE_URL", model.base_url)
+    monkeypatch.setenv("PODIUM_JUDGE_REQUEST_ATTEMPTS", "1")
+    fleet.judge.forget()
+    model.then(HONEST)
+    return model
+
+
+def unconfigured_job(ruler: spec_pb2.RulerSpec) -> spec_pb2.JobSpec:
+    scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
+    return small_job(2, reward=spec_pb2.RewardSpec(scorers=[scorer]), recovery_timeout_seconds=1)
+
+
+async def test_a_job_whose_policy_would_judge_itself_is_refused(
+    client: Client, unnamed: FakeJudge, model: FakeJudge
+) -> None:
+    unnamed.headers = {"x-podium-weight-mode": "merged"}
+    with pytest.raises(InvalidArgumentError) as caught:
+        await client.create(unconfigured_job(spec_pb2.RulerSpec()), "itself")
+    (violation,) = caught.value.violations
+    assert violation.field == "job.spec.reward.scorers[0].ruler.model"
+    assert "the policy would judge itself" in violation.description
+    named = unconfigured_job(spec_pb2.RulerSpec(base_url=model.base_url, model="another"))
+    await client.create(named, "another")
+    await client.succeeded("another")
+
+
+async def test_a_frozen_base_judges_while_policies_come_and_go(
+    client: Client, unnamed: FakeJudge
+) -> None:
+    unnamed.headers = {"x-podium-weight-mode": "adapter"}
+    unnamed.models = [
+        {"id": "frozen@1", "parent": "base"},
+        {"id": "frozen", "parent": "base"},
+        {"id": "base", "parent": None},
+    ]
+    await client.create(unconfigured_job(spec_pb2.RulerSpec()), "frozen")
+    await client.succeeded("frozen")
+    assert {each["model"] for each in unnamed.requests} == {"base"}
+
+
+@pytest.mark.usefixtures("hasty")
 async def test_a_group_that_no_judge_answers_for_is_skipped_and_the_others_train(
     fleet: Fleet, client: Client, model: FakeJudge
 ) -> None:
@@ -180,6 +240,72 @@ async def test_a_group_that_no_judge_answers_for_is_skipped_and_the_others_train
     assert [text for text in warnings if f"group {skipped[0].group_id} is skipped" in text]
     after = REGISTRY.get_sample_value(counted, {"outcome": "judge_unavailable"})
     assert after == before + 1
+
+
+async def test_half_a_character_of_a_judge_ends_nothing(client: Client, model: FakeJudge) -> None:
+    def halves(request: dict[str, Any]) -> Answer:
+        entries = [
+            {"attempt_id": label, "explanation": "\ud800 and \0", "score": len(text) / 1000}
+            for label, text in shown(request).items()
+        ]
+        body = json.loads(completion(json.dumps({"scores": entries})).body)
+        body["usage"] = {"prompt_tokens": 2**80, "completion_tokens": 1e999}
+        return Answer(body=json.dumps(body).encode())
+
+    model.then(halves)
+    await client.create(ruled_job(model, 2), "halves")
+    await client.succeeded("halves")
+    told = {attempt.explanation for attempt in await client.trajectories("halves")}
+    assert told == {"\ufffd and \ufffd"}
+
+
+def breaks(point: str, *abouts: str) -> Point:
+    async def at(reached: str, about: str) -> None:
+        if reached == point and about.endswith(abouts):
+            raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+    return at
+
+
+@pytest.mark.parametrize(
+    ("point", "says"),
+    [("judge:begin", "is skipped. The judge says"), ("collect:end", "could not be collected")],
+)
+async def test_a_defect_that_shows_on_one_group_costs_that_group(
+    fleet: Fleet, client: Client, model: FakeJudge, point: str, says: str
+) -> None:
+    model.then(HONEST)
+    fleet.at = breaks(point, "/s1/g0")
+    job = f"one-{point.partition(':')[0]}"
+    await client.create(ruled_job(model, 2), job)
+    await client.succeeded(job)
+    attempts = await client.trajectories(job)
+    without = [t for t in attempts if not t.HasField("reward")]
+    assert {t.group_id.partition("/")[2] for t in without} == {"s1/g0"}
+    assert len(without) == ATTEMPTS
+    told = [e.message for e in await client.events(job) if e.type == pb.EVENT_TYPE_WARNING]
+    (warning,) = [text for text in told if says in text]
+    assert f"{job}/s1/g0" in warning
+    assert "internal error; the server's log has it under error id" in warning
+    assert "surrogates" not in warning
+
+
+@pytest.mark.parametrize(
+    ("point", "reason"),
+    [("judge:begin", "JUDGE_FAILING"), ("collect:end", "ROLLOUT_FAILING")],
+)
+async def test_a_defect_that_shows_on_every_group_ends_the_job_with_its_reason(
+    fleet: Fleet, client: Client, model: FakeJudge, point: str, reason: str
+) -> None:
+    model.then(HONEST)
+    fleet.at = breaks(point, *(f"/s2/g{n}" for n in range(GROUPS)))
+    job = f"all-{point.partition(':')[0]}"
+    await client.create(ruled_job(model, 3), job)
+    failed = await client.state(job, pb.JOB_STATE_FAILED)
+    assert failed.failure_reason == reason
+    assert f"all {GROUPS} groups of step 2 failed 3 times in a row" in failed.failure_message
+    assert "the server's log has it under error id" in failed.failure_message
+    assert failed.completed_steps == 1
 
 
 async def test_a_judge_that_is_too_slow_is_one_that_gives_no_answer(

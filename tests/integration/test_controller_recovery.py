@@ -115,7 +115,7 @@ async def test_a_killed_controller_goes_on_where_it_was(
     await assert_as_if_nothing_had_happened(fleet, client, job.id)
 
 
-async def test_a_controller_killed_again_and_again_while_it_collects_ahead(
+async def test_t22_a_controller_killed_again_and_again_while_it_collects_ahead(
     fleet: Fleet, controller: tuple[ControllerProcess, Client]
 ) -> None:
     process, client = controller

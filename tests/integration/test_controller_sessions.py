@@ -53,7 +53,7 @@ async def test_every_batch_is_a_step_and_the_last_one_ends_the_job(
         assert trajectory.scenario_id == f"scenario-{group.rpartition('g')[2]}"
 
 
-async def test_a_batch_sent_twice_is_one_step(fleet: Fleet, client: Client) -> None:
+async def test_t21_a_batch_sent_twice_is_one_step(fleet: Fleet, client: Client) -> None:
     job = await client.create(client_job(2))
     first = batch(job.id, 0)
     assert await submit(client, job.id, first, request_id="one") == 1
@@ -241,7 +241,7 @@ async def test_the_best_version_that_the_client_logged_stays(fleet: Fleet, clien
     ("point", "about"),
     [("judge:end", "/s2/g1"), ("step:taken", "2"), ("save:published", "2"), ("load:end", "@2")],
 )
-async def test_a_killed_controller_trains_a_batch_once(
+async def test_t22_a_killed_controller_trains_a_batch_once(
     fleet: Fleet, point: str, about: str
 ) -> None:
     process = ControllerProcess(fleet)

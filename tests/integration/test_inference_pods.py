@@ -129,7 +129,7 @@ async def test_a_pod_that_is_away_when_a_client_loads_is_left_out(make: Made) ->
     assert [s.job for s in pods.named[2].pool.served()] == [job]
 
 
-async def test_a_dead_pod_is_survived_and_the_one_in_its_place_fetches_for_itself(
+async def test_t24_a_dead_pod_is_survived_and_the_one_in_its_place_fetches_for_itself(
     make: Made,
 ) -> None:
     pods = await make(2)

@@ -73,7 +73,7 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("at", [0, MIB - 1, MIB, 8 * MIB + 5, SIZE - 1])
-async def test_a_flipped_bit_is_never_handed_out(
+async def test_t24_a_flipped_bit_is_never_handed_out(
     service: RegistryService, calls: Calls, client: RegistryClient, tmp_path: Path, at: int
 ) -> None:
     data = os.urandom(SIZE)
@@ -159,7 +159,9 @@ async def test_a_download_begins_anywhere_in_a_blob_and_nowhere_else(calls: Call
             await calls.download(wrong)
 
 
-async def test_a_pull_goes_on_through_a_killed_registry_and_appears_whole(tmp_path: Path) -> None:
+async def test_t24_a_pull_goes_on_through_a_killed_registry_and_appears_whole(
+    tmp_path: Path,
+) -> None:
     service = RegistryService(tmp_path / "service")
     files = {f"model/{index}.bin": os.urandom(16 * MIB + index) for index in range(2)}
     await service.start()
@@ -183,7 +185,7 @@ async def test_a_pull_goes_on_through_a_killed_registry_and_appears_whole(tmp_pa
         await client.close()
 
 
-async def test_what_an_interrupted_pull_left_does_not_spoil_the_next(
+async def test_t24_what_an_interrupted_pull_left_does_not_spoil_the_next(
     client: RegistryClient, tmp_path: Path
 ) -> None:
     old = {"adapter/a.bin": os.urandom(24 * MIB), "state/old.bin": b"old"}

@@ -262,7 +262,7 @@ async def test_an_upload_outlives_a_killed_registry_at_the_persisted_offset(
         service.kill()
 
 
-async def test_a_client_publishes_through_a_killed_registry_and_sends_no_byte_twice(
+async def test_t24_a_client_publishes_through_a_killed_registry_and_sends_no_byte_twice(
     tmp_path: Path,
 ) -> None:
     service = RegistryService(tmp_path)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from podium.core.errors import UnavailableError
+from podium.core.errors import ResourceExhaustedError, UnavailableError
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import catalog
 from podium.environments.convert import struct, unstruct
@@ -16,6 +16,7 @@ from podium.environments.sessions import Limits
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.rpc import Server, ServerSettings
 from podium.types.v1 import trajectory_pb2 as pb
+from podium_rollout import metrics
 from podium_rollout.environments import Environments
 from podium_rollout.group import Collector
 from podium_rollout.remote import RemoteSession
@@ -76,7 +77,7 @@ async def collect(
         await environments.close()
 
 
-async def test_a_connection_that_breaks_in_mid_step_changes_nothing() -> None:
+async def test_t21_a_connection_that_breaks_in_mid_step_changes_nothing() -> None:
     (expected,) = await collect(counted(), ["a", "b", "end"])
     Counting.forget()
     async with served() as proxy:
@@ -250,3 +251,43 @@ async def test_an_episode_that_failed_is_not_scored() -> None:
     (found,) = await collect(counted(), ["a", "raise"])
     assert found.stop_reason == pb.STOP_REASON_FAILED
     assert Counting.log == ["reset", "a", "raise", "close"]
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["built in", "served"])
+async def test_what_an_environment_queues_for_is_no_time_of_its_step(remote: bool) -> None:
+    """Nor of its episode, and over a connection that breaks meanwhile too."""
+    times = {"step_timeout_seconds": 2.0, "timeout_seconds": 4.0}
+    async with served() as proxy:
+        address = proxy.address if remote else ""
+        collecting = asyncio.create_task(collect(counted(address, **times), ["queue", "end"]))
+        await eventually(lambda: Counting.log == ["reset", "queue"])
+        await eventually(lambda: metrics.EPISODES_WAITING._value.get() == 1)
+        for _ in range(4):
+            proxy.cut()
+            await asyncio.sleep(1.5)
+        assert not collecting.done()
+        Counting.release.set()
+        (found,) = await collecting
+    assert found.stop_reason == pb.STOP_REASON_TERMINATED, found.failure
+    assert found.environment_reward == 22
+    assert Counting.log == ["reset", "queue", "end", "score", "close"]
+    assert metrics.EPISODES_WAITING._value.get() == 0
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["built in", "served"])
+async def test_a_queue_without_an_end_ends_the_group(remote: bool) -> None:
+    async with served() as proxy:
+        request = counted(proxy.address if remote else "", session_wait_seconds=0.5)
+        with pytest.raises(ResourceExhaustedError) as caught:
+            await collect(request, ["queue"])
+        assert caught.value.reason == "QUEUED_TOO_LONG"
+        await eventually(lambda: Counting.open == 0)
+    assert metrics.EPISODES_WAITING._value.get() == 0
+
+
+@pytest.mark.parametrize("remote", [False, True], ids=["built in", "served"])
+async def test_what_no_encoding_has_in_an_error_fails_its_attempt_alone(remote: bool) -> None:
+    async with served() as proxy:
+        (found,) = await collect(counted(proxy.address if remote else ""), ["surrogate"])
+    assert found.stop_reason == pb.STOP_REASON_FAILED
+    assert (found.failure.type, found.failure.message) == ("RuntimeError", "\ufffd")

@@ -42,6 +42,8 @@ class Setting:
             # Two groups do not fit: there are rows to deal.
             "PODIUM_TRAINER_ROW_TOKENS": "110",
             "PODIUM_TRAINER_THREADS": "1",
+            # A bfloat16 job computes in it, as it does on a GPU.
+            "PODIUM_TRAINER_BFLOAT16": "native",
         }
 
     async def pull(self, job_id: str, version: int) -> Path:
@@ -138,16 +140,22 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 
-def spec(name: str) -> spec_pb2.TrainingSpec:
+def spec(name: str, dtype: str = "FLOAT32") -> spec_pb2.TrainingSpec:
     return spec_pb2.TrainingSpec(
-        steps=4, learning_rate=5e-3, warmup_steps=2, dtype="COMPUTE_DTYPE_FLOAT32", **SPECS[name]
+        steps=4, learning_rate=5e-3, warmup_steps=2, dtype=f"COMPUTE_DTYPE_{dtype}", **SPECS[name]
     )
 
 
-@pytest.mark.timeout(400)
+DTYPES = ("FLOAT32", "BFLOAT16")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SPECS)
-async def test_t12_two_processes_take_the_step_of_one(setting: Setting, name: str) -> None:
-    training = spec(name)
+async def test_t12_two_processes_take_the_step_of_one(
+    setting: Setting, name: str, dtype: str
+) -> None:
+    training = spec(name, dtype)
     numbers = {}
     for size in (1, 2):
         log = setting.folder / f"{size}.log"
@@ -164,10 +172,15 @@ async def test_t12_two_processes_take_the_step_of_one(setting: Setting, name: st
     assert second.keys() == first.keys()
 
 
-@pytest.mark.timeout(400)
-async def test_t17_a_job_resumes_on_another_world_size(setting: Setting) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("full", "FLOAT32"), ("full", "BFLOAT16"), ("lora", "BFLOAT16")]
+)
+async def test_t17_a_job_resumes_on_another_world_size(
+    setting: Setting, name: str, dtype: str
+) -> None:
     """With one group there is one row: the second process has none that counts."""
-    training = spec("full")
+    training = spec(name, dtype)
     environment = setting.environment()
     async with service("trainer", setting.folder / "a.log", environment) as process:
         await train(process, setting, "whole", training, [1, 2, 3, 4], groups=1)

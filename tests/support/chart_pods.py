@@ -35,11 +35,20 @@ class Pod:
         return [*self.spec.get("initContainers", []), *self.spec["containers"]]
 
 
+def trainer_jobs(objects: Sequence[Object]) -> dict[str, Object]:
+    """The Jobs that the controller is given to make trainers from, by pool."""
+    (found,) = (o for o in of_kind(objects, "ConfigMap") if _is_of_trainers(o))
+    files = found["data"].items()
+    return {name.removesuffix(".yaml"): yaml.safe_load(text) for name, text in files}
+
+
 def trainer_job(objects: Sequence[Object]) -> Object:
-    """The Job that the controller is given to make trainers from."""
-    (found,) = (o for o in of_kind(objects, "ConfigMap") if "job.yaml" in o["data"])
-    job: Object = yaml.safe_load(found["data"]["job.yaml"])
-    return job
+    """That of the first pool."""
+    return next(iter(trainer_jobs(objects).values()))
+
+
+def _is_of_trainers(item: Object) -> bool:
+    return bool(item["metadata"]["labels"][COMPONENT] == "trainer")
 
 
 def environment_deployment(objects: Sequence[Object]) -> Object:
@@ -55,7 +64,7 @@ def pods(objects: Sequence[Object]) -> list[Pod]:
     Of a LeaderWorkerSet the leader and a worker of its first group.
     """
     found = []
-    for item in [*objects, trainer_job(objects), environment_deployment(objects)]:
+    for item in [*objects, *trainer_jobs(objects).values(), environment_deployment(objects)]:
         template = item if item["kind"] == "Pod" else item.get("spec", {}).get("template")
         if template is not None and "containers" in template.get("spec", {}):
             labels = template["metadata"]["labels"]

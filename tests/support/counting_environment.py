@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from podium.core.errors import UnavailableError
+from podium.core.time_limits import queued
 from podium.environments import (
     Environment,
     Message,
@@ -40,7 +41,7 @@ class Counting(Environment):
     open: ClassVar[int] = 0
     """Episodes that were reset and not closed."""
     release: ClassVar[asyncio.Event]
-    """What `wait` waits for."""
+    """What `wait` waits for, and `queue` as for a place that is shared."""
     _open = False
 
     @classmethod
@@ -65,6 +66,11 @@ class Counting(Environment):
         match said:
             case "wait":
                 await Counting.release.wait()
+            case "queue":
+                with queued():
+                    await Counting.release.wait()
+            case "surrogate":
+                raise RuntimeError("\ud800")
             case "raise":
                 raise RuntimeError("the wheel came off")
             case "away":

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+
+from support.kubernetes_cluster import Cluster, run
+
+MONITORING = ("PodMonitor", "PrometheusRule")
 
 _LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
 
@@ -175,3 +181,52 @@ SCHEMAS = {
         ),
     ),
 }
+
+
+def definition(kind: str) -> dict[str, Any]:
+    """A CustomResourceDefinition under which the API server stores such objects as they come.
+
+    Their own schemas are the upstream projects'; what Podium writes is held to SCHEMAS.
+    """
+    group, version = SCHEMAS[kind]["properties"]["apiVersion"]["const"].split("/")
+    plural = f"{kind.lower()}s"
+    kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {"spec": kept, "status": kept},
+                        }
+                    },
+                }
+            ],
+        },
+    }
+
+
+@contextmanager
+def defined(cluster: Cluster, *kinds: str) -> Iterator[None]:
+    """Custom resources that the cluster stores inside the block, where it did not before."""
+    with ExitStack() as stack:
+        there = cluster.kubectl("get", "crd", "--output", "name")
+        for kind in kinds:
+            custom = definition(kind)
+            name = custom["metadata"]["name"]
+            if f"/{name}\n" in there:
+                continue
+            cluster.apply(custom)
+            stack.callback(run, ["kubectl", "delete", "crd", name])
+            cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
+        yield

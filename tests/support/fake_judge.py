@@ -127,6 +127,10 @@ class FakeJudge:
         self.script: list[Behaviour] = []
         self.requests: list[dict[str, Any]] = []
         self.authorizations: list[str | None] = []
+        self.models: list[dict[str, Any]] = [{"id": "fake-judge", "object": "model"}]
+        """What its API lists."""
+        self.headers: dict[str, str] = {}
+        """On its list of models."""
         self.arrivals: list[float] = []
         """When each request came, in seconds of a steady clock."""
         self._lock = threading.Lock()
@@ -170,8 +174,8 @@ def fake_judge() -> Iterator[FakeJudge]:
                 self.close_connection = True
 
         def do_GET(self) -> None:
-            models = {"object": "list", "data": [{"id": "fake-judge", "object": "model"}]}
-            self._send(Answer(body=json.dumps(models).encode()))
+            models = {"object": "list", "data": judge.models}
+            self._send(Answer(body=json.dumps(models).encode(), headers=judge.headers))
 
         def do_POST(self) -> None:
             length = int(self.headers.get("content-length", "0"))

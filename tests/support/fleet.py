@@ -198,6 +198,7 @@ class RolloutDouble(Member, rollout_grpc.RolloutServiceServicer):
         self.most_running = 0
         self.cancelled = 0
         self.failing = False
+        self.failure = "the inbox is missing"
         """Whether every attempt raises."""
         self.version_of: Callable[[str, int], int] = lambda _, version: version
         """What the spans of a group claim, from its id and the real version."""
@@ -273,7 +274,7 @@ class RolloutDouble(Member, rollout_grpc.RolloutServiceServicer):
         if self.failing:
             trajectory.stop_reason = trajectory_pb2.STOP_REASON_FAILED
             trajectory.failure.type = "KeyError"
-            trajectory.failure.message = "the inbox is missing"
+            trajectory.failure.message = self.failure
             return trajectory
         luck = _hash(request.seed, trajectory.id, request.sampling.temperature)[0] / 256
         success = float(luck < 0.2 + 0.1 * version)
@@ -317,6 +318,9 @@ class JudgeDouble(Member, judge_grpc.JudgeServiceServicer):
             judge_grpc.add_JudgeServiceServicer_to_server, self, "podium.judge.v1.JudgeService"
         )
 
+    async def CheckReward(self, request: Any, context: Any) -> judge_pb.CheckRewardResponse:
+        return await self._real.CheckReward(request, context)
+
     async def ScoreGroup(self, request: Any, context: Any) -> judge_pb.ScoreGroupResponse:
         self.judged.append(request.group.id)
         await self.reached("judge:begin", request.group.id)
@@ -354,6 +358,8 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         self.taken: list[tuple[str, int]] = []
         self.ages: dict[int, list[int]] = {}
         """Step to the versions that its groups were sampled from."""
+        self.tells: dict[str, float] = {}
+        """Numbers of every step, besides those that it always has."""
 
     def attach(self, server: Server) -> None:
         server.add(
@@ -414,7 +420,12 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         await self.reached("step:taken", str(header.step))
         return trainer_pb.StepResponse(
             step=header.step,
-            metrics={"loss": 1 / header.step, "kl_reference": 0.01, "seconds_forward": 0.1},
+            metrics={
+                "loss": 1 / header.step,
+                "kl_reference": 0.01,
+                "seconds_forward": 0.1,
+                **self.tells,
+            },
             skipped_groups={g.id: g.skip_reason for g in groups if g.skip_reason},
         )
 

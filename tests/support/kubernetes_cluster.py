@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +135,10 @@ class Installation:
     chart: Path
     values: tuple[str, ...]
     """Helm's --values options."""
+    certificate: Mapping[str, str]
+    """The variables by which a client of it has a certificate."""
+    tls_secret: str
+    """The Secret with the services' certificate."""
 
     @property
     def token(self) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.programs import missing
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _START_SECONDS = 60
@@ -61,14 +62,14 @@ class Postgres:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """One server for the test run. Fails, and says what to install, where there is none."""
-    programs = _programs()
+    """One server for the test run; skips, and says what to install, where there is none."""
+    binaries = programs()
     folder = Path(tempfile.mkdtemp(prefix="podium-pg-", dir="/tmp"))
     try:
         identity = _unprivileged(folder)
         data = folder / "data"
         created = subprocess.run(
-            [programs / "initdb", "-D", data, "-U", "podium", "-A", "trust", "-N", "-E", "UTF8"],
+            [binaries / "initdb", "-D", data, "-U", "podium", "-A", "trust", "-N", "-E", "UTF8"],
             capture_output=True,
             text=True,
             timeout=_START_SECONDS,
@@ -82,7 +83,7 @@ def postgres() -> Iterator[Postgres]:
         options = [f"-c{name}={value}" for name, value in _OPTIONS.items()]
         with log.open("wb") as output:
             server = subprocess.Popen(
-                [programs / "postgres", "-D", data, "-k", folder, *options],
+                [binaries / "postgres", "-D", data, "-k", folder, *options],
                 stdout=output,
                 stderr=output,
                 cwd=folder,
@@ -103,7 +104,7 @@ def postgres() -> Iterator[Postgres]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _programs() -> Path:
+def programs() -> Path:
     """The folder of initdb and postgres: Debian keeps them off the PATH."""
     found = shutil.which("initdb")
     if found and shutil.which("postgres"):
@@ -113,10 +114,7 @@ def _programs() -> Path:
         key=lambda folder: int(folder.parent.name) if folder.parent.name.isdecimal() else 0,
     )
     if not versions:
-        pytest.fail(
-            "these tests need a real PostgreSQL and found no `initdb`: install it with"
-            " `apt-get install postgresql`, or put its bin folder on PATH"
-        )
+        pytest.skip(missing("initdb", "postgresql, or put its bin folder on PATH"))
     return versions[-1]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import yaml
+from support.programs import program
 
 
 class Prometheus:
@@ -58,7 +59,7 @@ def scraping(
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                "prometheus",
+                program("prometheus", "prometheus"),
                 f"--config.file={folder}/prometheus.yml",
                 f"--storage.tsdb.path={folder}/data",
                 f"--web.listen-address={address}",

@@ -104,12 +104,13 @@ async def replica(database_url: str, tmp_path: Path) -> AsyncIterator[MakeRegist
         store = ObjectBlobStore(store_url or (tmp_path / "blobs").as_uri())
         staging = Staging(tmp_path / f"uploads-{len(made)}")
         history = History(database, poll_seconds=0.05)
+        blobs = Blobs(database, store, staging, max_bytes=1 << 40)
         made.append(
             Registry(
                 database,
                 store,
                 staging,
-                Blobs(database, store, staging, max_bytes=1 << 40),
+                blobs,
                 Collector(
                     database,
                     store,
@@ -118,7 +119,7 @@ async def replica(database_url: str, tmp_path: Path) -> AsyncIterator[MakeRegist
                     upload_ttl_seconds=upload_ttl_seconds,
                 ),
                 history,
-                Versions(database, history),
+                Versions(database, history, blobs),
             )
         )
         return made[-1]

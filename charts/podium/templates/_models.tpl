@@ -44,6 +44,14 @@
   {{- end }}
 {{- end -}}
 
+{{/* Where a pool's model is, and which of its revisions is meant. */}}
+{{- define "podium.modelEnv" -}}
+- {name: PODIUM_MODELS_DIR, value: /models}
+{{- with .revision }}
+- {name: PODIUM_MODEL_REVISION, value: {{ . | quote }}}
+{{- end }}
+{{- end -}}
+
 {{- define "podium.modelMounts" -}}
 - {name: shm, mountPath: /dev/shm}
 - {name: models, mountPath: /models, readOnly: true}

@@ -178,6 +178,11 @@ lifecycle:
 {{- $settings := dict "HOST" "0.0.0.0" "DRAIN_SECONDS" .root.Values.drainSeconds "LOG_LEVEL" .root.Values.log.level "LOG_FORMAT" .root.Values.log.format -}}
 {{- if .root.Values.auth.enabled -}}
 {{- $settings = merge $settings (dict "AUTH_TOKENS_FILE" "/etc/podium/auth/tokens" "TOKEN_FILE" "/etc/podium/auth/token") -}}
+{{- $apiKeys := get (dict "inference" "API_KEYS_FILE" "judge" "KEY_FILE") .service -}}
+{{- /* A judge that asks others' models shows them nothing of this installation's. */ -}}
+{{- if and $apiKeys (not (and (eq .service "judge") .root.Values.judge.baseUrl)) -}}
+{{- $settings = set $settings $apiKeys "/etc/podium/auth/api-key" -}}
+{{- end -}}
 {{- end -}}
 {{- if .root.Values.tls.existingSecret -}}
 {{- $settings = merge $settings (dict "TLS_CERTIFICATE_FILE" "/etc/podium/tls/tls.crt" "TLS_KEY_FILE" "/etc/podium/tls/tls.key" "TLS_AUTHORITIES_FILE" "/etc/podium/tls/ca.crt") -}}
@@ -188,6 +193,9 @@ lifecycle:
 {{- end }}
 {{- with .root.Values.tracing.otlpEndpoint }}
 - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
+{{- if ne $.root.Values.tracing.otlpProtocol "grpc" }}
+- {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: {{ $.root.Values.tracing.otlpProtocol | quote }}}
+{{- end }}
 {{- end }}
 {{- with .values.extraEnv }}
 {{ toYaml . }}

@@ -18,12 +18,7 @@ spec:
         - name: PODIUM_INFERENCE_POD_IP
           valueFrom:
             fieldRef: {fieldPath: status.podIP}
-        - {name: PODIUM_MODELS_DIR, value: /models}
-        {{- if and .root.Values.auth.enabled (not .ports) }}
-        - name: VLLM_API_KEY
-          valueFrom:
-            secretKeyRef: {name: {{ include "podium.authSecret" .root }}, key: token}
-        {{- end }}
+        {{- include "podium.modelEnv" .values | nindent 8 }}
       volumeMounts:
         {{- include "podium.commonMounts" . | nindent 8 }}
         {{- include "podium.modelMounts" . | nindent 8 }}

@@ -1,21 +1,31 @@
-{{/* The Job that the controller makes trainers from; it adds what is the job's own: nodes, GPUs, queue. */}}
+{{/* The Job that the controller makes the trainers of one pool's jobs from; it adds what is the job's own:
+     nodes, GPUs, queue. (list root pool) */}}
 {{- define "podium.trainerJob" -}}
-{{- $own := dict "REGISTRY_ADDRESS" (include "podium.address" (list . "registry" "registry")) }}
-{{- $pools := (include "podium.pools" . | fromJson).pools }}
-{{- $c := dict "root" . "component" "trainer" "service" "trainer" "values" .Values.trainer "own" $own "scratch" .Values.trainer.scratch "models" $pools -}}
+{{- $root := index . 0 -}}
+{{- $pool := index . 1 -}}
+{{- $values := deepCopy $root.Values.trainer -}}
+{{- range $key, $value := $pool.trainer -}}
+{{- if kindIs "map" $value -}}
+{{- $_ := set $values $key (mergeOverwrite (get $values $key) $value) -}}
+{{- else if $value -}}
+{{- $_ := set $values $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- $own := dict "REGISTRY_ADDRESS" (include "podium.address" (list $root "registry" "registry")) }}
+{{- $c := dict "root" $root "component" "trainer" "service" "trainer" "values" $values "own" $own "scratch" $values.scratch "models" (list $pool) -}}
 apiVersion: batch/v1
 kind: Job
 metadata:
-  {{- include "podium.metadata" (list . "trainer") | nindent 2 }}
+  {{- include "podium.metadata" (list $root "trainer") | nindent 2 }}
 spec:
-  backoffLimit: {{ .Values.trainer.restarts }}
+  backoffLimit: {{ $values.restarts }}
   template:
     metadata:
       {{- include "podium.podMetadata" $c | nindent 6 }}
     spec:
       {{- include "podium.podSecurity" $c | nindent 6 }}
       restartPolicy: Never
-      terminationGracePeriodSeconds: {{ include "podium.graceSeconds" . }}
+      terminationGracePeriodSeconds: {{ include "podium.graceSeconds" $root }}
       {{- include "podium.placement" $c | nindent 6 }}
       initContainers:
         {{- include "podium.modelDownloads" $c | nindent 8 }}
@@ -23,7 +33,7 @@ spec:
         {{- include "podium.container" $c | nindent 8 }}
           env:
             {{- include "podium.env" $c | nindent 12 }}
-            - {name: PODIUM_MODELS_DIR, value: /models}
+            {{- include "podium.modelEnv" $pool | nindent 12 }}
           volumeMounts:
             {{- include "podium.commonMounts" $c | nindent 12 }}
             {{- include "podium.modelMounts" $c | nindent 12 }}

@@ -12,7 +12,7 @@ class Endpoint:
     base_url: str
     """Up to and including `/v1`."""
     model: str = ""
-    """Empty for the first model that the API lists."""
+    """Empty for the first model that the API lists and that Podium does not train there."""
     key: str = field(default="", repr=False)
     """Bearer token; empty for none."""
 

@@ -7,21 +7,29 @@ import json
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
 from opentelemetry.trace import SpanKind
 
 from podium.chat.config import CallLimits, Endpoint, Price, Sampling, Usage
+from podium.chat.models import frozen_model
+from podium.chat.replies import Reply, completion_of
 from podium.core.errors import FailedPreconditionError, UnavailableError
+from podium.core.weight_modes import MERGED, WEIGHT_MODE_HEADER
 from podium.telemetry import attributes, tracer
 
 log = logging.getLogger(__name__)
 _tracer = tracer(__name__)
 
 _RETRIED_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-_REFUSED_STATUS = {401, 403, 404, 405}
+_REFUSED_STATUS = {
+    401: "check its key",
+    402: "its account has no credit left",
+    403: "check its key, and what the key may do",
+    404: "check its address and the model's name",
+    405: "check its address",
+}
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 _TOO_LONG = ("context length", "context_length", "maximum context", "too long", "context window")
@@ -40,15 +48,6 @@ class RequestRefusedError(Exception):
 
 class PromptTooLongError(RequestRefusedError):
     """The API will not answer it because it does not fit the model's context."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the model answered."""
-
-    text: str
-    cut_off: bool = False
-    """Whether it ran into its token limit."""
 
 
 class Observer(Protocol):
@@ -138,8 +137,35 @@ class StructuredChat:
             UnavailableError: it cannot be reached, or not now, after the retries.
             FailedPreconditionError: wrong key, address or model name.
         """
+        looked_up = ""
         if not self._model:
-            self._model = await self._first_model()
+            looked_up = self._model = await self._frozen_model()
+        try:
+            return await self._traced(messages, schema, usage, name)
+        except FailedPreconditionError as error:
+            if self._endpoint.model or error.metadata.get("status") != "404" or looked_up:
+                raise
+        # What was found there once is there no more.
+        self._model = await self._frozen_model()
+        return await self._traced(messages, schema, usage, name)
+
+    async def merges(self) -> bool:
+        """Whether its endpoint is a pool of Podium's that merges what it trains.
+
+        Raises:
+            UnavailableError: it cannot be reached, or not now, after the retries.
+            FailedPreconditionError: it refuses to list its models.
+        """
+        response = await self._request("GET", "/models")
+        return response.headers.get(WEIGHT_MODE_HEADER) == MERGED
+
+    async def _traced(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        schema: Mapping[str, Any],
+        usage: Usage,
+        name: str,
+    ) -> Reply:
         with _tracer.start_as_current_span(
             f"chat {self._model}",
             kind=SpanKind.CLIENT,
@@ -169,7 +195,7 @@ class StructuredChat:
                 log.info(f"the {self._role} API refuses a parameter", extra={"parameter": refused})
                 self._dropped.add(refused)
                 continue
-            return self._reply(response, usage)
+            return self._reply(response, body, usage)
 
     def _body(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], name: str
@@ -192,38 +218,44 @@ class StructuredChat:
                 return parameter
         return ""
 
-    def _reply(self, response: httpx.Response, usage: Usage) -> Reply:
+    def _reply(self, response: httpx.Response, body: Mapping[str, Any], usage: Usage) -> Reply:
+        asked = len(json.dumps(body["messages"], ensure_ascii=False).encode(errors="replace"))
         try:
-            answer = response.json()
-            choice = answer["choices"][0]
-            text = choice["message"]["content"] or ""
-            spent = answer.get("usage") or {}
-            prompt = max(0, int(spent.get("prompt_tokens") or 0))
-            completion = max(0, int(spent.get("completion_tokens") or 0))
-            cut_off = choice.get("finish_reason") == "length"
-        except (ValueError, LookupError, TypeError, AttributeError):
+            answer = completion_of(response.content, asked)
+        except ValueError:
             self._observer.called("malformed")
+            status = response.status_code
+            what = "something that is no chat completion" if status == 200 else f"HTTP {status}"
             raise UnavailableError(
-                f"the {self._role} endpoint answered with something that is no chat completion",
+                f"the {self._role} endpoint answered with {what}",
                 reason=self._reason("UNAVAILABLE"),
             ) from None
+        prompt, completion = answer.prompt_tokens, answer.completion_tokens
         usage.prompt_tokens += prompt
         usage.completion_tokens += completion
         cost = self._price.of(prompt, completion) if self._price else None
         usage.cost += cost or 0.0
         self._observer.spent(prompt, completion, cost)
         self._observer.called("ok")
-        return Reply(text if isinstance(text, str) else json.dumps(text), cut_off)
+        return answer.reply
 
-    async def _first_model(self) -> str:
+    async def _frozen_model(self) -> str:
+        """The first model that the API lists, but for those that Podium trains there."""
         response = await self._request("GET", "/models")
-        try:
-            name = response.json()["data"][0]["id"]
-        except (ValueError, LookupError, TypeError):
-            name = None
-        if not isinstance(name, str) or not name:
+        if response.headers.get(WEIGHT_MODE_HEADER) == MERGED:
             raise FailedPreconditionError(
-                f"the {self._role} endpoint lists no model; name one",
+                f"no {self._role} model is named, and the {self._role} endpoint is a pool that"
+                " merges what it trains into its weights: the policy under training would answer."
+                " Name another endpoint and its model, or have the pool serve adapters",
+                reason=self._reason("MISCONFIGURED"),
+            )
+        name = frozen_model(response.content)
+        if not name:
+            raise FailedPreconditionError(
+                f"the {self._role} endpoint lists no model; name one"
+                if name is None
+                else f"the {self._role} endpoint lists none but policies that Podium trains; name"
+                " another model",
                 reason=self._reason("MISCONFIGURED"),
             )
         return name
@@ -276,7 +308,7 @@ class StructuredChat:
             self._observer.called("refused")
             raise FailedPreconditionError(
                 f"the {self._role} endpoint refused with HTTP {response.status_code}: "
-                "check its address, its key and the model's name",
+                f"{_REFUSED_STATUS[response.status_code]}",
                 reason=self._reason("MISCONFIGURED"),
                 metadata={"status": str(response.status_code)},
             )
@@ -307,7 +339,7 @@ def _refusal(response: httpx.Response, role: str) -> RequestRefusedError:
 
 def _plain(headers: httpx.Headers) -> dict[str, str]:
     # The body is decoded already; its old encoding and length would be applied again.
-    kept = ("content-type", "retry-after")
+    kept = ("content-type", "retry-after", WEIGHT_MODE_HEADER)
     return {name: headers[name] for name in kept if name in headers}
 
 

@@ -12,6 +12,7 @@ import click
 
 from podium.cli.connection import connected
 from podium.cli.environment import environment_class, modules_here, scenarios_here
+from podium.cli.exits import CliError, Exit
 from podium.cli.output import data, note
 from podium.cli.settings import read_settings
 
@@ -130,11 +131,13 @@ async def evaluate(
     the first 20 scenarios; -o json has all of them. A pool that holds one policy (merged weights,
     as on a CPU) serves each that is named in turn, unless a job trains there.
 
-    `openai:MODEL` is asked at OPENAI_BASE_URL with OPENAI_API_KEY.
+    `openai:MODEL` is asked at OPENAI_BASE_URL with OPENAI_API_KEY, and again where it is busy.
+    Attempts that it never answered are left out of all numbers, and the exit code is 3.
     """
     from podium.cli.evaluation_tables import of_scenarios, show_scenarios, show_summaries
     from podium.cli.serving import pool_for
-    from podium.evaluation import compare, summarise
+    from podium.evaluation import answered, compare, summarise
+    from podium.evaluation import by_scenario as attempted
 
     async with pool_for(client) as served:
         task = _Task(
@@ -154,14 +157,24 @@ async def evaluate(
             concurrency=concurrency,
         )
         results = {agent: await task.run(agent) for agent in agents}
-    summaries = {agent: summarise(found, threshold) for agent, found in results.items()}
+    incomplete = _incomplete(results)
+    counted = {agent: answered(found) for agent, found in results.items()}
+    if incomplete is not None and not any(counted.values()):
+        raise incomplete
+    summaries = {
+        agent: summarise(found, threshold) for agent, found in results.items() if counted[agent]
+    }
     first = agents[0]
     comparisons = {
-        agent: compare(results[first], results[agent], threshold) for agent in list(results)[1:]
+        agent: compare(results[first], results[agent], threshold)
+        for agent in list(results)[1:]
+        if attempted(counted[first]).keys() & attempted(counted[agent]).keys()
     }
     if output == "table":
         show_summaries(summaries, comparisons, first)
-        show_scenarios(results, threshold)
+        show_scenarios(counted, threshold)
+        if incomplete is not None:
+            raise incomplete
         return
     data(
         [
@@ -170,7 +183,7 @@ async def evaluate(
                 **asdict(summary),
                 "pass_at": {str(k): value for k, value in summary.pass_at.items()},
                 "compared_with_first": asdict(comparisons[agent]) if agent in comparisons else None,
-                "by_scenario": of_scenarios(results[agent], threshold),
+                "by_scenario": of_scenarios(counted[agent], threshold),
                 "episodes": [
                     {**asdict(attempt), "success": attempt.succeeded(threshold)}
                     for attempt in results[agent]
@@ -180,6 +193,24 @@ async def evaluate(
         ],
         output,
     )
+    if incomplete is not None:
+        raise incomplete
+
+
+def _incomplete(results: Mapping[str, Sequence[Attempt]]) -> CliError | None:
+    """Says which attempts are in no number because a model was never heard."""
+    lines = []
+    for agent, found in results.items():
+        silent = [attempt for attempt in found if attempt.unanswered]
+        if silent:
+            lines.append(
+                f"{len(silent)} of {len(found)} attempts of {agent} were never answered, and are in"
+                f" none of the numbers: {silent[0].failure}"
+            )
+    if not lines:
+        return None
+    hint = "Lower --concurrency, or check OPENAI_BASE_URL, OPENAI_API_KEY and the model's name."
+    return CliError("\n".join(lines), hint, Exit.UNREACHABLE)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,11 @@ def show_summaries(
     summaries: Mapping[str, Summary], comparisons: Mapping[str, Comparison], first: str
 ) -> None:
     """One row an agent, and how each further one differs from the first."""
-    most = max(next(iter(summaries.values())).pass_at)
+    most = min(max(summary.pass_at) for summary in summaries.values())
+    # A column only for who needs it.
+    silent = ["UNANSWERED"] if any(each.unanswered for each in summaries.values()) else []
     table(
-        ["AGENT", "SUCCESS", "95 %", f"PASS@{most}", "REWARD", "TURNS", "FAILED", "N"],
+        ["AGENT", "SUCCESS", "95 %", f"PASS@{most}", "REWARD", "TURNS", "FAILED", "N", *silent],
         [
             [
                 agent,
@@ -34,6 +36,7 @@ def show_summaries(
                 f"{summary.turns:.1f}",
                 str(summary.failed),
                 str(summary.attempts),
+                *(str(summary.unanswered) for _ in silent),
             ]
             for agent, summary in summaries.items()
         ],

@@ -42,8 +42,11 @@ _NEEDS = {
     "--port-base",
     type=int,
     default=50051,
+    # The tutorial's name of its server's port, which is the controller's here: the first one.
+    envvar="ART_SERVER_PORT",
+    show_envvar=True,
     show_default=True,
-    help="First port of the layout; 0 takes any free ports.",
+    help="First port of the layout, the controller's; 0 takes any free ports.",
 )
 @click.option(
     "--model",
@@ -57,10 +60,12 @@ _NEEDS = {
 @click.option(
     "--weight-mode",
     type=click.Choice(["adapter", "merged"]),
-    help="How the pool holds policies. [default: merged]",
+    help="How the pool holds policies. [default: merged on a CPU, adapter on a GPU]",
 )
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
-@click.option("--auth", is_flag=True, help="Refuse calls without the token in DATA_DIR/token.")
+@click.option(
+    "--auth", is_flag=True, help="Refuse calls, gRPC and HTTP, without the token in DATA_DIR/token."
+)
 @click.option("--no-restart", is_flag=True, help="Stop everything when a service dies.")
 @click.option(
     "--ready-timeout",

@@ -3,6 +3,7 @@
 from podium.contract.defaults import PRESENCE_IS_MEANING, apply_defaults
 from podium.contract.describe import FieldRow, describe_fields
 from podium.contract.judging import ruler_violations
+from podium.contract.nul import nul_violations
 from podium.contract.paths import set_path
 from podium.contract.reader import ParsedYaml, parse_yaml
 from podium.contract.training import complete_training, training_violations
@@ -16,6 +17,7 @@ __all__ = [
     "apply_defaults",
     "complete_training",
     "describe_fields",
+    "nul_violations",
     "parse_yaml",
     "ruler_violations",
     "set_path",

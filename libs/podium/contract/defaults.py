@@ -8,7 +8,7 @@ from typing import TypeVar
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from podium.contract.rules import descriptor_of, is_map, real_oneof, rules_of, value_of
+from podium.contract.rules import descriptor_of, is_map, is_repeated, real_oneof, rules_of, value_of
 from podium.contract.scalars import from_text
 
 M = TypeVar("M", bound=Message)
@@ -38,9 +38,9 @@ def apply_defaults(message: M, skip: frozenset[str] = PRESENCE_IS_MEANING) -> M:
                 for key in values:
                     apply_defaults(values[key], skip)
         elif field.message_type is None:
-            if not field.is_repeated:
+            if not is_repeated(field):
                 _fill(message, field)
-        elif field.is_repeated:
+        elif is_repeated(field):
             for item in getattr(message, field.name):
                 apply_defaults(item, skip)
         elif message.HasField(field.name) or _may_make(field, skip):
@@ -79,7 +79,7 @@ def _search(descriptor: Descriptor, skip: frozenset[str], seen: frozenset[str]) 
         rules = rules_of(field)
         if rules is not None and rules.default_value:
             return True
-        if field.is_repeated or field.message_type is None or field.name in skip:
+        if is_repeated(field) or field.message_type is None or field.name in skip:
             continue
         if not real_oneof(field) and _search(field.message_type, skip, deeper):
             return True

@@ -35,7 +35,7 @@ def rules_of(field: FieldDescriptor) -> rules_pb2.FieldRules | None:
 def must_be_set(field: FieldDescriptor) -> bool:
     """Whether a message without the field is wrong."""
     rules = rules_of(field)
-    if rules is None or field.has_presence or field.is_repeated:
+    if rules is None or field.has_presence or is_repeated(field):
         return rules is not None and rules.required
     # A number that cannot be absent is 0 when nobody set it.
     return (
@@ -55,6 +55,14 @@ def pattern_of(field: FieldDescriptor) -> re.Pattern[str] | None:
 def descriptor_of(message: Message | type[Message]) -> Descriptor:
     """The message's descriptor, which the type stubs give two types."""
     return cast(Descriptor, message.DESCRIPTOR)
+
+
+def is_repeated(field: FieldDescriptor) -> bool:
+    """Whether it is a list or a map. Protobuf before 6.31 says it by the label alone."""
+    if hasattr(field, "is_repeated"):
+        return bool(field.is_repeated)
+    label: int = getattr(field, "label", 0)
+    return label == FieldDescriptor.LABEL_REPEATED
 
 
 def is_map(field: FieldDescriptor) -> bool:

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from google.protobuf import json_format
-
+from podium.core.outside import clean, clean_json, name_of, plain_of, struct_of
 from podium.types.v1 import trajectory_pb2 as pb
 
 _ROLES = {
@@ -35,11 +34,11 @@ def messages_of(body: Mapping[str, Any]) -> list[pb.Message]:
     """
     found: list[pb.Message] = []
     if isinstance(instructions := body.get("instructions"), str):
-        found.append(pb.Message(role=pb.ROLE_SYSTEM, content=instructions))
+        found.append(pb.Message(role=pb.ROLE_SYSTEM, content=clean(instructions)))
     for key in ("messages", "input", "prompt"):
         value = body.get(key)
         if isinstance(value, str):
-            found.append(pb.Message(role=pb.ROLE_USER, content=value))
+            found.append(pb.Message(role=pb.ROLE_USER, content=clean(value)))
         elif isinstance(value, list):
             found += [message_of(item) for item in value if isinstance(item, Mapping)]
     return found
@@ -49,23 +48,23 @@ def message_of(plain: Mapping[str, Any]) -> pb.Message:
     """One message of chat completions, or item of responses; never raises."""
     if plain.get("type") == "function_call":
         call = pb.ToolCall(
-            id=_text(plain.get("call_id")),
-            name=_text(plain.get("name")),
-            arguments_json=_text(plain.get("arguments")),
+            id=_name(plain.get("call_id")),
+            name=_name(plain.get("name")),
+            arguments_json=_arguments(plain.get("arguments")),
         )
-        return pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[call])
+        return pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[call] if call.name else [])
     if plain.get("type") == "function_call_output":
         return pb.Message(
             role=pb.ROLE_TOOL,
             content=_text(plain.get("output")),
-            tool_call_id=_text(plain.get("call_id")),
+            tool_call_id=_name(plain.get("call_id")),
         )
     calls = plain.get("tool_calls")
     return pb.Message(
         role=_ROLES.get(_text(plain.get("role")), pb.ROLE_USER),
         content=_text(plain.get("content")),
-        tool_calls=[_call(call) for call in calls] if isinstance(calls, list) else [],
-        tool_call_id=_text(plain.get("tool_call_id")),
+        tool_calls=_calls(calls) if isinstance(calls, list) else [],
+        tool_call_id=_name(plain.get("tool_call_id")),
         name=_text(plain.get("name")),
     )
 
@@ -111,11 +110,16 @@ def tools_to_openai(tools: Iterable[pb.Tool]) -> list[dict[str, Any]]:
             "function": {
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": json_format.MessageToDict(tool.parameters),
+                "parameters": plain_of(tool.parameters),
             },
         }
         for tool in tools
     ]
+
+
+def _calls(plain: Sequence[Any]) -> list[pb.ToolCall]:
+    # One without a name calls nothing, and no service takes it.
+    return [call for call in map(_call, plain) if call.name]
 
 
 def _call(plain: Any) -> pb.ToolCall:
@@ -123,29 +127,37 @@ def _call(plain: Any) -> pb.ToolCall:
     function = call.get("function")
     function = function if isinstance(function, Mapping) else {}
     return pb.ToolCall(
-        id=_text(call.get("id")),
-        name=_text(function.get("name")),
-        arguments_json=_text(function.get("arguments")),
+        id=_name(call.get("id")),
+        name=_name(function.get("name")),
+        arguments_json=_arguments(function.get("arguments")),
     )
 
 
 def _tool(plain: Mapping[str, Any]) -> pb.Tool:
-    tool = pb.Tool(name=_text(plain.get("name")), description=_text(plain.get("description")))
+    tool = pb.Tool(name=_name(plain.get("name")), description=_text(plain.get("description")))
     if isinstance(parameters := plain.get("parameters"), Mapping):
-        try:
-            tool.parameters.update(parameters)
-        except (ValueError, TypeError):
-            tool.ClearField("parameters")
+        tool.parameters.CopyFrom(struct_of(parameters))
     return tool
 
 
 def _text(value: Any) -> str:
     """Text as it is; of a list of parts their texts; anything else as JSON."""
     if value is None or isinstance(value, str):
-        return value or ""
+        return clean(value or "")
     if isinstance(value, Sequence):
-        return "".join(_part(part) for part in value)
-    return json.dumps(value, default=str)
+        return clean("".join(_part(part) for part in value))
+    try:
+        return clean_json(json.dumps(value, default=str))
+    except (ValueError, TypeError, RecursionError):
+        return f"[{type(value).__name__}]"
+
+
+def _name(value: Any) -> str:
+    return name_of(_text(value))
+
+
+def _arguments(value: Any) -> str:
+    return clean_json(_text(value))
 
 
 def _part(part: Any) -> str:

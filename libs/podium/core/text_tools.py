@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from google.protobuf import json_format
-
+from podium.core.outside import plain_of
 from podium.types.v1 import trajectory_pb2 as pb
 
 INSTRUCTION = (
@@ -40,7 +39,7 @@ def describe(tools: Sequence[pb.Tool]) -> str:
     """What the model is told of the tools."""
     lines = [INSTRUCTION]
     for tool in tools:
-        schema = json.dumps(json_format.MessageToDict(tool.parameters), sort_keys=True)
+        schema = json.dumps(plain_of(tool.parameters), sort_keys=True)
         lines.append(f"{tool.name}: {tool.description}\n  {schema}")
     return "\n".join(lines)
 

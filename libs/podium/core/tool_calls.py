@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podium.core.outside import clean, clean_json
 from podium.core.tool_formats import FORMATS
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -14,25 +15,33 @@ def parse_tool_calls(
     """The assistant's message in a reply; never raises.
 
     A call that cannot be read stays in the text, where the environment sees it, and
-    `malformed_calls` says why. Calls whose format has no ids are numbered through the
-    conversation, in nine letters and digits, as Mistral's templates demand.
+    `malformed_calls` says why. Calls whose format has no ids, or that have an id
+    twice, are numbered through the conversation, in nine letters and digits, as Mistral's
+    templates demand.
 
     Args:
         call_format: one of `tool_formats.FORMATS`.
         calls_before: how many calls the conversation holds already.
     """
     reply = FORMATS[call_format](text)
-    calls = [
-        pb.ToolCall(
-            id=call.id or f"call{calls_before + number:05d}",
-            name=call.name,
-            arguments_json=call.arguments_json,
+    calls: list[pb.ToolCall] = []
+    ids: set[str] = set()
+    for number, call in enumerate(reply.calls):
+        call_id = clean(call.id)
+        if not call_id or call_id in ids:
+            # Results are told apart by it.
+            call_id = f"call{calls_before + number:05d}"
+        ids.add(call_id)
+        calls.append(
+            pb.ToolCall(
+                id=call_id,
+                name=clean(call.name),
+                arguments_json=clean_json(call.arguments_json),
+            )
         )
-        for number, call in enumerate(reply.calls)
-    ]
     return pb.Message(
         role=pb.ROLE_ASSISTANT,
-        content=reply.content,
+        content=clean(reply.content),
         tool_calls=calls,
-        malformed_calls=reply.malformed,
+        malformed_calls=[clean(why) for why in reply.malformed],
     )

@@ -7,10 +7,17 @@ Each takes a whole reply. What it cannot read stays in the content and is told i
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
+
+from podium.core.outside import MOST_NAME_CHARS
+
+
+class _UnreadableError(ValueError):
+    """Says what is wrong with a call."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,12 @@ class Call:
     name: str
     arguments_json: str
     id: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise _UnreadableError("it has no name")
+        if max(len(self.name), len(self.id)) > MOST_NAME_CHARS:
+            raise _UnreadableError(f"its name or id is longer than {MOST_NAME_CHARS} characters")
 
 
 @dataclass
@@ -33,11 +46,21 @@ class Reply:
 
 TEXT = "text"
 _SHOWN = 80
-_DECODER = json.JSONDecoder()
 
 
-class _UnreadableError(ValueError):
-    """Says what is wrong with a call."""
+def _no_constant(name: str) -> NoReturn:
+    raise _UnreadableError(f"{name} is no JSON number")
+
+
+def _real(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise _UnreadableError(f"{digits[:_SHOWN]} is too great a number")
+    return number
+
+
+# Python reads NaN, and 1e999 as infinity; tools that are given them as JSON again cannot.
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_real)
 
 
 def text(reply: str) -> Reply:
@@ -213,7 +236,10 @@ def _named(value: Any, *keys: str) -> Call:
     if not isinstance(name, str) or not name:
         raise _UnreadableError("it has no name")
     arguments: Any = next((value[key] for key in keys if key in value), {})
-    encoded = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    try:
+        encoded = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    except (ValueError, RecursionError):
+        raise _UnreadableError("its arguments are nested too deep") from None
     call_id = value.get("id")
     return Call(name, encoded, call_id if isinstance(call_id, str) else "")
 
@@ -228,7 +254,12 @@ def _loads(text_: str) -> Any:
 def _json_at(text_: str, position: int) -> tuple[Any, int]:
     try:
         return _DECODER.raw_decode(text_, position)
-    except (ValueError, RecursionError) as error:
-        why = getattr(error, "msg", "it is nested too deep")
+    except _UnreadableError:
+        raise
+    except RecursionError:
+        raise _UnreadableError("its JSON is nested too deep") from None
+    except ValueError as error:
+        # Without a message of the parser's: Python reads no longer integers.
+        why = getattr(error, "msg", "a number has too many digits")
         shown = text_[position : position + _SHOWN]
         raise _UnreadableError(f"{shown!r} is no JSON: {why}") from None

@@ -9,6 +9,15 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
 
+from podium.core.outside import (
+    MOST_NESTED,
+    clean,
+    clean_json,
+    is_nested_deeper,
+    name_of,
+    plain_of,
+    struct_of,
+)
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environments.types import Message, Observation, Scenario, Tool, ToolCall
 from podium.types.v1 import trajectory_pb2 as types_pb
@@ -23,36 +32,47 @@ _ROLE_NAMES: dict[int, Any] = {number: name for name, number in _ROLES.items()}
 
 
 def struct(values: Mapping[str, Any]) -> Struct:
-    """JSON values as a Struct.
+    """JSON values as a Struct that every service can read; see `struct_of`.
 
     Raises:
         TypeError, ValueError: a value that JSON does not have.
     """
     # Through text, so that NaN, sets and objects are refused and tuples become lists.
-    plain = json.loads(json.dumps(dict(values), allow_nan=False))
+    text = clean_json(json.dumps(dict(values), allow_nan=False))
+    plain = json.loads(text)
+    # Counting first: almost none has so many, and then none is nested so deep.
+    if text.count("{") + text.count("[") > MOST_NESTED and is_nested_deeper(plain, MOST_NESTED):
+        return struct_of(plain)
     result = Struct()
-    json_format.ParseDict(plain, result)
+    try:
+        json_format.ParseDict(plain, result)
+    except (json_format.ParseError, OverflowError):
+        return struct_of(plain)
     return result
 
 
 def unstruct(values: Struct) -> dict[str, Any]:
     """A Struct as JSON values; whole numbers as int."""
-    return {key: _plain(value) for key, value in json_format.MessageToDict(values).items()}
+    return {key: _plain(value) for key, value in plain_of(values).items()}
 
 
 def message_to_pb(message: Message) -> types_pb.Message:
     """An SDK message as the contract's."""
     return types_pb.Message(
         role=_ROLES[message.role],
-        content=message.content,
+        content=clean(message.content),
         tool_calls=[
-            types_pb.ToolCall(id=call.id, name=call.name, arguments_json=call.arguments_json)
+            types_pb.ToolCall(
+                id=name_of(call.id),
+                name=name_of(call.name),
+                arguments_json=clean_json(call.arguments_json),
+            )
             for call in message.tool_calls
         ],
-        tool_call_id=message.tool_call_id,
-        name=message.name,
-        malformed_calls=message.malformed_calls,
-        conversation=message.conversation,
+        tool_call_id=name_of(message.tool_call_id),
+        name=clean(message.name),
+        malformed_calls=[clean(why) for why in message.malformed_calls],
+        conversation=clean(message.conversation),
         begins_history=message.begins_history,
     )
 
@@ -75,7 +95,7 @@ def message_from_pb(message: types_pb.Message) -> Message:
 
 def scenario_to_pb(scenario: Scenario, split: str) -> types_pb.Scenario:
     """An SDK scenario as the contract's."""
-    return types_pb.Scenario(id=scenario.id, split=split, data=struct(scenario.data))
+    return types_pb.Scenario(id=clean(scenario.id), split=split, data=struct(scenario.data))
 
 
 def scenario_from_pb(scenario: types_pb.Scenario) -> Scenario:
@@ -107,7 +127,9 @@ def observation_from_pb(observation: pb.Observation) -> Observation:
 def tool_to_pb(tool: Tool) -> types_pb.Tool:
     """An SDK tool as the contract's."""
     return types_pb.Tool(
-        name=tool.name, description=tool.description, parameters=struct(tool.parameters)
+        name=name_of(tool.name),
+        description=clean(tool.description),
+        parameters=struct(tool.parameters),
     )
 
 

@@ -18,6 +18,8 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.core.outside import clean
+from podium.core.time_limits import Clock, clocked
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environments.session import LocalSession
 
@@ -48,6 +50,9 @@ class HeldSession:
         self.idle_seconds = idle_seconds
         self.resume_seconds = resume_seconds
         self.sequence = 0
+        self.news = asyncio.Event()
+        """Set when what runs begins to be queued or no longer is."""
+        self._queued: set[int] = set()
         self._session = session
         self._release = release
         self._forget = forget
@@ -59,6 +64,11 @@ class HeldSession:
         self._ending: asyncio.Task[None] | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._gone = False
+
+    @property
+    def queued(self) -> bool:
+        """Whether the last request waits its turn at something that sessions share."""
+        return self.sequence in self._queued
 
     def attach(self) -> Lost:
         """Gives the session to a stream; one that had it loses it."""
@@ -139,8 +149,14 @@ class HeldSession:
     async def _act(
         self, request: pb.SessionRequest, before: asyncio.Task[pb.SessionResponse] | None
     ) -> pb.SessionResponse:
+        def turned(queued: bool) -> None:
+            (self._queued.add if queued else self._queued.discard)(request.sequence)
+            self.news.set()
+
         try:
-            return await self._answer(request, before)
+            # The client ends what takes too long; here one only knows how long that is.
+            with clocked(Clock(self.opened.step_seconds or float("inf"), turned=turned)):
+                return await self._answer(request, before)
         except Exception as error:
             raise told(error) from error
 
@@ -232,8 +248,9 @@ def told(error: Exception) -> PodiumError:
     # With an id of its own, so that the server does not mask it.
     error_id = uuid.uuid4().hex[:12]
     logger.warning("the environment raised", exc_info=error, extra={"error_id": error_id})
+    kind = clean(type(error).__name__)
     return InternalError(
-        f"{type(error).__name__}: {error}",
+        f"{kind}: {clean(str(error))}",
         reason="ENVIRONMENT_RAISED",
-        metadata={"type": type(error).__name__, "error_id": error_id},
+        metadata={"type": kind, "error_id": error_id},
     )

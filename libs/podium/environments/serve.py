@@ -138,10 +138,21 @@ async def _answers(
     """Reads on while a request runs: score and close may end it, and the stream may break."""
     acting: asyncio.Task[pb.SessionResponse] | None = None
     reading = asyncio.ensure_future(_next(requests))
-    read_all = False
+    news = asyncio.ensure_future(held.news.wait())
+    read_all = told_queued = False
     try:
         while acting or not read_all:
-            watched = {lost} | ({acting} if acting else set())
+            if news.done():
+                held.news.clear()
+                news = asyncio.ensure_future(held.news.wait())
+            if acting and not acting.done() and held.queued != told_queued:
+                told_queued = held.queued
+                yield pb.SessionResponse(
+                    queued=pb.QueuedResponse(sequence=held.sequence, queued=told_queued)
+                )
+            watched: set[asyncio.Future[Any]] = {lost, news}
+            if acting:
+                watched.add(acting)
             await asyncio.wait(
                 watched if read_all else watched | {reading}, return_when=asyncio.FIRST_COMPLETED
             )
@@ -149,7 +160,7 @@ async def _answers(
                 raise lost.result()
             if acting and acting.done():
                 answer = acting.result()
-                acting = None
+                acting, told_queued = None, False
                 yield answer
                 if answer.HasField("close"):
                     return
@@ -164,7 +175,8 @@ async def _answers(
                 reading = asyncio.ensure_future(_next(requests))
     finally:
         reading.cancel()
-        await asyncio.wait([reading])
+        news.cancel()
+        await asyncio.wait([reading, news])
 
 
 async def _next(requests: AsyncIterator[pb.SessionRequest]) -> pb.SessionRequest | None:

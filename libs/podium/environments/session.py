@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podium.core.errors import FailedPreconditionError
+from podium.core.outside import clean
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environments.base import Environment
 from podium.environments.convert import (
@@ -91,14 +92,17 @@ def _out_of_order(what: str, state: str) -> FailedPreconditionError:
 
 
 def _finite(what: str, value: float) -> float:
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{what} is {number}; allowed are finite numbers")
     return number
 
 
 def _numbers(what: str, values: Mapping[str, float]) -> dict[str, float]:
-    return {name: _finite(f"{what} {name!r}", value) for name, value in values.items()}
+    return {clean(name): _finite(f"{what} {name!r}", value) for name, value in values.items()}
 
 
 def _expect(value: Any, kind: type, method: str) -> None:

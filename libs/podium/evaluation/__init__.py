@@ -6,17 +6,21 @@ compare(attempts, others).p_value        # the same scenarios, paired
 """
 
 from podium.core.statistics import pass_at_k, sign_flip_p_value, wilson_interval
-from podium.evaluation.attempts import Attempt, Summary, by_scenario, summarise
+from podium.evaluation.attempts import Attempt, Summary, answered, by_scenario, summarise
 from podium.evaluation.chat_model import ChatModel
 from podium.evaluation.compare import Comparison, compare
 from podium.evaluation.local import run_local
 from podium.evaluation.remote import run_policy
+from podium.evaluation.retries import NotAnsweredError, Retries
 
 __all__ = [
     "Attempt",
     "ChatModel",
     "Comparison",
+    "NotAnsweredError",
+    "Retries",
     "Summary",
+    "answered",
     "by_scenario",
     "compare",
     "pass_at_k",

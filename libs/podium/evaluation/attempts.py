@@ -25,6 +25,9 @@ class Attempt:
     metrics: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
     """What was raised; empty when nothing was."""
+    unanswered: bool = False
+    """It failed because the model behind an API was never heard. It tells nothing of the model,
+    and no rate or mean counts it."""
 
     def succeeded(self, threshold: float | None = None) -> bool:
         """By the environment's own `success`, if it reports one and `threshold` is None.
@@ -44,8 +47,11 @@ class Summary:
 
     scenarios: int
     attempts: int
+    """Those that were answered."""
     failed: int
     """Attempts in which something was raised."""
+    unanswered: int
+    """Attempts beside `attempts` whose model was never heard."""
     success: float
     low: float
     high: float
@@ -57,6 +63,11 @@ class Summary:
     """By k, for 1, 2, 4, … up to the attempts that each scenario has."""
     metrics: Mapping[str, float]
     """Means over the attempts that report them."""
+
+
+def answered(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Those that count."""
+    return [attempt for attempt in attempts if not attempt.unanswered]
 
 
 def by_scenario(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
@@ -71,10 +82,14 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
     """See `Attempt.succeeded` for `threshold`.
 
     Raises:
-        ValueError: there is no attempt.
+        ValueError: there is no attempt, or none was answered.
     """
     if not attempts:
         raise ValueError("there is no attempt to summarise")
+    unanswered = sum(attempt.unanswered for attempt in attempts)
+    attempts = answered(attempts)
+    if not attempts:
+        raise ValueError(f"all {unanswered} attempts were never answered")
     successes = {
         scenario: [attempt.succeeded(threshold) for attempt in each]
         for scenario, each in by_scenario(attempts).items()
@@ -89,6 +104,7 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
     return Summary(
         scenarios=len(successes),
         attempts=len(attempts),
+        unanswered=unanswered,
         failed=sum(bool(attempt.failure) for attempt in attempts),
         success=success,
         low=low,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
 
-from podium.core.errors import UnavailableError
 from podium.environments import Agent, Message, Observation, Tool, ToolCall
+from podium.evaluation.retries import NotAnsweredError, RefusedError, Retries
 
-_TIMEOUT_SECONDS = 120.0
+_TOO_LONG = ("context length", "context_length", "maximum context", "context window", "too long")
+
+
+class TooLongError(Exception):
+    """The conversation does not fit the model's context any more."""
 
 
 class ChatModel(Agent):
@@ -24,9 +28,11 @@ class ChatModel(Agent):
         *,
         temperature: float = 1.0,
         max_tokens: int = 128,
+        retries: Retries = Retries(),  # noqa: B008 - immutable
     ) -> None:
         """`client` has the API's base URL and its key in the headers."""
         super().__init__(seed)
+        self._retries = retries
         self._client = client
         self._options = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
         self._messages: list[dict[str, Any]] = []
@@ -35,34 +41,37 @@ class ChatModel(Agent):
         """The model's answer to the conversation so far.
 
         Raises:
-            UnavailableError: the API cannot be reached, or refuses the request.
+            TooLongError: it does not fit the model's context.
+            NotAnsweredError: the API has no answer in all the retries, refuses the request for
+                another reason, or answers with what is no chat completion.
         """
         self._messages += [_to_api(message) for message in observation.messages]
         body: dict[str, Any] = {**self._options, "messages": self._messages, "seed": self.seed}
         if observation.tools:
             body["tools"] = _tools(observation.tools)
         try:
-            response = await self._client.post(
-                "chat/completions", json=body, timeout=_TIMEOUT_SECONDS
-            )
-            response.raise_for_status()
-            answer = response.json()["choices"][0]["message"]
-        except httpx.HTTPStatusError as error:
-            text = error.response.text[:200]
-            status = error.response.status_code
-            raise UnavailableError(f"the model's API answered {status}: {text}") from error
-        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-            raise UnavailableError(f"the model's API gave no answer: {error!r}") from error
-        message = Message(
-            "assistant",
-            answer.get("content") or "",
-            tool_calls=tuple(
-                ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
-                for call in answer.get("tool_calls") or ()
-            ),
-        )
+            response = await self._retries.post(self._client, "chat/completions", body)
+        except RefusedError as error:
+            if error.status == 413 or any(words in error.text.lower() for words in _TOO_LONG):
+                raise TooLongError(str(error)) from error
+            raise NotAnsweredError(str(error)) from error
+        try:
+            message = _message(response.json()["choices"][0]["message"])
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise NotAnsweredError(f"the model's API gave no answer: {error!r}") from error
         self._messages.append(_to_api(message))
         return message
+
+
+def _message(answer: Mapping[str, Any]) -> Message:
+    return Message(
+        "assistant",
+        answer.get("content") or "",
+        tool_calls=tuple(
+            ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+            for call in answer.get("tool_calls") or ()
+        ),
+    )
 
 
 def _to_api(message: Message) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from podium.core.statistics import sign_flip_p_value
-from podium.evaluation.attempts import Attempt, by_scenario
+from podium.evaluation.attempts import Attempt, answered, by_scenario
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,12 @@ def compare(
 ) -> Comparison:
     """Pairs by scenario, so that hard and easy scenarios do not hide the difference.
 
+    Attempts that were never answered count for nothing.
+
     Raises:
         ValueError: no scenario was attempted by both.
     """
-    one, two = by_scenario(first), by_scenario(second)
+    one, two = by_scenario(answered(first)), by_scenario(answered(second))
     shared = [scenario for scenario in one if scenario in two]
     if not shared:
         raise ValueError("the two have no scenario in common")

@@ -8,6 +8,7 @@ from typing import Any
 
 from podium.environments import Agent, Environment, Scenario, play
 from podium.evaluation.attempts import Attempt
+from podium.evaluation.retries import NotAnsweredError
 
 
 async def run_local(
@@ -24,7 +25,8 @@ async def run_local(
 ) -> list[Attempt]:
     """Plays every scenario `attempts` times with a fresh agent each.
 
-    What the environment or the agent raises fails that attempt alone.
+    What the environment or the agent raises fails that attempt alone; NotAnsweredError makes it
+    one that does not count.
 
     Args:
         config: the environment's options.
@@ -66,7 +68,13 @@ async def _play(
         )
     except Exception as error:
         return Attempt(
-            scenario.id, number, 0.0, False, 0, failure=f"{type(error).__name__}: {error}"
+            scenario.id,
+            number,
+            0.0,
+            False,
+            0,
+            failure=f"{type(error).__name__}: {error}",
+            unanswered=isinstance(error, NotAnsweredError),
         )
     return Attempt(
         scenario.id, number, played.reward, played.terminated, played.turns, played.metrics

@@ -41,6 +41,9 @@ async def run_policy(
         PodiumError: as CollectGroup.
     """
     slots = asyncio.Semaphore(concurrency)
+    # Queues, the episode, and its score.
+    seconds = episode.session_wait_seconds + episode.timeout_seconds
+    seconds += episode.step_timeout_seconds + _GRACE_SECONDS
 
     async def one(scenario: trajectory_pb2.Scenario) -> list[Attempt]:
         request = pb.CollectGroupRequest(
@@ -59,9 +62,7 @@ async def run_policy(
         found = []
         async with slots:
             with rpc_errors("rollout"):
-                async for response in stub.CollectGroup(
-                    request, timeout=episode.timeout_seconds + _GRACE_SECONDS
-                ):
+                async for response in stub.CollectGroup(request, timeout=seconds):
                     found.append(_attempt(response.trajectory))
                     done(found[-1])
         return sorted(found, key=lambda attempt: attempt.attempt)

@@ -113,6 +113,7 @@ class Launcher:
             self._check_ports()
             if self.config.auth:
                 _write_token(variables.token_path(self.data_dir))
+                _write_token(variables.api_key_path(self.data_dir))
             self._guardian = Guardian()
             for name in self._services:
                 self._launch(name, self._guardian)
@@ -258,7 +259,7 @@ class Launcher:
 
 
 def _write_token(path: Path) -> None:
-    """Makes the token on the first run; later runs keep it."""
+    """Makes a token on the first run; later runs keep it."""
     if not path.exists():
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(32) + "\n")

@@ -15,9 +15,12 @@ _PEERS = {
     "rollout": ("inference",),
     "trainer": ("registry",),
 }
+# Who asks for agents' keys, and who presents one.
+_OF_API_KEYS = {"inference": "api_keys_file", "judge": "key_file"}
 _STATEFUL = ("controller", "registry", "inference")
 # Ctrl-C on a laptop should not wait for the longest RPC.
 _DRAIN_SECONDS = "5"
+_JUDGE_URL = "PODIUM_JUDGE_BASE_URL"
 
 
 def of_service(
@@ -38,6 +41,8 @@ def of_service(
     if config.auth:
         token = str(token_path(data_dir))
         own |= {"auth_tokens_file": token, "token_file": token}
+        if name in _OF_API_KEYS:
+            own[_OF_API_KEYS[name]] = str(api_key_path(data_dir))
     own |= _specific(name, config, ports)
     variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
     # On somebody's own machine their jobs may read what lies where they started it.
@@ -48,6 +53,11 @@ def of_service(
 def token_path(data_dir: Path) -> Path:
     """Where a stack with `auth` keeps the token that its services and its CLI present."""
     return data_dir / "token"
+
+
+def api_key_path(data_dir: Path) -> Path:
+    """Where a stack with `auth` keeps the key for agents, which opens its OpenAI API alone."""
+    return data_dir / "api-key"
 
 
 def address(port: int) -> str:
@@ -70,6 +80,7 @@ def _specific(name: str, config: LauncherConfig, ports: Mapping[str, Ports]) -> 
                 **{key: value for key, value in chosen.items() if value},
             }
         case "judge":
-            return {"base_url": openai_base_url(ports)}
+            # Whoever has a judge elsewhere says so as for the service alone.
+            return {"base_url": os.environ.get(_JUDGE_URL) or openai_base_url(ports)}
         case _:
             return {}

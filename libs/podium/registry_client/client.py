@@ -18,6 +18,7 @@ from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 from podium.registry_client import transfer
 from podium.rpc import connect, retry_unavailable, rpc_errors
 from podium.rpc.tls import Tls
+from podium.rpc.watched_files import Token
 
 _PEER = "registry"
 _PARALLEL = 4
@@ -33,7 +34,7 @@ class RegistryClient:
     """
 
     def __init__(
-        self, target: str | grpc.aio.Channel, *, token: str = "", tls: Tls | None = None
+        self, target: str | grpc.aio.Channel, *, token: Token = "", tls: Tls | None = None
     ) -> None:
         """`target` is `host:port`, or a channel that the caller closes."""
         self._owned = connect(target, token=token, tls=tls) if isinstance(target, str) else None

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from podium.core.errors import FailedPreconditionError, UnauthenticatedError
 from podium.rpc.call import Layer, ServerCall
+from podium.rpc.watched_files import TokensFile
 
 
 class Authenticator(Protocol):
@@ -26,37 +27,32 @@ class Authenticator(Protocol):
 
 
 class BearerTokens:
-    """Lets in whoever presents one of a fixed set of tokens."""
+    """Lets in whoever presents one of a set of tokens."""
 
-    def __init__(self, tokens: Iterable[str]) -> None:
-        # Digests have one length, so comparing them tells nothing about a token's.
-        self._digests = [_digest(token) for token in tokens if token]
-        if not self._digests:
+    def __init__(self, tokens: Iterable[str] | TokensFile) -> None:
+        """A file is read again when it changes.
+
+        Raises:
+            FailedPreconditionError: there is no token.
+        """
+        if isinstance(tokens, TokensFile):
+            self._tokens = tokens.current
+        else:
+            fixed = tuple(token for token in tokens if token)
+            self._tokens = lambda: fixed
+        if not self._tokens():
             raise FailedPreconditionError("there is no token that a caller could present")
 
     @classmethod
     def from_file(cls, path: Path) -> BearerTokens:
-        """Reads one token a line; blank lines and lines that begin with `#` do not count.
-
-        Raises:
-            FailedPreconditionError: the file cannot be read or holds no token.
-        """
-        try:
-            lines = [line.strip() for line in path.read_text().splitlines()]
-        except OSError as error:
-            raise FailedPreconditionError(
-                f"cannot read the tokens file {path}: {error.strerror}"
-            ) from error
-        return cls(line for line in lines if line and not line.startswith("#"))
+        """As `TokensFile`, which see."""
+        return cls(TokensFile(path))
 
     async def authenticate(self, call: ServerCall) -> None:
         """See `Authenticator`."""
         value = call.metadata.get("authorization", "")
         scheme, _, token = (value if isinstance(value, str) else "").partition(" ")
-        given = _digest(token.strip())
-        # No short cut: every digest is compared, whichever matches.
-        found = [hmac.compare_digest(given, digest) for digest in self._digests]
-        if scheme.lower() != "bearer" or not any(found):
+        if scheme.lower() != "bearer" or not is_one_of(token.strip(), self._tokens()):
             raise UnauthenticatedError(
                 "this method needs a valid bearer token in `authorization`",
                 reason="INVALID_TOKEN" if token else "TOKEN_MISSING",
@@ -72,14 +68,25 @@ def auth_layer(authenticator: Authenticator | None, public_methods: frozenset[st
 
     @asynccontextmanager
     async def authenticate(call: ServerCall) -> AsyncIterator[None]:
-        if authenticator is not None and call.path not in public_methods:
-            await authenticator.authenticate(call)
+        if authenticator is not None:
+            call.public = call.path in public_methods
+            if not call.public:
+                await authenticator.authenticate(call)
         yield
 
     def layer(call: ServerCall) -> AbstractAsyncContextManager[None]:
         return authenticate(call)
 
     return layer
+
+
+def is_one_of(given: str, tokens: Iterable[str]) -> bool:
+    """Whether a token is among others, without telling by the time it takes how near it is."""
+    # Digests have one length, so comparing them tells nothing about a token's; and no short cut:
+    # every one is compared, whichever matches.
+    digest = _digest(given)
+    found = [hmac.compare_digest(digest, _digest(token)) for token in tokens]
+    return any(found)
 
 
 def _digest(token: str) -> bytes:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError, Message
 
-from podium.core.errors import InvalidArgumentError
+from podium.rpc.incoming import FirstMessages, Incoming, RequestCheck
+from podium.rpc.limits import request_bytes
 
 
 @dataclass
@@ -29,6 +29,8 @@ class ServerCall:
     the process."""
     code: grpc.StatusCode = grpc.StatusCode.OK
     """How it ended, once it has."""
+    public: bool = False
+    """It was let in without credentials, which other methods need."""
     draining: bool = False
     """It was cut because the server stops."""
     error_id: str = field(default="")
@@ -44,25 +46,40 @@ class ServerCall:
         """`Method`."""
         return self.path.rpartition("/")[2]
 
+    @property
+    def watching(self) -> bool:
+        """Whether it goes on until its client leaves: a server stream named `Watch…`, as AIP names
+        them."""
+        return self.server_streaming and self.method.startswith("Watch")
+
 
 Layer = Callable[[ServerCall], AbstractAsyncContextManager[None]]
 """Surrounds a call: sees it begin, its exception, and its end."""
-
-RequestCheck = Callable[[Message], None]
-"""Sees every request message; raises when it is wrong."""
 
 
 class LayeredInterceptor(grpc.aio.ServerInterceptor):
     """Puts layers around every method, the first one outermost.
 
-    Servicers read requests from the iterator that they are given. Response
-    iterators are closed as soon as the call ends, so that a `finally` in a
-    servicer runs when the client goes away and not when memory is collected.
+    The outer layers judge a call by its headers, before any of its messages is received; the
+    inner ones surround it from its first message on. Servicers read requests from the iterator
+    that they are given. Response iterators are closed as soon as the call ends, so that a
+    `finally` in a servicer runs when the client goes away and not when memory is collected.
     """
 
-    def __init__(self, layers: Sequence[Layer], check: RequestCheck) -> None:
-        self._layers = tuple(layers)
+    def __init__(
+        self,
+        outer: Sequence[Layer],
+        inner: Sequence[Layer],
+        check: RequestCheck,
+        first_messages: FirstMessages,
+        max_message_bytes: int,
+    ) -> None:
+        """`max_message_bytes` bounds what a method's own limit is."""
+        self._outer = tuple(outer)
+        self._inner = tuple(inner)
         self._check = check
+        self._first_messages = first_messages
+        self._max_message_bytes = max_message_bytes
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
@@ -71,95 +88,52 @@ class LayeredInterceptor(grpc.aio.ServerInterceptor):
         path = handler_call_details.method
         path = path.decode() if isinstance(path, bytes) else path
         metadata = dict(handler_call_details.invocation_metadata or ())
-        return _wrap(handler, path, metadata, self._layers, self._check)
+        return self._wrap(handler, path, metadata)
 
+    def _wrap(self, handler: Any, path: str, metadata: Mapping[str, str | bytes]) -> Any:
+        limit = min(request_bytes(path), self._max_message_bytes)
+        behaviour = (
+            handler.stream_stream
+            or handler.stream_unary
+            or handler.unary_stream
+            or handler.unary_unary
+        )
 
-class _Malformed:
-    """Stands for a request that could not be parsed, until a layer can say so."""
+        # Serialised in here, so that a servicer's wrong answer is masked like any other defect.
+        def serialized(response: Any) -> bytes:
+            if isinstance(response, bytes):
+                return response
+            return bytes(handler.response_serializer(response))
 
+        async def enter(stack: AsyncExitStack, context: grpc.aio.ServicerContext) -> Any:
+            call = ServerCall(path, context, metadata, handler.response_streaming, context.peer())
+            for layer in self._outer:
+                await stack.enter_async_context(layer(call))
+            incoming = Incoming(path, context, handler.request_deserializer, self._check, limit)
+            await incoming.begin(self._first_messages)
+            for layer in self._inner:
+                await stack.enter_async_context(layer(call))
+            return incoming.messages() if handler.request_streaming else incoming.only()
 
-_MALFORMED = _Malformed()
+        async def unary_response(_: Any, context: grpc.aio.ServicerContext) -> bytes:
+            async with AsyncExitStack() as stack:
+                return serialized(await behaviour(await enter(stack, context), context))
+            raise AssertionError("a layer swallowed an exception")
 
+        async def stream_response(_: Any, context: grpc.aio.ServicerContext) -> None:
+            async with AsyncExitStack() as stack:
+                responses = behaviour(await enter(stack, context), context)
+                if not inspect.isasyncgen(responses):
+                    await responses
+                    return
+                async with aclosing(responses):
+                    async for response in responses:
+                        await context.write(serialized(response))
 
-def _wrap(
-    handler: Any,
-    path: str,
-    metadata: Mapping[str, str | bytes],
-    layers: Sequence[Layer],
-    check: RequestCheck,
-) -> Any:
-    def checked(request: Any) -> Any:
-        if isinstance(request, _Malformed):
-            raise InvalidArgumentError(
-                f"the request's bytes are no valid message of {path.lstrip('/')}",
-                reason="MALFORMED_REQUEST",
-                metadata={"method": path.lstrip("/")},
+        # All take a stream of bytes: gRPC would receive and parse a single request before it calls
+        # anything of ours. On the wire there is no difference.
+        if handler.response_streaming:
+            return grpc.stream_stream_rpc_method_handler(
+                stream_response, response_serializer=serialized
             )
-        if isinstance(request, Message):
-            check(request)
-        return request
-
-    async def checked_stream(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        async for request in requests:
-            yield checked(request)
-
-    # Serialised in here, so that a servicer's wrong answer is masked like any other defect.
-    def serialized(response: Any) -> bytes:
-        return response if isinstance(response, bytes) else handler.response_serializer(response)
-
-    async def enter(stack: AsyncExitStack, context: grpc.aio.ServicerContext) -> None:
-        call = ServerCall(path, context, metadata, handler.response_streaming, context.peer())
-        for layer in layers:
-            await stack.enter_async_context(layer(call))
-
-    behaviour = (
-        handler.stream_stream or handler.stream_unary or handler.unary_stream or handler.unary_unary
-    )
-
-    def prepared(incoming: Any) -> Any:
-        return checked_stream(incoming) if handler.request_streaming else checked(incoming)
-
-    async def unary_response(incoming: Any, context: grpc.aio.ServicerContext) -> bytes:
-        async with AsyncExitStack() as stack:
-            await enter(stack, context)
-            return serialized(await behaviour(prepared(incoming), context))
-        raise AssertionError("a layer swallowed an exception")
-
-    async def stream_response(incoming: Any, context: grpc.aio.ServicerContext) -> None:
-        async with AsyncExitStack() as stack:
-            await enter(stack, context)
-            responses = behaviour(prepared(incoming), context)
-            if not inspect.isasyncgen(responses):
-                await responses
-                return
-            async with aclosing(responses):
-                async for response in responses:
-                    await context.write(serialized(response))
-
-    deserializer = _guarded(handler.request_deserializer)
-    make = {
-        (False, False): grpc.unary_unary_rpc_method_handler,
-        (False, True): grpc.unary_stream_rpc_method_handler,
-        (True, False): grpc.stream_unary_rpc_method_handler,
-        (True, True): grpc.stream_stream_rpc_method_handler,
-    }[handler.request_streaming, handler.response_streaming]
-    return make(
-        stream_response if handler.response_streaming else unary_response,
-        request_deserializer=deserializer,
-        response_serializer=serialized,
-    )
-
-
-def _guarded(deserializer: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    if deserializer is None:
-        return None
-
-    def parse(data: bytes) -> Any:
-        # gRPC parses before any interceptor's code runs, and would answer
-        # UNKNOWN with the parser's own words.
-        try:
-            return deserializer(data)
-        except (DecodeError, ValueError):
-            return _MALFORMED
-
-    return parse
+        return grpc.stream_unary_rpc_method_handler(unary_response, response_serializer=serialized)

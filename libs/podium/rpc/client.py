@@ -9,7 +9,9 @@ import grpc
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.rpc.client_config import DEFAULT_MESSAGE_BYTES, channel_options
 from podium.rpc.client_interceptors import BeforeCall, client_interceptors
+from podium.rpc.renewing_channel import RenewingChannel
 from podium.rpc.tls import Tls
+from podium.rpc.watched_files import Token
 
 if TYPE_CHECKING:
     from podium.rpc.settings import ServerSettings
@@ -19,7 +21,7 @@ def connect(
     address: str,
     *,
     default_timeout: float | None = 30.0,
-    token: str = "",
+    token: Token = "",
     before_call: BeforeCall | None = None,
     tls: Tls | None = None,
     server_name: str = "",
@@ -33,12 +35,13 @@ def connect(
     every contract module that is imported by now.
 
     Args:
-        token: bearer token to present with every call. Never sent unless
-            given: an address may be a user's own server.
+        token: bearer token to present with every call, or what is asked for it before each. Never
+            sent unless given: an address may be a user's own server.
         before_call: awaited before each call, and not within its deadline; it gives the token, and
             what it raises is what the call raises.
         tls: the certificate to show, and whose to take; None for plain text. Never given unless
-            the peer is one of this installation, as with the token.
+            the peer is one of this installation, as with the token. When the files that it was
+            loaded from change, later calls show the new certificate.
         server_name: whose certificate it must be, where that is not the address' host.
 
     Raises:
@@ -51,8 +54,12 @@ def connect(
         return grpc.aio.insecure_channel(target, options, interceptors=interceptors)
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
-    credentials = tls.channel_credentials()
-    return grpc.aio.secure_channel(target, credentials, options, interceptors=interceptors)
+
+    def dial(tls: Tls) -> grpc.aio.Channel:
+        credentials = tls.channel_credentials()
+        return grpc.aio.secure_channel(target, credentials, options, interceptors=interceptors)
+
+    return dial(tls) if tls.files is None else RenewingChannel(tls.files.current, dial)
 
 
 def connect_peer(settings: ServerSettings, address: str, server_name: str = "") -> grpc.aio.Channel:

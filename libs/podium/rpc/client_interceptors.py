@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 from grpc.aio import ClientCallDetails, Metadata
@@ -12,6 +12,8 @@ from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from prometheus_client import Counter
 
+from podium.rpc.ended import ToldStreamUnaryCall, on_end
+from podium.rpc.watched_files import Token, token_now
 from podium.telemetry import attributes, tracer
 
 HANDLED = Counter(
@@ -20,7 +22,6 @@ HANDLED = Counter(
     ("service", "method", "code"),
 )
 _tracer = tracer(__name__)
-T = TypeVar("T")
 
 BeforeCall = Callable[[], Awaitable[str]]
 """Awaited before each call; returns the bearer token to present, empty for none."""
@@ -33,7 +34,7 @@ class _Client:
         self,
         address: str,
         default_timeout: float | None,
-        token: str,
+        token: Token,
         before_call: BeforeCall | None,
     ) -> None:
         self._address = address
@@ -48,7 +49,7 @@ class _Client:
         request: Any,
         unary_response: bool,
     ) -> Any:
-        token = await self._before_call() if self._before_call else self._token
+        token = await self._before_call() if self._before_call else token_now(self._token)
         method = details.method
         path = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
         span = _tracer.start_span(
@@ -65,7 +66,7 @@ class _Client:
         except BaseException as error:
             _finish(path, span, _code_of(error))
             raise
-        call.add_done_callback(lambda done: _finish(path, span, _result_now(done.code())))
+        on_end(call, lambda status: _finish(path, span, status.code()))
         return call
 
     def _details(
@@ -92,7 +93,8 @@ class _UnaryUnary(_Client, grpc.aio.UnaryUnaryClientInterceptor):
 
 class _StreamUnary(_Client, grpc.aio.StreamUnaryClientInterceptor):
     async def intercept_stream_unary(self, continuation: Any, details: Any, requests: Any) -> Any:
-        return await self._call(continuation, details, requests, unary_response=True)
+        call = await self._call(continuation, details, requests, unary_response=True)
+        return ToldStreamUnaryCall(call)
 
 
 class _UnaryStream(_Client, grpc.aio.UnaryStreamClientInterceptor):
@@ -108,7 +110,7 @@ class _StreamStream(_Client, grpc.aio.StreamStreamClientInterceptor):
 def client_interceptors(
     address: str,
     default_timeout: float | None,
-    token: str,
+    token: Token,
     before_call: BeforeCall | None,
 ) -> list[grpc.aio.ClientInterceptor]:
     """One a kind: grpc.aio takes an object that is several for the first alone."""
@@ -131,14 +133,3 @@ def _code_of(error: BaseException) -> grpc.StatusCode:
         return error.code()
     cancelled = isinstance(error, asyncio.CancelledError)
     return grpc.StatusCode.CANCELLED if cancelled else grpc.StatusCode.UNKNOWN
-
-
-def _result_now(finished: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that has nothing to wait for, without a task."""
-    try:
-        finished.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finished.close()
-    raise RuntimeError("a finished call had no status")

@@ -10,7 +10,7 @@ from podium.rpc.call import ServerCall
 
 
 class Drain:
-    """Knows the running watches: server streams named `Watch…`, as AIP names them.
+    """Knows the running watches.
 
     Their clients resume with the last sequence seen; to wait for them would
     only spend the grace that the other calls need.
@@ -24,7 +24,7 @@ class Drain:
     async def layer(self, call: ServerCall) -> AsyncIterator[None]:
         """Registers a watch while it runs."""
         task = asyncio.current_task()
-        if task is None or not (call.server_streaming and call.method.startswith("Watch")):
+        if task is None or not call.watching:
             yield
             return
         self._watches[task] = call

@@ -10,11 +10,10 @@ import grpc
 
 from podium.core.errors import PodiumError, UnavailableError
 from podium.rpc.details import cut, decode
+from podium.rpc.ended import is_broken_write
 from podium.rpc.status import exception_of
 
 _FINISHED = "RPC already finished."
-# gRPC's own status of a stream that ended under a write; no server says it.
-_BROKEN_WRITE = "Internal error from Core"
 # What failed handshakes mean, by gRPC's words for them.
 _HANDSHAKES = {
     "hostname verification check failed": "its certificate is not for the name it is called by",
@@ -75,7 +74,7 @@ def from_rpc(error: grpc.aio.AioRpcError, peer: str) -> PodiumError:
         cause = cause or next((words for words in _CAUSES if words in found), "")
         text = f" ({cause})" if cause else ""
         return UnavailableError(f"{peer} cannot be reached{text}", metadata=metadata)
-    if code is grpc.StatusCode.INTERNAL and details == _BROKEN_WRITE:
+    if is_broken_write(error):
         return UnavailableError(f"{peer} ended the stream", metadata=metadata)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return exception_of(code)(f"{peer} did not answer in time", metadata=metadata)

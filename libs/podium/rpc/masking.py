@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import grpc
 from google.protobuf.message import Message
 
-from podium.contract import validate
+from podium.contract import nul_violations, validate
 from podium.core.errors import (
     InternalError,
     InvalidArgumentError,
@@ -55,7 +55,7 @@ def check_request(request: Message) -> None:
     Raises:
         InvalidArgumentError: with every violation.
     """
-    violations = validate(request)
+    violations = [*validate(request), *nul_violations(request)]
     if violations:
         raise InvalidArgumentError(violations=violations, reason="INVALID_FIELDS")
 

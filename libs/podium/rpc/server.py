@@ -15,9 +15,12 @@ from podium.core.errors import UnavailableError
 from podium.rpc.auth import Authenticator, BearerTokens, auth_layer
 from podium.rpc.call import LayeredInterceptor
 from podium.rpc.drain import Drain
+from podium.rpc.incoming import FirstMessages
+from podium.rpc.limits import greatest_request_bytes
 from podium.rpc.masking import check_request, error_layer
 from podium.rpc.observe import telemetry_layer
 from podium.rpc.settings import ServerSettings
+from podium.rpc.slots import Slots
 from podium.rpc.tls import Tls
 from podium.telemetry import MetricsServer, start_metrics_server
 
@@ -26,6 +29,9 @@ logger = logging.getLogger(__name__)
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _PING_INTERVAL_MS = 10_000
+_PENDING_CALLS = 10_000
+# A service's name; anybody may call.
+_HEALTH_REQUEST_BYTES = 4096
 
 
 class Server:
@@ -85,7 +91,12 @@ class Server:
         if self._health_server is not None:
             return
         await self._health.set("", _NOT_SERVING)
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        server = grpc.aio.server(
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", _HEALTH_REQUEST_BYTES),
+            ]
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         self.health_port = self._bind(server, "health", self.settings.health_port)
         self._metrics = start_metrics_server(self.settings.host, self.settings.metrics_port)
@@ -100,13 +111,19 @@ class Server:
             UnavailableError: a port cannot be bound.
         """
         await self.start_probes()
+        settings = self.settings
+        slots = Slots(settings.max_concurrent_rpcs, settings.max_concurrent_watches)
         interceptor = LayeredInterceptor(
-            (telemetry_layer, error_layer, self._drain.layer, self._auth), check_request
+            (telemetry_layer, error_layer, self._drain.layer, self._auth),
+            (slots.layer,),
+            check_request,
+            FirstMessages(settings.max_concurrent_rpcs, settings.first_message_seconds),
+            settings.max_message_bytes,
         )
+        # gRPC's own bound on calls at once counts those that will be refused, and all alike.
         server = grpc.aio.server(
             interceptors=[interceptor],
-            options=_options(self.settings),
-            maximum_concurrent_rpcs=self.settings.max_concurrent_rpcs,
+            options=_options(settings, greatest_request_bytes(name for *_, name in self._added)),
         )
         for add_to_server, servicer, _ in self._added:
             add_to_server(servicer, server)
@@ -189,12 +206,16 @@ class Server:
             ) from error
 
 
-def _options(settings: ServerSettings) -> list[tuple[str, int]]:
+def _options(settings: ServerSettings, request_bytes: int) -> list[tuple[str, int]]:
     return [
         # With 1, gRPC's default, two processes take the same port and share its calls.
         ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_receive_message_length", min(request_bytes, settings.max_message_bytes)),
         ("grpc.max_send_message_length", settings.max_message_bytes),
+        # Calls that came and were not looked at yet. gRPC's default is 1000; of more it cancels
+        # some at random, in a burst of anybody's those of users too.
+        ("grpc.server.max_pending_requests", _PENDING_CALLS),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING_CALLS),
         ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
         ("grpc.max_connection_age_grace_ms", int(settings.max_connection_age_grace_seconds * 1000)),
         ("grpc.keepalive_time_ms", 60_000),

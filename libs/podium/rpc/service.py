@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-from podium.core.errors import PodiumError
+from podium.core.errors import InvalidArgumentError, PodiumError
 from podium.rpc.server import Server
 from podium.rpc.settings import ServerSettings
 from podium.telemetry import setup_logging, setup_tracing
@@ -35,10 +35,11 @@ def run_service(name: str, settings: ServerSettings, build: Build) -> None:
 
     Raises:
         SystemExit: always: 0 after a signal, 1 when the service could not
-            start or stop in time, which the log explains.
+            start or stop in time, which the log explains, 2 when a variable
+            of OpenTelemetry is wrong, which one line on stderr says.
     """
     setup_logging(name, settings.log_level, settings.log_format)
-    flush = setup_tracing(name)
+    flush = _tracing(name)
     try:
         asyncio.run(_supervise(name, settings, build))
         code = 0
@@ -51,6 +52,16 @@ def run_service(name: str, settings: ServerSettings, build: Build) -> None:
     finally:
         flush()
     sys.exit(code)
+
+
+def _tracing(name: str) -> Callable[[], None]:
+    """Sets tracing up; a wrong variable ends the process as a wrong setting does."""
+    try:
+        return setup_tracing(name)
+    except InvalidArgumentError as error:
+        for violation in error.violations:
+            print(violation, file=sys.stderr)
+        sys.exit(2)
 
 
 async def _supervise(name: str, settings: ServerSettings, build: Build) -> None:

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from podium.rpc.client_config import DEFAULT_MESSAGE_BYTES
 from podium.rpc.tls import Tls
+from podium.rpc.watched_files import Token, TokenFile
 
 _TLS_FILES = ("tls_certificate_file", "tls_key_file", "tls_authorities_file")
 
@@ -31,9 +32,15 @@ class ServerSettings(BaseSettings):
     drain_seconds: float = Field(default=20.0, ge=0, le=3600)
     """How long running calls may go on after SIGTERM."""
     max_concurrent_rpcs: int = Field(default=1024, ge=1)
-    """Calls at once; more are refused with RESOURCE_EXHAUSTED."""
+    """Calls at once, watches aside; more are refused with RESOURCE_EXHAUSTED. As many may wait for
+    their first message."""
+    max_concurrent_watches: int = Field(default=512, ge=1)
+    """Watches at once (server streams named Watch…); more are refused with RESOURCE_EXHAUSTED."""
+    first_message_seconds: float = Field(default=60.0, gt=0)
+    """How long a call may take to send its first message."""
     max_message_bytes: int = Field(default=DEFAULT_MESSAGE_BYTES, ge=1024, le=2**31 - 1)
-    """Greatest message, each way; a greater one is refused with RESOURCE_EXHAUSTED."""
+    """Greatest message, each way; a greater one is refused with RESOURCE_EXHAUSTED. A method takes
+    requests of 4 MiB, unless its contract says more (`max_request_bytes`)."""
     max_connection_age_seconds: float = Field(default=600.0, gt=0)
     """Clients reconnect after this long, and so find new replicas."""
     max_connection_age_grace_seconds: float = Field(default=3600.0, gt=0)
@@ -41,7 +48,8 @@ class ServerSettings(BaseSettings):
     reflection: bool = False
     """Whether to serve grpc.reflection, for tools such as grpcurl."""
     auth_tokens_file: Path | None = None
-    """Bearer tokens that callers may present, one a line; unset allows every caller."""
+    """Bearer tokens that callers may present, one a line; unset allows every caller. It and the
+    files below are read again when they change."""
     token_file: Path | None = None
     """The bearer token that this service presents to its peers."""
     tls_certificate_file: Path | None = None
@@ -72,9 +80,13 @@ class ServerSettings(BaseSettings):
         certificate, key, authorities = (getattr(self, name) for name in _TLS_FILES)
         return Tls.load(certificate, key, authorities) if certificate else None
 
-    def peer_token(self) -> str:
-        """The token for `connect`; empty when there is none."""
-        return self.token_file.read_text().strip() if self.token_file else ""
+    def peer_token(self) -> Token:
+        """The token for `connect`, of the file as it is at each call; empty when there is none.
+
+        Raises:
+            FailedPreconditionError: the file cannot be read or is empty.
+        """
+        return TokenFile(self.token_file) if self.token_file else ""
 
 
 S = TypeVar("S", bound=ServerSettings)

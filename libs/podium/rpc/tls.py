@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
 
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.rpc.watched_files import WatchedFiles
 
 
 @dataclass(frozen=True)
@@ -19,14 +22,38 @@ class Tls:
     key: bytes = field(repr=False)
     authorities: bytes
     """Whose certificates it takes from the other side."""
+    files: WatchedFiles[Tls] | None = field(default=None, repr=False, compare=False)
+    """Where it comes from, read again when they change; None for one that stays as it is."""
 
     @classmethod
     def load(cls, certificate: Path, key: Path, authorities: Path) -> Tls:
-        """Reads the files; they are read once, so a renewed certificate needs a new process.
+        """Reads the files, and again when they change: what is served and what is dialled then
+        shows the new certificate from the next connection on.
 
         Raises:
             InvalidArgumentError: a file cannot be read, or is no PEM.
         """
+        paths = (certificate, key, authorities)
+        first = cls._read(*paths)
+        files: WatchedFiles[Tls] = WatchedFiles(paths, lambda: cls._read_pair(*paths))
+        return replace(first, files=files)
+
+    @classmethod
+    def _read_pair(cls, certificate: Path, key: Path, authorities: Path) -> Tls:
+        """As `load`, and raises where one file is renewed and the other is not yet."""
+        found = cls._read(certificate, key, authorities)
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        except (ssl.SSLError, OSError) as error:
+            raise InvalidArgumentError(
+                violations=[
+                    Violation("tls_key_file", f"got {str(key)!r}: no key of {str(certificate)!r}")
+                ]
+            ) from error
+        return found
+
+    @classmethod
+    def _read(cls, certificate: Path, key: Path, authorities: Path) -> Tls:
         files = {"certificate": certificate, "key": key, "authorities": authorities}
         found, wrong = {}, []
         for name, path in files.items():
@@ -39,14 +66,30 @@ class Tls:
                 wrong.append(Violation(f"tls_{name}_file", f"got {str(path)!r}, which is no PEM"))
         if wrong:
             raise InvalidArgumentError(violations=wrong)
-        return cls(**found)
+        return cls(found["certificate"], found["key"], found["authorities"])
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """For a port that takes only callers with a certificate of the authorities."""
-        return grpc.ssl_server_credentials(
-            [(self.key, self.certificate)],
-            root_certificates=self.authorities,
-            require_client_auth=True,
+        files, shown = self.files, self._configuration()
+        if files is None:
+            fetch: Callable[[], grpc.ServerCertificateConfiguration | None] = lambda: None  # noqa: E731
+        else:
+            last = files.current()
+
+            def fetch() -> grpc.ServerCertificateConfiguration | None:
+                # Asked at every handshake, on a thread of gRPC's.
+                nonlocal last
+                now = files.current()
+                if now is last:
+                    return None
+                last = now
+                return now._configuration()
+
+        return grpc.dynamic_ssl_server_credentials(shown, fetch, require_client_authentication=True)
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration(
+            [(self.key, self.certificate)], root_certificates=self.authorities
         )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:

@@ -6,16 +6,21 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+from podium.core.errors import FailedPreconditionError
+from podium.core.time_limits import queued
 from podium.sandbox.bubblewrap import command
 from podium.sandbox.limits import Limits
 from podium.sandbox.process import Outcome, Process, readable
 from podium.sandbox.syscalls import compiled_filter
 
 T = TypeVar("T")
+
+_TRIES = 3
+"""Of making one sandbox: as root, one that is made while another mount ends cannot be."""
 
 
 class Sandbox:
@@ -24,7 +29,8 @@ class Sandbox:
     def __init__(self, limits: Limits | None = None, *, concurrency: int = 0) -> None:
         """At most `concurrency` programs run at once an event loop; 0: as many as there are CPUs.
 
-        The others wait, which is not part of their time.
+        The others wait, which is part neither of their time nor of the time of whoever starts
+        them (`podium.core.time_limits`).
         """
         self.limits = limits or Limits()
         self._concurrency = concurrency or len(os.sched_getaffinity(0))
@@ -57,21 +63,44 @@ class Sandbox:
         """
         loop = asyncio.get_running_loop()
         turns = self._turns.setdefault(loop, asyncio.Semaphore(self._concurrency))
-        async with turns:
-            process, cancelled = await _complete(
-                self._spawn(program.encode(errors="surrogatepass"))
-            )
-            clock = loop.call_later(self.limits.wall_seconds, process.stop, "wall_time")
-            try:
-                if cancelled is not None:
-                    raise cancelled
-                await process.ready()
-                yield process
-            finally:
-                clock.cancel()
-                _, cancelled = await _complete(process.close())
-                if cancelled is not None:
-                    raise cancelled
+        with queued():
+            await turns.acquire()
+        try:
+            async with AsyncExitStack() as running:
+                yield await self._made(program.encode(errors="surrogatepass"), running)
+        finally:
+            turns.release()
+
+    async def _made(self, program: bytes, running: AsyncExitStack) -> Process:
+        """A process that is about to begin; where mounts come and go, the first try may fail."""
+        for more in reversed(range(_TRIES)):
+            async with AsyncExitStack() as trying:
+                process = await trying.enter_async_context(self._started(program))
+                try:
+                    await process.ready()
+                except FailedPreconditionError:
+                    if not more:
+                        raise
+                    continue
+                await running.enter_async_context(trying.pop_all())
+                return process
+        raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def _started(self, program: bytes) -> AsyncIterator[Process]:
+        """Ends it, whatever it has come to."""
+        process, cancelled = await _complete(self._spawn(program))
+        loop = asyncio.get_running_loop()
+        clock = loop.call_later(self.limits.wall_seconds, process.stop, "wall_time")
+        try:
+            if cancelled is not None:
+                raise cancelled
+            yield process
+        finally:
+            clock.cancel()
+            _, cancelled = await _complete(process.close())
+            if cancelled is not None:
+                raise cancelled
 
     async def _spawn(self, program: bytes) -> Process:
         """Not to be cancelled: bubblewrap killed while it makes a sandbox leaves half of it."""

@@ -12,6 +12,7 @@ from podium.launcher import upfile
 
 if TYPE_CHECKING:
     from podium.rpc.tls import Tls
+    from podium.rpc.watched_files import Token
     from podium.sdk.contexts import Context, Kubernetes
 
 ENVIRONMENT = {
@@ -45,7 +46,7 @@ class Addresses:
     judge: str = ""
     source: str = "Addresses()"
     """Where the controller's address came from, for error messages."""
-    token: str = field(default="", repr=False)
+    token: Token = field(default="", repr=False)
     """The bearer token to present with every call; empty for none, or for that of `kubernetes`."""
     tls: Tls | None = None
     """The certificate to show, and whose to take; None for plain text."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -17,6 +18,8 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 if TYPE_CHECKING:
     import grpc
+
+logger = logging.getLogger(__name__)
 
 TERMINAL = frozenset({pb.JOB_STATE_SUCCEEDED, pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED})
 """States that a job never leaves."""
@@ -48,7 +51,7 @@ class Jobs:
 
         An empty `job_id` lets the server choose, an empty `request_id` is
         made up. With `validate_only` nothing is created and the job is
-        returned with every default filled in.
+        returned with every default filled in. What the controller warns of is logged.
         """
         request = pb.CreateJobRequest(
             job=pb.Job(id=job_id, spec=spec),
@@ -59,7 +62,10 @@ class Jobs:
         for attempt in range(1, _CREATE_ATTEMPTS + 1):
             try:
                 with rpc_errors("controller"):
-                    return (await self._stub.CreateJob(request)).job
+                    response = await self._stub.CreateJob(request)
+                for warning in response.warnings:
+                    logger.warning("%s", warning)
+                return response.job
             except UnavailableError:
                 if attempt == _CREATE_ATTEMPTS:
                     raise

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from podium.core.errors import FailedPreconditionError
 from podium.rpc import connect
+from podium.rpc.watched_files import token_now
 from podium.sdk import handshake
 from podium.sdk.addresses import ENVIRONMENT, Addresses
 from podium.sdk.forward import Forward
@@ -133,5 +134,5 @@ class Ways:
     async def token(self) -> str:
         """The bearer token of all services: what the context gives, else the release's Secret."""
         if self._addresses.token or self._release is None:
-            return self._addresses.token
+            return token_now(self._addresses.token)
         return await self._release.token()

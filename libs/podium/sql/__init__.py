@@ -2,5 +2,6 @@
 
 from podium.sql.database import Database
 from podium.sql.paging import decode_page_token, encode_page_token
+from podium.sql.text import FreeText
 
-__all__ = ["Database", "decode_page_token", "encode_page_token"]
+__all__ = ["Database", "FreeText", "decode_page_token", "encode_page_token"]

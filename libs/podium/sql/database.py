@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from podium.core.errors import ResourceExhaustedError, UnavailableError
+from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class Database:
             UnavailableError: the database cannot be reached, or is locked for
                 too long.
             ResourceExhaustedError: STORAGE_FULL.
+            InvalidArgumentError: NOT_STORABLE: a value that no column holds.
         """
         with _translated():
             engine = self._urgent_engine if urgent else self._engine
@@ -144,6 +145,12 @@ class _translated:  # noqa: N801 - reads as a function
         if "disk is full" in text or "no space left" in text:
             raise ResourceExhaustedError(
                 "the database's disk is full", reason="STORAGE_FULL"
+            ) from error
+        if isinstance(error, DataError):
+            # The contract's rules should have refused it, and would have named its field.
+            logger.warning("database: %s", error.orig)
+            raise InvalidArgumentError(
+                "a text or number of the request cannot be stored", reason="NOT_STORABLE"
             ) from error
         if isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated:
             logger.warning("database: %s", error.orig)

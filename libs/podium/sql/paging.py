@@ -5,9 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from podium.core.errors import InvalidArgumentError, Violation
+
+# What a column of the databases holds; a greater number cannot be compared with one.
+_INTEGERS = range(-(2**63), 2**63)
 
 
 def encode_page_token(position: list[Any], arguments: list[Any]) -> str:
@@ -16,8 +20,16 @@ def encode_page_token(position: list[Any], arguments: list[Any]) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def decode_page_token(token: str, arguments: list[Any]) -> list[Any] | None:
+def decode_page_token(
+    token: str, arguments: list[Any], kinds: Sequence[type[int] | type[str]]
+) -> list[Any] | None:
     """The position in a token; None for an empty token.
+
+    Anybody can make a token with the right digest, so the position is held to what a
+    listing's own would be.
+
+    Args:
+        kinds: the type of each part of the position.
 
     Raises:
         InvalidArgumentError: not a token of ours for these arguments.
@@ -27,15 +39,31 @@ def decode_page_token(token: str, arguments: list[Any]) -> list[Any] | None:
     try:
         padded = token + "=" * (-len(token) % 4)
         digest, position = json.loads(base64.urlsafe_b64decode(padded))
-        if digest == _digest(arguments) and isinstance(position, list):
-            return position
-    except (ValueError, TypeError):
+        if digest == _digest(arguments) and _is_position(position, kinds):
+            return list(position)
+    except (ValueError, TypeError, RecursionError):
         pass
     raise InvalidArgumentError(
         violations=[
             Violation("page_token", "not a token that this server made for these arguments")
         ]
     )
+
+
+def _is_position(position: object, kinds: Sequence[type]) -> bool:
+    return (
+        isinstance(position, list)
+        and [type(part) for part in position] == list(kinds)
+        and all(map(_is_storable, position))
+    )
+
+
+def _is_storable(part: int | str) -> bool:
+    """Whether a database could have given it."""
+    if isinstance(part, int):
+        return part in _INTEGERS
+    # JSON can hold half of a surrogate pair, which is no character of UTF-8.
+    return "\0" not in part and not any("\ud800" <= each <= "\udfff" for each in part)
 
 
 def _digest(arguments: list[Any]) -> str:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 
+from podium.telemetry.exporter import span_exporter
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _FLUSH_SECONDS = 3.0
 
 logger = logging.getLogger(__name__)
@@ -33,12 +34,16 @@ def current_trace_id() -> str:
 def setup_tracing(service: str) -> Callable[[], None]:
     """Makes `podium-<service>` this process's tracer provider.
 
-    The standard OTEL_* variables are respected; without an OTLP endpoint spans
-    exist (so that logs and trajectories carry trace ids) but go nowhere.
+    The standard OTEL_* variables are respected, the protocol among them (see
+    `telemetry.exporter`); without an OTLP endpoint spans exist (so that logs and
+    trajectories carry trace ids) but go nowhere.
 
     Returns:
         A function that sends what is left, for at most three seconds. An
         endpoint that does not answer loses its spans, never the shutdown.
+
+    Raises:
+        InvalidArgumentError: a variable is wrong, by its name.
     """
     # Imported here: clients have spans without the SDK.
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
@@ -46,11 +51,11 @@ def setup_tracing(service: str) -> Callable[[], None]:
 
     attributes = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: f"podium-{service}"}
     provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
-    if any(os.environ.get(name) for name in _ENDPOINTS):
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    exporter = span_exporter()
+    if exporter is not None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     return lambda: _shutdown(provider)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
+from typing import SupportsFloat, cast
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
-from podium.training.histories import Joined, join
+from podium.core.outside import clean, struct_of
+from podium.training.histories import Joined
 from podium.training.trajectories import Trajectory, TrajectoryException, TrajectoryGroup
 from podium.types.v1 import trajectory_pb2 as pb
+
+logger = logging.getLogger(__name__)
 
 _TRACEBACK_BYTES = 16 * 1024
 _NEW = "new"
@@ -31,15 +36,18 @@ def batch_of(groups: Iterable[TrajectoryGroup], policy: str) -> list[pb.Group]:
     found: list[pb.Group] = []
     reasons: set[str] = set()
     for index, group in enumerate(groups):
-        scenario = str(group.metadata.get("scenario_id") or f"group-{index}")
+        scenario = clean(str(group.metadata.get("scenario_id") or f"group-{index}"))
         made = pb.Group(id=_NEW, scenario=pb.Scenario(id=scenario))
         for number, trajectory in enumerate(group.trajectories):
-            if not math.isfinite(trajectory.reward):
+            if not _is_finite(trajectory.reward):
                 path = f"groups[{index}].trajectories[{number}].reward"
                 violations.append(Violation(path, f"got {trajectory.reward}; must be finite"))
                 continue
-            joined = join(trajectory.calls, policy)
+            joined = trajectory.joined(policy)
+            _warn(joined, scenario)
             reasons.update(joined.untrainable)
+            if joined.untold:
+                reasons.add(_UNTOLD)
             made.trajectories.append(_trajectory(trajectory, joined))
         made.trajectories.extend(_failed(error) for error in group.exceptions)
         if made.trajectories:
@@ -52,6 +60,37 @@ def batch_of(groups: Iterable[TrajectoryGroup], policy: str) -> list[pb.Group]:
         )
     _check_captured(found, policy, reasons)
     return found
+
+
+_UNTOLD = (
+    "of several choices (n > 1) nothing tells which one the agent went on with; put it into"
+    " messages_and_choices"
+)
+
+
+def _warn(joined: Joined, scenario: str) -> None:
+    """Tells, once an attempt, of what it costs silently."""
+    if joined.splits:
+        sampled = sum(len(history.tokens.logprobs) for history in joined.histories)
+        whole = sum(len(history.tokens.token_ids) for history in joined.histories)
+        logger.warning(
+            "an attempt at %s: %d of its calls go on with what was said but not with the tokens"
+            " that were sampled, and begin histories anew: %d histories hold %d tokens, of which"
+            " %d were sampled. The model's chat template writes earlier turns in another way, or"
+            " the agent does",
+            scenario,
+            joined.splits,
+            len(joined.histories),
+            whole,
+            sampled,
+        )
+    if joined.untold:
+        logger.warning(
+            "an attempt at %s: in %d calls nothing of what was sampled trains: %s",
+            scenario,
+            joined.untold,
+            _UNTOLD,
+        )
 
 
 def _check_captured(groups: Sequence[pb.Group], policy: str, reasons: Iterable[str]) -> None:
@@ -81,9 +120,9 @@ def _trajectory(trajectory: Trajectory, joined: Joined) -> pb.Trajectory:
         environment_reward=trajectory.reward,
         stop_reason=pb.STOP_REASON_TERMINATED,
         metrics={
-            name: float(value)
+            clean(name): float(value)
             for name, value in trajectory.metrics.items()
-            if isinstance(value, Real) and math.isfinite(value)
+            if isinstance(value, Real) and _is_finite(cast(SupportsFloat, value))
         },
         start_time=_timestamp(trajectory.start_time.timestamp()),
     )
@@ -93,19 +132,33 @@ def _trajectory(trajectory: Trajectory, joined: Joined) -> pb.Trajectory:
         made.metrics["untrainable_calls"] = len(joined.untrainable)
     if joined.aborted:
         made.metrics["aborted_calls"] = joined.aborted
-    made.info.update({"metadata": dict(trajectory.metadata), "logs": list(trajectory.logs)})
+    if joined.unused:
+        made.metrics["unused_answers"] = joined.unused
+    if joined.untold:
+        made.metrics["untold_choices"] = joined.untold
+    if joined.splits:
+        made.metrics["history_splits"] = joined.splits
+    noted = {"metadata": dict(trajectory.metadata), "logs": list(trajectory.logs)}
+    made.info.CopyFrom(struct_of(noted))
     return made
 
 
 def _failed(error: TrajectoryException) -> pb.Trajectory:
-    text = error.traceback.encode()[-_TRACEBACK_BYTES:].decode(errors="ignore")
+    text = clean(error.traceback).encode()[-_TRACEBACK_BYTES:].decode(errors="ignore")
     return pb.Trajectory(
         id=_NEW,
         group_id=_NEW,
         scenario_id=_NEW,
         stop_reason=pb.STOP_REASON_FAILED,
-        failure=pb.Failure(type=error.type, message=error.message, traceback=text),
+        failure=pb.Failure(type=clean(error.type), message=clean(error.message), traceback=text),
     )
+
+
+def _is_finite(value: SupportsFloat) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
 
 
 def _timestamp(seconds: float) -> Timestamp:

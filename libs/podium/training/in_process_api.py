@@ -113,7 +113,7 @@ def _call(
         generation=pb.Generation(
             token_ids=sampled,
             logprobs=[_LOGPROB] * len(sampled),
-            text=reply["content"] or "",
+            text=message_of(reply).content,
             finish_reason=(
                 trajectory_pb2.FINISH_REASON_TOOL_CALLS
                 if reply.get("tool_calls")

@@ -15,7 +15,7 @@ from podium.core.openai_messages import messages_of, to_openai, tools_of, tools_
 from podium.core.tasks import run_all
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.training import rollouts
-from podium.training.histories import join, merge
+from podium.training.histories import Joined, join, merge
 from podium.training.progress import Budget, budget
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -81,20 +81,30 @@ class Trajectory(BaseModel):
 
         A conversation that another one continues word for word is part of it.
         """
-        noted = [History(messages_and_choices=self.messages_and_choices, tools=self.tools)]
         found: list[pb.History] = []
-        for each in (*noted, *self.additional_histories):
-            merge(
-                found,
-                pb.History(
-                    messages=messages_of({"messages": each.messages()}),
-                    tools=tools_of({"tools": each.tools}),
-                ),
-            )
+        for noted in self._noted():
+            merge(found, noted)
         for policy in dict.fromkeys(call.generation.policy for call in self._calls):
-            for history in join(self._calls, policy).histories:
+            for history in self.joined(policy).histories:
                 merge(found, pb.History(messages=history.messages, tools=history.tools))
         return found
+
+    def joined(self, policy: str) -> Joined:
+        """What was captured as histories of exact tokens under one policy.
+
+        Of several answers to one prompt the notes tell which one the agent went on with.
+        """
+        return join(self._calls, policy, [each.messages for each in self._noted()])
+
+    def _noted(self) -> list[pb.History]:
+        main = History(messages_and_choices=self.messages_and_choices, tools=self.tools)
+        return [
+            pb.History(
+                messages=messages_of({"messages": each.messages()}),
+                tools=tools_of({"tools": each.tools}),
+            )
+            for each in (main, *self.additional_histories)
+        ]
 
     def offered_tools(self) -> list[dict[str, Any]]:
         """The tools that the model was offered, as chat completions write them."""

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 from podium.core.errors import (
     AlreadyExistsError,
+    DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
     PodiumError,
     UnavailableError,
+    UnimplementedError,
     Violation,
 )
 from podium.types.v1 import spec_pb2
@@ -20,6 +22,7 @@ from podium.types.v1 import spec_pb2
 from podium_controller.pools import Offer, Pools, served
 from podium_controller.ports import Peers
 from podium_controller.projects import Projects, project_of
+from podium_controller.row_length import complete_row_length, row_length_warnings
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +42,8 @@ class Admission:
     async def check_model(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """What the engines of the pools say against the specification.
 
+        Where the specification leaves the length of rows open, it follows their context.
+
         Raises:
             FailedPreconditionError: no pool serves the base model.
             UnavailableError: none does that answers, and another has never answered.
@@ -47,9 +52,10 @@ class Admission:
         serving = [offer for offer in offers if offer.serves(spec)]
         if not serving:
             raise _not_served(spec.base_model, offers)
+        window = _window(serving)
+        complete_row_length(spec, window)
         if any(offer.has_room_for_a_turn(spec) for offer in serving):
             return []
-        window = max(offer.engine.max_model_len for offer in serving if offer.engine is not None)
         return [
             Violation(
                 "job.spec.rollout.sampling.max_tokens",
@@ -57,6 +63,11 @@ class Admission:
                 " tokens, prompt and answer together",
             )
         ]
+
+    def warnings(self, spec: spec_pb2.JobSpec) -> list[str]:
+        """What is allowed and may not be what was meant, of a job that passed the checks."""
+        serving = [offer for offer in self._pools.offers() if offer.serves(spec)]
+        return row_length_warnings(spec, _window(serving))
 
     async def check_fork(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether there is what the job starts from; an open version becomes the newest one's."""
@@ -85,6 +96,19 @@ class Admission:
     async def check_trainer(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether a trainer can be had where the job wants it."""
         return await self._peers.trainers.violations(spec.trainer)
+
+    async def check_judge(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """What the judge service says against RULER's judges; nothing while it is away."""
+        if all(each.kind != spec_pb2.SCORER_KIND_RULER for each in spec.reward.scorers):
+            return []
+        try:
+            await self._peers.judge.check(spec.reward, spec.base_model)
+        except InvalidArgumentError as error:
+            # Its request has the reward where a job's specification has it.
+            return [Violation(f"job.spec.{v.field}", v.description) for v in error.violations]
+        except (UnavailableError, DeadlineExceededError, UnimplementedError) as error:
+            logger.warning("a judge could not be checked", extra={"error": error.message})
+        return []
 
     async def check_environment(
         self, spec: spec_pb2.JobSpec, *, may_wait: bool = False
@@ -159,6 +183,11 @@ class Admission:
             ]
         splits = ", ".join(known[name].splits)
         return [Violation(f"job.spec.{path}", f"got {split!r}; environment {name!r} has {splits}")]
+
+
+def _window(serving: Sequence[Offer]) -> int:
+    """Tokens of their widest context; 0 if none is known."""
+    return max((o.engine.max_model_len for o in serving if o.engine is not None), default=0)
 
 
 def _not_served(base_model: str, offers: Sequence[Offer]) -> PodiumError:

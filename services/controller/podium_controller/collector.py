@@ -17,6 +17,7 @@ from podium_controller.identifiers import training_group
 from podium_controller.judging import (
     ALL_FAILED,
     JUDGE_BUDGET,
+    JUDGE_ERROR,
     JUDGE_FAILED,
     JUDGE_UNAVAILABLE,
     Judging,
@@ -37,11 +38,14 @@ from podium_controller.reporter import COLLECT, JUDGE, Reporter
 from podium_controller.staleness import staleness
 from podium_controller.statistics import first_start_ns
 from podium_controller.times import now_ns
+from podium_controller.uncollected import was_not_collected
 
 # How often a group is collected again because what sampled it was too old.
 _STALE_ROUNDS = 3
 # How often in a row all groups of a step may be of no use.
 _USELESS_ROUNDS = 3
+# What asking the judge once more may mend.
+_UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR)
 
 
 @dataclass
@@ -86,7 +90,8 @@ class Collector:
 
         Raises:
             JobFailedError: groups stay too old (STALENESS_EXCEEDED), or all of
-                them fail again and again (ENVIRONMENT_FAILING, JUDGE_FAILING), or
+                them fail again and again (ENVIRONMENT_FAILING, ROLLOUT_FAILING,
+                JUDGE_FAILING), or
                 not one could be judged because the judges may spend no more
                 (JUDGE_BUDGET_SPENT) or gave no answer (JUDGE_UNAVAILABLE).
         """
@@ -188,7 +193,7 @@ class Collector:
         if stored.status == JUDGED:
             return stored.group
         group = await self._judging.score(key, stored.group)
-        if unusable(group) == JUDGE_UNAVAILABLE:
+        if unusable(group) in (JUDGE_UNAVAILABLE, JUDGE_ERROR):
             await self._reporter.warn(
                 f"group {group.id} is skipped. The judge says: {failure_text(group)}", step
             )
@@ -196,16 +201,16 @@ class Collector:
 
     async def _give_up_or_warn(self, batch: Batch, rounds: int) -> None:
         """All groups of the step were of no use: makes room for another round, or ends the job."""
-        told = next((g for g in batch.groups if unusable(g) == JUDGE_FAILED), batch.groups[0])
+        told = next((g for g in batch.groups if unusable(g) in _UNJUDGED), batch.groups[0])
         kind = unusable(told)
         text = failure_text(told)
-        who = "The judge" if kind == JUDGE_FAILED else "The environment"
+        who, reason = _at_fault(told)
         metrics.count_group(kind, len(batch.groups))
         if rounds == _USELESS_ROUNDS:
             raise JobFailedError(
                 f"all {len(batch.groups)} groups of step {batch.step} failed {rounds} times in a"
                 f" row. {who} says: {text}",
-                reason="JUDGE_FAILING" if kind == JUDGE_FAILED else "ENVIRONMENT_FAILING",
+                reason=reason,
             )
         await self._reporter.warn(
             f"all {len(batch.groups)} groups of step {batch.step} failed; trying again."
@@ -214,7 +219,7 @@ class Collector:
         )
         for position, group in enumerate(batch.groups):
             key = GroupKey(self._job_id, batch.step, position)
-            if unusable(group) == JUDGE_FAILED:
+            if unusable(group) in _UNJUDGED:
                 group.skip_reason = ""
                 await self._ledger.save_group(key, COLLECTED, group)
             elif self._origin.renewable:
@@ -223,6 +228,15 @@ class Collector:
 
     def _is_foreground(self, step: int) -> bool:
         return step == self.foreground_step
+
+
+def _at_fault(group: trajectory_pb2.Group) -> tuple[str, str]:
+    """Who made a group of no use, and a job's reason when all groups are."""
+    if unusable(group) in _UNJUDGED:
+        return "The judge", "JUDGE_FAILING"
+    if was_not_collected(group):
+        return "The rollout service", "ROLLOUT_FAILING"
+    return "The environment", "ENVIRONMENT_FAILING"
 
 
 def _check_judged(batch: Batch) -> None:

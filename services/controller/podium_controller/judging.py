@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podium.core.errors import DeadlineExceededError, UnavailableError
+from podium.core.errors import DeadlineExceededError, InternalError, UnavailableError
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -19,7 +19,9 @@ ALL_FAILED = "all_failed"
 JUDGE_FAILED = "judge_failed"
 JUDGE_BUDGET = "judge_budget"
 JUDGE_UNAVAILABLE = "judge_unavailable"
-_NOT_JUDGED = (JUDGE_FAILED, JUDGE_BUDGET, JUDGE_UNAVAILABLE)
+JUDGE_ERROR = "judge_error"
+"""The judge service broke on the group."""
+_NOT_JUDGED = (JUDGE_FAILED, JUDGE_BUDGET, JUDGE_UNAVAILABLE, JUDGE_ERROR)
 
 NO_JUDGE = "JUDGE_UNAVAILABLE"
 """The judge service's reason when it is there, but its models have no answer."""
@@ -50,14 +52,19 @@ class Judging:
 
         Raises:
             JobFailedError: the judge service stayed away for too long. When it is the
-                judge's models that did, the group is skipped instead.
+                judge's models that did, or it broke on the group, the group is skipped.
         """
         try:
             response = await self._recovery.run("judge", lambda: self._ask(key, group))
         except JobFailedError as error:
             if error.reason != NO_JUDGE:
                 raise
-            response = judge_pb.ScoreGroupResponse(group=_skipped(group, error.message))
+            skipped = _skipped(group, JUDGE_UNAVAILABLE, error.message)
+            response = judge_pb.ScoreGroupResponse(group=skipped)
+        except InternalError as error:
+            # A defect, but of this group: the others must not pay for it.
+            skipped = _skipped(group, JUDGE_ERROR, error.message)
+            response = judge_pb.ScoreGroupResponse(group=skipped)
         await self._ledger.save_judged(key, response.group, response.usage, month())
         return response.group
 
@@ -81,10 +88,10 @@ class Judging:
         budget.used_tokens = await self._ledger.project_judge_tokens(self._project, budget.period)
 
 
-def _skipped(group: trajectory_pb2.Group, why: str) -> trajectory_pb2.Group:
+def _skipped(group: trajectory_pb2.Group, reason: str, why: str) -> trajectory_pb2.Group:
     skipped = trajectory_pb2.Group()
     skipped.CopyFrom(group)
-    skipped.skip_reason = JUDGE_UNAVAILABLE
+    skipped.skip_reason = reason
     for trajectory in skipped.trajectories:
         if not is_failed(trajectory):
             trajectory.explanation = f"not scored: {why}"

@@ -31,7 +31,8 @@ from podium_controller.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.projects import ProjectLimits, project_of
 from podium_controller.publisher import Publisher
 from podium_controller.recovery import Recovery
-from podium_controller.reporter import COLLECT, PUBLISH, SERVE, WAIT, Reporter
+from podium_controller.reporter import COLLECT, SERVE, WAIT, Reporter
+from podium_controller.row_length import left_out
 from podium_controller.scenarios import ScenarioOrder
 from podium_controller.serving import Serving
 from podium_controller.source import Source
@@ -222,8 +223,7 @@ class TrainingLoop:
             pass
         self._control.check_pause()
         await self._control.unless_paused(self._optimizer.ready())
-        async with self._reporter.timed(PUBLISH):
-            await self._optimizer.open(self._completed or None)
+        await self._optimizer.open(self._completed or None)
         async with self._reporter.timed(SERVE):
             await self._serving.serve(self._completed)
 
@@ -286,6 +286,8 @@ class TrainingLoop:
         self._completed = step
         if committed:
             self._count(numbers, published, now, batch)
+            if text := left_out(numbers, self._spec):
+                await self._reporter.warn(text, step)
 
     def _count(
         self, numbers: dict[str, float], published: Published, now: int, batch: Batch | None

@@ -61,6 +61,7 @@ _OUTCOMES = frozenset(
         "judge_failed",
         "judge_budget",
         "judge_unavailable",
+        "judge_error",
         "zero_variance",
         "group_of_one",
         "no_trainable_trajectory",

@@ -13,7 +13,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller import states
 from podium_controller.ports import Ledger, Registry, Trainer
 from podium_controller.recovery import Recovery
-from podium_controller.reporter import PUBLISH, TRAIN, Reporter
+from podium_controller.reporter import OPEN, PUBLISH, TRAIN, Reporter
 from podium_controller.statistics import STEP_METRICS
 
 TRAIN_PREFIX = "train/"
@@ -74,7 +74,8 @@ class Optimizer:
                 at = 0
             await self._open(at)
             if at is None:
-                await self._trainer.save(trainer_pb.SaveRequest(job_id=self._job_id, step=0))
+                async with self._reporter.timed(PUBLISH):
+                    await self._trainer.save(trainer_pb.SaveRequest(job_id=self._job_id, step=0))
 
         await self._recovery.run("trainer", call, ready=self.ready)
 
@@ -149,15 +150,17 @@ class Optimizer:
             seed=self._spec.seed,
             resume_version=version,
         )
-        try:
-            opened = await self._trainer.open(request)
-        except ResourceExhaustedError as error:
-            other = error.metadata.get("job_id", "")
-            if error.reason != "TRAINER_BUSY" or not await self._is_idle(other):
-                raise
-            # A job that holds nothing any more; its trainer could not be told when it ended.
-            await self._trainer.close(other)
-            opened = await self._trainer.open(request)
+        # A phase of its own: loading a model takes minutes where publishing takes seconds.
+        async with self._reporter.timed(OPEN, step=version or 0):
+            try:
+                opened = await self._trainer.open(request)
+            except ResourceExhaustedError as error:
+                other = error.metadata.get("job_id", "")
+                if error.reason != "TRAINER_BUSY" or not await self._is_idle(other):
+                    raise
+                # A job that holds nothing any more; its trainer could not be told when it ended.
+                await self._trainer.close(other)
+                opened = await self._trainer.open(request)
         if opened.step != (version or 0):
             raise InternalError(f"the trainer opened version {version} at step {opened.step}")
 

@@ -6,7 +6,6 @@ import base64
 from collections.abc import Sequence
 
 from google.protobuf.message import Message
-from podium.core.errors import InvalidArgumentError, Violation
 from podium.sql import decode_page_token, encode_page_token
 
 
@@ -15,7 +14,7 @@ def encode(request: Message, cursor: Sequence[int | str]) -> str:
     return encode_page_token(list(cursor), _arguments(request))
 
 
-def decode(request: Message, kinds: Sequence[type]) -> list[int | str] | None:
+def decode(request: Message, kinds: Sequence[type[int] | type[str]]) -> list[int | str] | None:
     """The cursor of the request's `page_token`; None when it has none.
 
     Args:
@@ -25,14 +24,7 @@ def decode(request: Message, kinds: Sequence[type]) -> list[int | str] | None:
         InvalidArgumentError: this server did not make it for these arguments.
     """
     token: str = request.page_token  # type: ignore[attr-defined]
-    cursor = decode_page_token(token, _arguments(request))
-    if cursor is not None and [type(part) for part in cursor] != list(kinds):
-        raise InvalidArgumentError(
-            violations=[
-                Violation("page_token", "not a token that this server made for these arguments")
-            ]
-        )
-    return cursor
+    return decode_page_token(token, _arguments(request), kinds)
 
 
 def _arguments(request: Message) -> list[str]:

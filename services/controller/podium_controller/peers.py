@@ -29,6 +29,7 @@ from podium_controller.ports import Environments, JobRecord, OnWait, Peers, Trai
 from podium_controller.projects import Projects
 from podium_controller.settings import Settings
 from podium_controller.turns import Turns
+from podium_controller.uncollected import INCOMPLETE
 
 _PAGE = 1000
 
@@ -115,7 +116,8 @@ class GrpcRollout:
         if attempts != set(range(request.attempts)):
             raise DataLossError(
                 f"rollout ended group {request.group_id} with attempts {sorted(attempts)};"
-                f" {request.attempts} were asked for"
+                f" {request.attempts} were asked for",
+                reason=INCOMPLETE,
             )
         return [found[key] for key in sorted(found)]
 
@@ -148,6 +150,12 @@ class GrpcJudge:
     def __init__(self, channel: grpc.aio.Channel, seconds: float) -> None:
         self._stub: judge_grpc.JudgeServiceAsyncStub = judge_grpc.JudgeServiceStub(channel)
         self._seconds = seconds
+
+    async def check(self, reward: spec_pb2.RewardSpec, base_model: str) -> None:
+        """See `ports.Judge`."""
+        request = judge_pb.CheckRewardRequest(reward=reward, base_model=base_model)
+        with rpc_errors("judge"):
+            await self._stub.CheckReward(request)
 
     async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         """See `ports.Judge`."""

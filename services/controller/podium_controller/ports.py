@@ -38,6 +38,9 @@ class Rollout(Protocol):
 class Judge(Protocol):
     """Scores groups."""
 
+    async def check(self, reward: spec_pb2.RewardSpec, base_model: str) -> None:
+        """Raises InvalidArgumentError for a reward that a job of that model cannot have."""
+
     async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         """The group with its rewards, or with a skip_reason and none, and what it cost."""
 

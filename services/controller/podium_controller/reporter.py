@@ -24,6 +24,7 @@ from podium_controller.ports import (
 
 COLLECT = "collect"
 JUDGE = "judge"
+OPEN = "open"
 TRAIN = "train"
 PUBLISH = "publish"
 SERVE = "serve"

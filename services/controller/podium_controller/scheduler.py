@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -233,7 +233,10 @@ class Scheduler:
         control = Control()
         limits = self._projects.of(project_of(job.spec))
         seconds = self._settings.close_seconds
-        run = JobRun(job, self._peers, pool, ledger, control, limits, seconds)
+        # The record may be of before it was placed.
+        run = JobRun(
+            replace(job, pool=pool.name), self._peers, pool, ledger, control, limits, seconds
+        )
         task = asyncio.create_task(run.run(), name=f"job-{job.id}")
         task.add_done_callback(lambda _: self.wake())
         gpus = self._peers.trainers.gpus(job.spec.trainer)

@@ -70,6 +70,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         draft = pb.Job(id=request.job.id, spec=complete(request.job.spec))
         await self._check(draft, is_draft=request.validate_only)
         spec = draft.spec
+        warnings = self._admission.warnings(spec)
         if request.validate_only:
             job = pb.Job(
                 id=request.job.id or new_job_id(spec.environment.name),
@@ -77,12 +78,12 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 state=pb.JOB_STATE_QUEUED,
                 create_time=timestamp(now_ns()),
             )
-            return pb.CreateJobResponse(job=job)
+            return pb.CreateJobResponse(job=job, warnings=warnings)
         for attempt in range(1, _ID_ATTEMPTS + 1):
             job_id = request.job.id or new_job_id(spec.environment.name)
             try:
                 job = await self._store.create(
-                    NewJob(job_id, spec, request.request_id, digest, _trace_parent())
+                    NewJob(job_id, spec, request.request_id, digest, _trace_parent(), warnings)
                 )
                 break
             except AlreadyExistsError as error:
@@ -90,7 +91,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 if not taken or attempt == _ID_ATTEMPTS:
                     raise
         self._wake()
-        return pb.CreateJobResponse(job=job)
+        return pb.CreateJobResponse(job=job, warnings=warnings)
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.GetJobResponse:
         """See the proto file."""
@@ -230,13 +231,14 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         results = await asyncio.gather(
             self._admission.check_environment(job.spec, may_wait=not is_draft),
             self._admission.check_model(job.spec),
+            self._admission.check_judge(job.spec),
             self._admission.check_fork(job.spec),
             self._admission.check_trainer(job.spec),
             return_exceptions=True,
         )
         for result in results:
             if isinstance(result, list):
-                found += result
+                found += [violation for violation in result if violation not in found]
         if found:
             raise InvalidArgumentError(violations=found, reason="INVALID_JOB")
         for result in results:

@@ -38,7 +38,8 @@ class Settings(ServerSettings):
     """The one trainer, of every job in turn; unused with a trainer_template."""
 
     trainer_template: Path | None = None
-    """A batch/v1 Job as YAML: every job gets a trainer of its own, made from it, on Kubernetes."""
+    """A batch/v1 Job as YAML: every job gets a trainer of its own, made from it, on Kubernetes.
+    Or a folder with a Job for each pool, NAME.yaml."""
     trainer_owner: str = ""
     """`apiVersion/Kind/name` of an object that takes all trainers, and environments that are
     images, with it when it is deleted."""

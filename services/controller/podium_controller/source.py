@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podium.core.errors import PodiumError
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
@@ -12,6 +13,7 @@ from podium_controller.ports import GroupKey, Rollout
 from podium_controller.recovery import Recovery
 from podium_controller.reporter import Reporter
 from podium_controller.serving import Serving
+from podium_controller.uncollected import failed_attempts, is_of_one_group
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,10 @@ class Source:
         policy: policy_pb2.PolicyRef,
         sampling: policy_pb2.SamplingParams,
     ) -> trajectory_pb2.Group:
-        """One group, however often its services are lost on the way."""
+        """One group, however often its services are lost on the way.
+
+        Where the rollout service breaks on it, its attempts are failures that say so.
+        """
         request = rollout_pb.CollectGroupRequest(
             group_id=group_id,
             job_id=key.job_id,
@@ -69,7 +74,17 @@ class Source:
         async with self.pool.turns.turn(
             request.job_id, self.project, request.attempts, self.reporter.held
         ):
-            return await self.rollout.collect(request)
+            try:
+                return await self.rollout.collect(request)
+            except PodiumError as error:
+                if not is_of_one_group(error):
+                    raise
+                await self.reporter.warn(
+                    f"group {request.group_id} is skipped, for it could not be collected:"
+                    f" {error.message}",
+                    request.step,
+                )
+                return failed_attempts(request, error)
 
     async def is_there(self) -> bool:
         """Asks whether a rollout service answers again; none has a state that it could lose."""

@@ -17,6 +17,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
 
 from podium_controller.identifiers import RESERVED
+from podium_controller.row_length import row_length_violations
 
 AGENT = "agent"
 """The main conversation, in EpisodeSpec.players."""
@@ -66,6 +67,7 @@ def violations(job: pb.Job) -> list[Violation]:
         )
     found += _reward(job.spec.reward)
     found += training_violations(job.spec.training, "job.spec.training")
+    found += row_length_violations(job.spec)
     if job.spec.HasField("evaluation"):
         found += _not_empty(job.spec.evaluation.split, "evaluation.split")
         found += _not_empty(job.spec.evaluation.best_metric, "evaluation.best_metric")

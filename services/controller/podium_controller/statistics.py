@@ -10,6 +10,8 @@ from statistics import fmean, median
 from podium.types.v1 import trajectory_pb2
 
 SUCCESS = "success"
+_SPLITS = "history_splits"
+"""Of attempts that a client made: calls that went on with what was said, not with its tokens."""
 
 STEP_METRICS = frozenset(
     {
@@ -21,6 +23,7 @@ STEP_METRICS = frozenset(
         "staleness_max",
         "reward_mean",
         "success_mean",
+        _SPLITS,
         "judge_tokens",
         "judge_cost",
         "judge_agreement_mean",
@@ -97,6 +100,8 @@ def step_metrics(groups: Sequence[trajectory_pb2.Group], staleness: int) -> dict
         metrics["reward_mean"] = fmean(rewards)
     if SUCCESS in means:
         metrics["success_mean"] = means[SUCCESS]
+    if splits := math.fsum(t.metrics[_SPLITS] for t in trajectories if _SPLITS in t.metrics):
+        metrics[_SPLITS] = splits
     return metrics | _judge_metrics(groups)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podium.sql import FreeText
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -14,7 +15,6 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
-    Text,
     UniqueConstraint,
 )
 
@@ -49,9 +49,9 @@ jobs = Table(
     Column("start_time", BigInteger),
     Column("end_time", BigInteger),
     Column("failure_reason", String(128), nullable=False),
-    Column("failure_message", Text, nullable=False),
+    Column("failure_message", FreeText, nullable=False),
     Column("wait_reason", String(128), nullable=False, server_default=""),
-    Column("wait_message", Text, nullable=False, server_default=""),
+    Column("wait_message", FreeText, nullable=False, server_default=""),
     Column("last_sequence", BigInteger, nullable=False),
     Column("latest_step", LargeBinary),
     Column("step_seconds", Float),
@@ -89,7 +89,7 @@ events = Table(
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
     Column("type", Integer, nullable=False),
     Column("time", BigInteger, nullable=False),
-    Column("message", Text, nullable=False),
+    Column("message", FreeText, nullable=False),
     Column("step", BigInteger, nullable=False),
     # The mode of an EVALUATION event, whose step is the version.
     Column("mode", String(16)),

@@ -22,10 +22,11 @@ from podium.rpc.members import Members
 from podium_inference import worker
 from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
-from podium_inference.engine_options import engine_options, prepare_environment, traits
+from podium_inference.engine_options import engine_options, for_this_device, traits
 from podium_inference.group import Leader, Place
 from podium_inference.holders import Holders
-from podium_inference.openai_api import OpenAiApi
+from podium_inference.keys import Keys
+from podium_inference.openai_api import OpenAiApi, take_api_key
 from podium_inference.pool import Pool
 from podium_inference.render import Renderer
 from podium_inference.servicer import InferenceServicer
@@ -40,12 +41,15 @@ _LAST_ANSWERS_SECONDS = 2.0
 
 def main() -> None:
     """Serves until SIGTERM or SIGINT; ends with status 1 when the engine dies, on any node."""
-    settings = load_settings(Settings)
-    if settings.node_rank > 0:
-        worker.run(settings)
+    given = load_settings(Settings)
+    if given.node_rank > 0:
+        worker.run(given)
+    api_key = take_api_key()
 
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
+        settings = for_this_device(given)
+        keys = Keys.of(settings.auth_tokens_file, settings.api_keys_file, api_key)
         folder = models.resolve(settings.model)
         digest = await asyncio.to_thread(models.digest, folder)
         leader = _lead(settings, folder, digest, server)
@@ -66,7 +70,7 @@ def main() -> None:
         members = _members(settings)
         holders = Holders()
         siblings = Siblings(members, settings.pod_ip, holders)
-        api = OpenAiApi(settings, captures, siblings.announce)
+        api = OpenAiApi(settings, keys, captures, siblings.announce)
         pool = Pool(
             engine,
             registry,
@@ -74,7 +78,7 @@ def main() -> None:
             merged=settings.weight_mode == "merged",
             base_digest=digest,
             folder=settings.data_dir.absolute() / "policies",
-            max_requests=settings.max_num_seqs + settings.max_waiting,
+            max_requests=engine.max_num_seqs + settings.max_waiting,
             load_timeout_s=settings.load_timeout_seconds,
             on_change=api.update,
         )
@@ -112,7 +116,7 @@ def main() -> None:
                 leader.dismiss()
             engine.close()
 
-    run_service("inference", settings, build)
+    run_service("inference", given, build)
 
 
 def _lead(settings: Settings, folder: Path, digest: str, server: Server) -> Leader | None:
@@ -130,7 +134,6 @@ def _lead(settings: Settings, folder: Path, digest: str, server: Server) -> Lead
         logger.info("node %d must end; stopping", rank)
         loop.call_soon_threadsafe(server.request_stop)
 
-    prepare_environment(settings)
     common = traits(settings, engine_options(settings, folder), digest)
     leader = Leader(settings.nodes, common, on_lost=lost, on_leaving=leaving)
     leader.listen(settings.host, settings.group_port)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
-from contextlib import aclosing
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from podium.core import rollout_keys
+from podium.core import anthropic_messages
 from podium.core.openai_messages import messages_of, tools_of
+from podium.core.outside import clean
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2 as types_pb
@@ -39,15 +47,19 @@ class Asked:
     key: str
     repeated: bool = False
     """Whether its client says that it did not get the answer before."""
+    path: str = ""
+    """Of the route."""
     body: bytearray = field(default_factory=bytearray)
 
     def fields(self) -> Mapping[str, Any]:
-        """The body's JSON object; empty for anything else."""
+        """The body's JSON object, in the form of OpenAI's APIs; empty for anything else."""
         try:
             value = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
-        return value if isinstance(value, dict) else {}
+        if not isinstance(value, dict):
+            return {}
+        return anthropic_messages.as_chat(value) if self.path == anthropic_messages.PATH else value
 
 
 _asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
@@ -58,44 +70,14 @@ def asked() -> Asked | None:
     return _asked.get()
 
 
-class RolloutKeys:
-    """ASGI middleware: lets whatever serves a request see its rollout's key and body."""
-
-    def __init__(self, app: App, token: str = "") -> None:
-        """`token` is what the app asks callers for; empty for none."""
-        self._app = app
-        self._token = token
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one connection."""
-        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
-        key = self._key(headers)
-        if not key:
-            await self._app(scope, receive, send)
-            return
-        if self._token:
-            # Whose signature is right has the token, or had it from somebody who has.
-            others = [item for item in scope["headers"] if item[0] != b"authorization"]
-            bearer = (b"authorization", f"Bearer {self._token}".encode())
-            scope = {**scope, "headers": [*others, bearer]}
-        request = Asked(key, headers.get(b"x-stainless-retry-count", b"0") != b"0")
-
-        async def receive_and_keep() -> MutableMapping[str, Any]:
-            message = await receive()
-            request.body += message.get("body", b"")
-            return message
-
-        token = _asked.set(request)
-        try:
-            await self._app(scope, receive_and_keep, send)
-        finally:
-            _asked.reset(token)
-
-    def _key(self, headers: Mapping[bytes, bytes]) -> str:
-        kind, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        if kind.lower() != "bearer" or not key.startswith(rollout_keys.PREFIX):
-            return ""
-        return rollout_keys.verified(key, self._token) or ""
+@contextmanager
+def in_request(request: Asked) -> Iterator[None]:
+    """Whatever serves a request in the block sees its rollout's key and body."""
+    token = _asked.set(request)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
 
 
 def wanted(params: Any) -> Any:
@@ -213,10 +195,11 @@ def _call(
     fields: Mapping[str, Any], prompt: list[int], choice: _Choice, how: How
 ) -> pb.CapturedCall:
     tools = tools_of(fields)
-    reply = types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=choice.text)
+    text = clean(choice.text)
+    reply = types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=text)
     finish = _FINISH.get(choice.finish_reason, types_pb.FINISH_REASON_ABORTED)
     if tools:
-        parsed = parse_tool_calls(choice.text, how.call_format)
+        parsed = parse_tool_calls(text, how.call_format)
         reply = parsed if parsed.tool_calls else reply
     if reply.tool_calls and finish == types_pb.FINISH_REASON_STOP:
         finish = types_pb.FINISH_REASON_TOOL_CALLS
@@ -227,7 +210,7 @@ def _call(
         generation=pb.Generation(
             token_ids=choice.token_ids,
             logprobs=choice.logprobs,
-            text=choice.text,
+            text=text,
             finish_reason=finish,
             policy=how.policy[0],
             weights_version=how.policy[1],

@@ -99,13 +99,19 @@ class VllmEngine:
         prepare_environment(settings)
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
+        from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.async_llm import AsyncLLM
 
         options = engine_options(settings, model, place)
         self.dtype: str = options["dtype"]
-        self.llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**options))
+        self.llm = AsyncLLM.from_engine_args(
+            # Whose defaults are for the memory that the GPU has.
+            AsyncEngineArgs(**options),
+            usage_context=UsageContext.OPENAI_API_SERVER,
+        )
         self.tokenizer: Any = self.llm.get_tokenizer()
         self.max_model_len: int = self.llm.model_config.max_model_len
+        self.max_num_seqs: int = self.llm.vllm_config.scheduler_config.max_num_seqs
         self.vocab_size: int = self.llm.model_config.get_vocab_size()
         self._model = model
         self._nodes = settings.nodes

@@ -15,10 +15,34 @@ _OWN = ("model", "served_model_name")
 """Arguments that may differ from node to node."""
 
 
+_CPU_SEQUENCES = 64
+
+
+def for_device(settings: Settings, *, cpu: bool) -> Settings:
+    """The settings with what depends on the device decided, but for vLLM's own choices."""
+    decided: dict[str, Any] = {}
+    if settings.weight_mode == "auto":
+        decided["weight_mode"] = "merged" if cpu else "adapter"
+    if settings.enforce_eager == "auto":
+        decided["enforce_eager"] = cpu
+    if cpu and not settings.max_num_seqs:
+        decided["max_num_seqs"] = _CPU_SEQUENCES
+    return settings.model_copy(update=decided)
+
+
+def for_this_device(settings: Settings) -> Settings:
+    """As `for_device`, of the one that vLLM runs on here, which is imported for it."""
+    prepare_environment(settings)
+    from vllm.platforms import current_platform
+
+    return for_device(settings, cpu=current_platform.is_cpu())
+
+
 def engine_options(settings: Settings, model: Path, place: Place | None = None) -> dict[str, Any]:
     """Keyword arguments of AsyncEngineArgs.
 
     Args:
+        settings: decided for this device.
         place: this node's, where the engine has several.
     """
     from vllm.platforms import current_platform
@@ -28,7 +52,6 @@ def engine_options(settings: Settings, model: Path, place: Place | None = None) 
         "model": str(model),
         "served_model_name": settings.model,
         "max_model_len": settings.max_model_len,
-        "max_num_seqs": settings.max_num_seqs,
         "tensor_parallel_size": settings.tensor_parallel_size,
         "pipeline_parallel_size": settings.pipeline_parallel_size,
         "gpu_memory_utilization": settings.gpu_memory_utilization,
@@ -39,6 +62,8 @@ def engine_options(settings: Settings, model: Path, place: Place | None = None) 
         "seed": settings.seed,
         "dtype": _dtype(settings.dtype, cpu),
     }
+    if settings.max_num_seqs:
+        options["max_num_seqs"] = settings.max_num_seqs
     if settings.weight_mode == "adapter":
         options |= {
             "enable_lora": True,

@@ -67,7 +67,7 @@ async def _read(receive: Receive) -> tuple[list[MutableMapping[str, Any]], bool]
 def _model(messages: list[MutableMapping[str, Any]]) -> str:
     try:
         fields = json.loads(b"".join(message.get("body", b"") for message in messages))
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     model = fields.get("model") if isinstance(fields, dict) else None
     return model if isinstance(model, str) else ""

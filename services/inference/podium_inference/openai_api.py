@@ -13,18 +13,54 @@ import uvicorn
 from podium.core.errors import PodiumError
 from podium.core.tool_calls import DEFAULT_FORMAT
 from podium.core.tool_formats import FORMATS
+from podium.core.weight_modes import ADAPTER, MERGED
 
-from podium_inference.capture import Announce, How, RolloutKeys, asked, capture, wanted
+from podium_inference.capture import Announce, How, asked, capture, wanted
 from podium_inference.captures import Captures
 from podium_inference.engine import VllmEngine
+from podium_inference.gate import Gate
+from podium_inference.keys import Keys
 from podium_inference.named_policies import NamedPolicies
 from podium_inference.pool import Pool, Served
 from podium_inference.settings import Settings
+from podium_inference.weight_mode import TellsWeightMode
 
 logger = logging.getLogger(__name__)
 
 _API_KEY = "VLLM_API_KEY"
-"""vLLM's own variable: the one key that its API takes."""
+"""vLLM's own variable: one more key that agents may show."""
+
+
+def take_api_key() -> str:
+    """The key in vLLM's variable, which is taken away: vLLM would refuse all others, on some of
+    its routes. To be called before vLLM is imported."""
+    return os.environ.pop(_API_KEY, "")
+
+
+def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tuple[Any, Any]:
+    """vLLM's application with all of its routes, and the arguments that it was made of.
+
+    Args:
+        model: its folder.
+        tasks: what the engine supports.
+    """
+    from vllm.entrypoints.launchers.app import build_app
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    parser = make_arg_parser(FlexibleArgumentParser())
+    arguments = parser.parse_args(
+        [
+            f"--model={model}",
+            f"--served-model-name={settings.model}",
+            "--enable-auto-tool-choice",
+            f"--tool-call-parser={settings.tool_parser}",
+            "--disable-fastapi-docs",
+            "--generation-config=vllm",
+        ]
+    )
+    validate_parsed_serve_args(arguments)
+    return build_app(arguments, tasks, model_config), arguments
 
 
 class GatedClient:
@@ -83,9 +119,12 @@ class GatedClient:
 class OpenAiApi:
     """Serves HTTP, and keeps the list of model names."""
 
-    def __init__(self, settings: Settings, captures: Captures, announce: Announce) -> None:
+    def __init__(
+        self, settings: Settings, keys: Keys, captures: Captures, announce: Announce
+    ) -> None:
         """Nothing runs yet."""
         self._settings = settings
+        self._keys = keys
         self._captures = captures
         self._announce = announce
         self._models: Any = None
@@ -95,27 +134,10 @@ class OpenAiApi:
         """Serves while the block runs."""
         from starlette.middleware import Middleware
         from vllm.entrypoints.launchers.api_server.app_state import init_app_state
-        from vllm.entrypoints.launchers.app import build_app
-        from vllm.entrypoints.launchers.cli_args import (
-            make_arg_parser,
-            validate_parsed_serve_args,
-        )
-        from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-        parser = make_arg_parser(FlexibleArgumentParser())
-        arguments = parser.parse_args(
-            [
-                f"--model={engine.llm.model_config.model}",
-                f"--served-model-name={self._settings.model}",
-                "--enable-auto-tool-choice",
-                f"--tool-call-parser={self._settings.tool_parser}",
-                "--disable-fastapi-docs",
-                "--generation-config=vllm",
-            ]
-        )
-        validate_parsed_serve_args(arguments)
+        config = engine.llm.model_config
         tasks = await engine.llm.get_supported_tasks()
-        app = build_app(arguments, tasks, engine.llm.model_config)
+        app, arguments = build(self._settings, config.model, tasks, config)
         client: Any = GatedClient(
             engine, pool, self._captures, self._announce, self._settings.tool_parser
         )
@@ -124,13 +146,15 @@ class OpenAiApi:
         app.user_middleware.append(
             Middleware(NamedPolicies, want=pool.want, base_model=self._settings.model)
         )
+        mode = MERGED if pool.merged else ADAPTER
+        app.user_middleware.append(Middleware(TellsWeightMode, mode=mode))
         # vLLM has built it already.
         app.middleware_stack = app.build_middleware_stack()
         self._models = app.state.openai_serving_models
         self.update(pool.served())
         server = _Server(
             uvicorn.Config(
-                RolloutKeys(app, os.environ.get(_API_KEY, "")),
+                Gate(app, self._keys),
                 host=self._settings.host,
                 port=self._settings.http_port,
                 log_level="warning",

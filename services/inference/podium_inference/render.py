@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.openai_messages import to_openai, tools_to_openai
+from podium.core.outside import clean_json
 from podium.core.text_tools import as_text
 from podium.core.tool_formats import FORMATS, TEXT, Call
 from podium.types.v1 import spec_pb2
@@ -218,6 +219,6 @@ def _is_probe(calls: Sequence[Call]) -> bool:
 def _arguments(text: str) -> Any:
     # Templates iterate over arguments, but what a model wrote need not be JSON.
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(clean_json(text))
+    except (ValueError, RecursionError):
         return text

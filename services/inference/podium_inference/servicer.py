@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -11,10 +12,11 @@ from contextlib import aclosing
 import grpc
 from podium.contract import apply_defaults
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.outside import clean
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.telemetry import tracer
+from podium.telemetry import attributes, tracer
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
 
@@ -210,11 +212,12 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         request_id = uuid.uuid4().hex
         outcome = "aborted"
         with _tracer.start_as_current_span("generate") as span:
-            span.set_attribute("gen_ai.operation.name", "chat")
-            span.set_attribute("gen_ai.usage.input_tokens", len(prompt))
+            span.set_attribute(attributes.GEN_AI_OPERATION_NAME, "chat")
+            span.set_attribute(attributes.GEN_AI_USAGE_INPUT_TOKENS, len(prompt))
             try:
                 async with self._pool.use(policy.job, version) as served:
-                    span.set_attribute("gen_ai.request.model", served.model_name or "base")
+                    model = served.model_name or "base"
+                    span.set_attribute(attributes.GEN_AI_REQUEST_MODEL, model)
                     sampled, cached = 0, 0
                     pieces = self._engine.generate(prompt, sampling, request_id, served.adapter)
                     async with aclosing(pieces):
@@ -224,7 +227,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                             yield pb.Generation(
                                 token_ids=piece.token_ids,
                                 logprobs=piece.logprobs,
-                                text=piece.text,
+                                text=clean(piece.text),
                                 finish_reason=piece.finish_reason,  # type: ignore[arg-type]
                                 policy=served.job,
                                 weights_version=served.version,
@@ -232,7 +235,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                                 cached_prompt_tokens=cached,
                             )
                 outcome = "ok"
-                span.set_attribute("gen_ai.usage.output_tokens", sampled)
+                span.set_attribute(attributes.GEN_AI_USAGE_OUTPUT_TOKENS, sampled)
                 metrics.TOKENS.labels("sampled").inc(sampled)
                 metrics.TOKENS.labels("cached").inc(cached)
                 metrics.TOKENS.labels("prompt").inc(len(prompt))
@@ -322,9 +325,10 @@ def _loaded(served: Served) -> pb.LoadedPolicy:
 def _position(token: str, length: int) -> int:
     if not token:
         return 0
-    number = token.removeprefix("at-")
-    if token.startswith("at-") and number.isdecimal() and int(number) <= length:
-        return int(number)
+    # Of as many digits as a listing needs: Python refuses to read thousands.
+    match = re.fullmatch(r"at-([0-9]{1,18})", token)
+    if match and int(match[1]) <= length:
+        return int(match[1])
     raise InvalidArgumentError(
         violations=[Violation("page_token", f"got {token!r}; not a token of this listing")]
     )

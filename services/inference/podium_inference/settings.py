@@ -20,17 +20,22 @@ class Settings(ServerSettings):
     metrics_port: int = Field(default=50073, ge=0, le=65535)
     http_port: int = Field(default=50083, ge=1, le=65535)
     """Port of the OpenAI HTTP API."""
+    api_keys_file: Path | None = None
+    """Keys that agents may present there and nowhere else, one a line, besides the tokens of
+    `auth_tokens_file`; read again when it changes."""
 
     model: str = "smollm2-135m-instruct"
     """Base model: a name that `podium.models` knows, or a folder."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     """Compute type of the engine. `auto` is bfloat16, and float32 on a CPU."""
-    weight_mode: Literal["merged", "adapter"] = "merged"
-    """`merged`: one job a pool, no LoRA overhead; `adapter`: many jobs share the pool."""
+    weight_mode: Literal["auto", "merged", "adapter"] = "auto"
+    """`merged`: one job a pool, no LoRA overhead; `adapter`: many jobs share the pool. `auto` is
+    `adapter`, and `merged` on a CPU."""
     max_model_len: int = Field(default=2048, ge=16)
     """Tokens that prompt and answer may have together."""
-    max_num_seqs: int = Field(default=64, ge=1)
-    """Sequences that the engine runs at once."""
+    max_num_seqs: int = Field(default=0, ge=0)
+    """Sequences that the engine runs at once; 0 for as many as vLLM's own server runs on a GPU of
+    that memory, and 64 on a CPU."""
     max_waiting: int = Field(default=4096, ge=0)
     """Requests beyond those; more are refused with RESOURCE_EXHAUSTED."""
     kv_cache_bytes: int = Field(default=1 << 30, ge=1 << 20)
@@ -51,8 +56,9 @@ class Settings(ServerSettings):
     """Port of node 0 at which the others meet it."""
     group_timeout_seconds: float = Field(default=1800.0, gt=0)
     """How long the nodes wait for each other before the engine starts."""
-    enforce_eager: bool = True
-    """Whether to skip compilation, which saves minutes at the start and costs speed on a GPU."""
+    enforce_eager: Literal["auto"] | bool = "auto"
+    """Whether to skip compilation, which saves minutes at the start and costs speed on a GPU.
+    `auto` skips it on a CPU alone."""
     max_loras: int = Field(default=4, ge=1, le=64)
     """Adapters in one batch, in adapter mode."""
     max_lora_rank: int = Field(default=64, ge=1, le=512)

@@ -20,19 +20,19 @@ from typing import Any
 from podium import models
 from podium.rpc import Server, run_service
 
-from podium_inference.engine_options import engine_options, prepare_environment, traits
+from podium_inference.engine_options import engine_options, for_this_device, traits
 from podium_inference.group import Member, Place, in_thread
 from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 
-def run(settings: Settings) -> None:
+def run(given: Settings) -> None:
     """Works until the leader ends; status 1 unless the leader said so, or this node was told to."""
 
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
-        prepare_environment(settings)
+        settings = for_this_device(given)
         folder = models.resolve(settings.model)
         digest = await asyncio.to_thread(models.digest, folder)
         shutil.rmtree(settings.data_dir / "policies", ignore_errors=True)
@@ -72,7 +72,7 @@ def run(settings: Settings) -> None:
             _kill_workers()
             executor.shutdown()
 
-    run_service("inference", settings, build)
+    run_service("inference", given, build)
 
 
 def _start(settings: Settings, model: Path, place: Place) -> Any:
@@ -82,10 +82,13 @@ def _start(settings: Settings, model: Path, place: Place) -> Any:
         RuntimeError: the engine cannot start.
     """
     from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
     from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
     options = engine_options(settings, model, place)
-    config = AsyncEngineArgs(**options).create_engine_config(headless=True)
+    # The leader's defaults.
+    context = UsageContext.OPENAI_API_SERVER
+    config = AsyncEngineArgs(**options).create_engine_config(context, headless=True)
     return MultiprocExecutor(config)
 
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf import json_format
 from podium.contract.judging import (
     fallbacks_of,
     judge_violations,
@@ -16,6 +15,7 @@ from podium.contract.judging import (
     panel_violations,
 )
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.outside import plain_of
 from podium.types.v1 import spec_pb2
 
 from podium_judge.judge_config import Endpoint, JudgeConfig, Price, Sampling
@@ -102,7 +102,7 @@ def _key(
     variable: str, field: str, settings: Settings, trusted: bool, environ: Mapping[str, str]
 ) -> str:
     if not variable:
-        return settings.key.get_secret_value() if trusted else ""
+        return settings.default_key() if trusted else ""
     if not _KEY_VARIABLE.fullmatch(variable):
         problem = "allowed are names that begin with PODIUM_JUDGE_KEY"
     elif not trusted:
@@ -118,7 +118,7 @@ def _key(
 
 
 def _sampling(spec: spec_pb2.JudgeModel, settings: Settings) -> Sampling:
-    extra = _whole_numbers(json_format.MessageToDict(spec.extra_body))
+    extra = _whole_numbers(plain_of(spec.extra_body))
     return Sampling(
         spec.temperature if spec.HasField("temperature") else settings.temperature,
         spec.max_completion_tokens or settings.max_completion_tokens,

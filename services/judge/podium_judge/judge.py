@@ -7,7 +7,7 @@ import hashlib
 import logging
 from typing import Protocol
 
-from podium.core.errors import FailedPreconditionError, UnavailableError
+from podium.core.errors import FailedPreconditionError, PodiumError, UnavailableError
 
 from podium_judge import metrics, verdict
 from podium_judge.cache import OpinionCache
@@ -21,12 +21,14 @@ from podium_judge.judge_model import (
 from podium_judge.opinion import Failure, FailureKind, Opinion
 from podium_judge.prompt import JudgePrompt, Question, build_prompt
 from podium_judge.scores import Score, Usage
-from podium_judge.transcript import tokens_of
+from podium_judge.trimming import tokens_of
 
 log = logging.getLogger(__name__)
 
 _SHORTENINGS = 4
 _MAX_ECHO_CHARS = 8000
+# No credit, no leave (a quota too), no such model.
+_ABSENT_STATUS = frozenset({"402", "403", "404"})
 
 
 class Judge(Protocol):
@@ -60,7 +62,7 @@ class ModelJudge:
         except RequestRefusedError as error:
             failure = Failure(FailureKind.REFUSED, str(error))
         except FailedPreconditionError as error:
-            failure = Failure(FailureKind.MISCONFIGURED, error.message, error)
+            failure = Failure(FailureKind.MISCONFIGURED, error.message, _absence(error))
         except UnavailableError as error:
             failure = Failure(FailureKind.UNAVAILABLE, error.message, error)
         except TimeoutError:
@@ -119,6 +121,13 @@ class ModelJudge:
             },
         ]
         return _read(await self._model.ask(messages, schema, usage), prompt)
+
+
+def _absence(error: FailedPreconditionError) -> PodiumError:
+    """An account or a model may come back, so who refuses for lack of them is away."""
+    if error.metadata.get("status") not in _ABSENT_STATUS:
+        return error
+    return UnavailableError(error.message, reason="JUDGE_UNAVAILABLE", metadata=error.metadata)
 
 
 def _read(reply: Reply, prompt: JudgePrompt) -> list[Score]:

@@ -57,6 +57,10 @@ class OpenAIJudge:
         """See `JudgeModel.name`."""
         return self._chat.name
 
+    async def merges(self) -> bool:
+        """See `StructuredChat.merges`."""
+        return await self._chat.merges()
+
     async def ask(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
     ) -> Reply:

@@ -62,7 +62,7 @@ class PanelVerdict:
 
         Raises:
             UnavailableError: one of them cannot be reached, or not now.
-            FailedPreconditionError: all of them have a wrong key, address or model name.
+            FailedPreconditionError: all of them have a wrong key or address.
         """
         failures = [each.failure for each in self.opinions if each.failure]
         if any(each.kind in (FailureKind.USELESS, FailureKind.REFUSED) for each in failures):

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
-from podium_judge.transcript import Attempt, common_prefix, shorten, show, tokens_of
+from podium_judge.transcript import Attempt, common_prefix, show
+from podium_judge.trimming import BYTES_PER_TOKEN, fair_shares, shorten, size_of, tokens_of
 
 DEFAULT_RUBRIC = """\
 - An attempt that achieves the goal scores well above one that does not.
@@ -38,6 +39,7 @@ entry an attempt."""
 
 _NONCE_LETTERS = 4
 _LEAST_SECTION_TOKENS = 64
+_ENTRY_TOKENS = 50
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,15 @@ class Question:
     """Empty for `DEFAULT_RUBRIC`."""
     max_tokens: int = 65_536
     """About the most tokens of the prompt."""
+
+    def tokens(self) -> tuple[int, int]:
+        """About how many a judge reads and writes about it."""
+        shared = common_prefix(self.attempts)
+        shown = sum(size_of(lines) for attempt in self.attempts for lines in attempt)
+        again = size_of(self.attempts[0][0][:shared]) * (len(self.attempts) - 1)
+        rest = size_of([_INSTRUCTIONS, self.rubric or DEFAULT_RUBRIC, *self.tools])
+        reads = -(-(shown - again + rest) // BYTES_PER_TOKEN)
+        return min(reads, self.max_tokens), _ENTRY_TOKENS * len(self.attempts)
 
     def digest(self) -> str:
         """Hex SHA-256 of all of it."""
@@ -85,19 +96,6 @@ def presentation_order(seed: str, count: int) -> list[int]:
     return order
 
 
-def fair_shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Divides `total`: who wants less than an even share leaves the rest to the others.
-
-    Max-min fairness (Bertsekas and Gallager, Data Networks, section 6.5.2).
-    """
-    shares = [0] * len(wanted)
-    waiting = sorted(range(len(wanted)), key=wanted.__getitem__)
-    for place, index in enumerate(waiting):
-        shares[index] = min(wanted[index], max(0, total) // (len(waiting) - place))
-        total -= shares[index]
-    return shares
-
-
 def build_prompt(
     question: Question, seed: str, max_tokens: int = 0, nonce: str = ""
 ) -> JudgePrompt:
@@ -123,15 +121,19 @@ def build_prompt(
     if question.tools:
         sections.append(("tools", "", question.tools))
     sections += [("attempt", f' id="{places[i]}"', show(attempts[i], shared)) for i in order]
+    tags = [
+        (f"<{tag}-{nonce}{attributes}>", f"</{tag}-{nonce}>") for tag, attributes, _ in sections
+    ]
     shares = fair_shares(
-        [tokens_of("\n".join(lines)) + len(lines) for _, _, lines in sections],
-        (max_tokens or question.max_tokens) - tokens_of(system),
+        [-(-size_of(lines) // BYTES_PER_TOKEN) for _, _, lines in sections],
+        (max_tokens or question.max_tokens)
+        - tokens_of(system)
+        - sum(tokens_of("\n".join(pair)) + 1 for pair in tags),
     )
     texts = []
     left_out = 0
-    for (tag, attributes, lines), share in zip(sections, shares, strict=True):
+    for (start, end), (_, _, lines), share in zip(tags, sections, shares, strict=True):
         kept, missing = shorten(lines, max(share, _LEAST_SECTION_TOKENS))
         left_out += missing
-        text = "\n".join(kept)
-        texts.append(f"<{tag}-{nonce}{attributes}>\n{text}\n</{tag}-{nonce}>")
+        texts.append("\n".join([start, *kept, end]))
     return JudgePrompt(system, "\n".join(texts), tuple(places), left_out)

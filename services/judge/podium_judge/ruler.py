@@ -71,14 +71,14 @@ class RulerScorer:
             raise GroupSkippedError(
                 SkipReason.ZERO_VARIANCE, f"all {len(words)} attempts are word for word the same"
             )
-        if self._allowance:
-            self._allowance.check()
         question = Question(
             tuple(distinct), tools_of(trajectories), self._rubric, self._max_prompt_tokens
         )
-        verdict = await self._panel.verdict(question, group_id)
-        for opinion in verdict.opinions:
-            self._count(opinion, usage)
+        if self._allowance:
+            async with self._allowance.group(*question.tokens()):
+                verdict = await self._verdict(question, group_id, usage)
+        else:
+            verdict = await self._verdict(question, group_id, usage)
         judgement = _judgement(verdict, distinct, words, trajectories)
         if not verdict.scores:
             verdict.raise_if_unreachable()
@@ -86,12 +86,18 @@ class RulerScorer:
         found = dict(zip(distinct, verdict.scores, strict=True))
         return RulerScores([found[attempt] if attempt else _SILENT for attempt in words], judgement)
 
+    async def _verdict(self, question: Question, group_id: str, usage: Usage) -> PanelVerdict:
+        verdict = await self._panel.verdict(question, group_id)
+        for opinion in verdict.opinions:
+            self._count(opinion, usage)
+        return verdict
+
     def _count(self, opinion: Opinion, usage: Usage) -> None:
         spent = Usage(cached=int(opinion.cached))
         spent.add(opinion.usage)
         usage.add(spent)
         if self._allowance:
-            self._allowance.spent.add(spent)
+            self._allowance.count(spent)
 
 
 def _judgement(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 
 import httpx
-from podium.core.errors import InvalidArgumentError, Violation
+from podium.contract.judging import fallbacks_of, judges_of
+from podium.core.errors import InvalidArgumentError, PodiumError, Violation
 from podium.types.v1 import spec_pb2
 
-from podium_judge.budget import Allowance, Budget, ProjectBudget, Spending
+from podium_judge.budget import Allowance, Budget, JobSpending, ProjectBudget, Spending
 from podium_judge.cache import OpinionCache
 from podium_judge.endpoints import resolve_judges
 from podium_judge.judge import CachedJudge, LimitedJudge, ModelJudge
@@ -21,7 +23,11 @@ from podium_judge.ruler import RulerScorer
 from podium_judge.scores import Usage
 from podium_judge.settings import Settings
 
+log = logging.getLogger(__name__)
+
 _MAX_MODELS = 256
+# Somebody waits for it who submits a job.
+_LOOK = CallLimits(timeout_seconds=5.0, attempts=1)
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,35 @@ class Rulers:
             panel,
             spec.rubric,
             spec.max_prompt_tokens or self._settings.max_prompt_tokens,
-            self._allowance(spec, field, job_id, told),
+            replace(
+                self._allowance(spec, field, job_id, told),
+                prices=tuple(config.price for config in judges),
+            ),
         )
+
+    async def violations(
+        self, spec: spec_pb2.RulerSpec, field: str, base_model: str
+    ) -> list[Violation]:
+        """Which judges of `spec`, which stands at `field`, would be the policy in training.
+
+        Raises:
+            InvalidArgumentError: the spec is wrong.
+        """
+        judges, fallbacks = resolve_judges(spec, field, self._settings)
+        paths = [path for _, path in (*judges_of(spec, field), *fallbacks_of(spec, field))]
+        found = []
+        for config, path in zip((*judges, *fallbacks), paths, strict=True):
+            named = config.endpoint.model
+            if (not named or named == base_model) and await self._merges(config):
+                found.append(Violation(f"{path}.model", _itself(named)))
+        return found
+
+    async def _merges(self, config: JudgeConfig) -> bool:
+        try:
+            return await OpenAIJudge(self._client, config, _LOOK).merges()
+        except PodiumError as error:
+            log.info("a judge could not be looked at", extra={"problem": error.message})
+            return False
 
     def _seat(self, config: JudgeConfig, seat: int) -> Seat:
         if len(self._models) > _MAX_MODELS:
@@ -102,5 +135,15 @@ class Rulers:
                 ]
             )
         if not job_id or budget == Budget():
-            return Allowance(Budget(), Usage(), told.job, told.project)
+            return Allowance(Budget(), JobSpending(), told.job, told.project)
         return Allowance(budget, self._spending.of(job_id), told.job, told.project)
+
+
+def _itself(named: str) -> str:
+    got = f"got {named!r}, the job's base model" if named else "got none"
+    return (
+        f"{got}, at a pool that merges what it trains into its weights: the policy would judge"
+        " itself. Set base_url and model of another judge (for all jobs: PODIUM_JUDGE_BASE_URL"
+        " and PODIUM_JUDGE_MODEL of the judge service), or let the pool serve adapters beside a"
+        " frozen base model (weight mode `adapter`)"
+    )

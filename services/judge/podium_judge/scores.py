@@ -58,6 +58,11 @@ class Usage(chat.Usage):
         self.cost += other.cost
         self.cached += other.cached
 
+    def subtract(self, other: Usage) -> None:
+        """Takes back what was added; a cost that is left by rounding alone is none."""
+        self.add(Usage(-other.calls, -other.prompt_tokens, -other.completion_tokens, -other.cost))
+        self.cost = self.cost if self.tokens else 0.0
+
 
 class GroupSkippedError(Exception):
     """The group as a whole cannot be scored."""

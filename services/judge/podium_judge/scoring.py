@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from podium.core.errors import InvalidArgumentError, Violation
@@ -75,6 +75,28 @@ def _parts(reward: spec_pb2.RewardSpec, ruler: RulerFactory) -> list[_Part]:
     if violations:
         raise InvalidArgumentError(violations=violations)
     return parts
+
+
+async def check_reward(
+    reward: spec_pb2.RewardSpec,
+    ruler: RulerFactory,
+    judge_violations: Callable[[spec_pb2.RulerSpec, str], Awaitable[list[Violation]]],
+) -> None:
+    """Whether groups can be scored so; `reward` has its defaults filled in.
+
+    Args:
+        judge_violations: what is wrong with the judges of a RulerSpec at a field path.
+
+    Raises:
+        InvalidArgumentError: with every violation.
+    """
+    _parts(reward, ruler)
+    found: list[Violation] = []
+    for index, spec in enumerate(reward.scorers):
+        if spec.kind == spec_pb2.SCORER_KIND_RULER:
+            found += await judge_violations(spec.ruler, f"reward.scorers[{index}].ruler")
+    if found:
+        raise InvalidArgumentError(violations=found, reason="POLICY_JUDGES_ITSELF")
 
 
 def _check(group: trajectory_pb2.Group) -> None:

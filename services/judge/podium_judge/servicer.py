@@ -16,11 +16,14 @@ from podium_judge import metrics
 from podium_judge.budget import ProjectBudget
 from podium_judge.rulers import Rulers, Told
 from podium_judge.scores import Usage
-from podium_judge.scoring import score_group
+from podium_judge.scoring import check_reward, score_group
 from podium_judge.settings import Settings
 
 log = logging.getLogger(__name__)
 _tracer = tracer(__name__)
+
+_ANY_JOB = "-"
+"""Stands for the job that is to come."""
 
 
 class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
@@ -66,6 +69,20 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
                 cached=usage.cached,
             ),
         )
+
+    async def CheckReward(
+        self,
+        request: judge_service_pb2.CheckRewardRequest,
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> judge_service_pb2.CheckRewardResponse:
+        """See the proto file."""
+        told = Told(Usage())
+        await check_reward(
+            _completed(request.reward),
+            lambda spec, field: self._rulers.scorer(spec, field, _ANY_JOB, told),
+            lambda spec, field: self._rulers.violations(spec, field, request.base_model),
+        )
+        return judge_service_pb2.CheckRewardResponse()
 
 
 def _completed(reward: spec_pb2.RewardSpec) -> spec_pb2.RewardSpec:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from podium.contract.judging import is_judge_address
 from podium.rpc import ServerSettings
+from podium.rpc.watched_files import TokensFile
 from pydantic import Field, NonNegativeFloat, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
@@ -20,9 +23,12 @@ class Settings(ServerSettings):
     base_url: str = "http://127.0.0.1:50083/v1"
     """Default judge model's OpenAI-compatible API: Podium's own pool."""
     model: str = ""
-    """Its model there; empty for the first that the API lists."""
+    """Its model there; empty for the first that the API lists and no job trains."""
     key: SecretStr = SecretStr("")
-    """Its API key; empty for none."""
+    """Its API key; empty for none, or for that of `key_file`."""
+    key_file: Path | None = None
+    """Where that API is Podium's own pool: the file of its agents' keys, of which the first is
+    shown. While there is no such file, what `token_file` holds opens it as well."""
     trusted_base_urls: tuple[str, ...] = ()
     """Further addresses that keys may be sent to, as a JSON list."""
 
@@ -50,6 +56,19 @@ class Settings(ServerSettings):
     """Tokens that any job may have its judges read and write; 0 for no bound."""
     prices: dict[str, tuple[NonNegativeFloat, NonNegativeFloat]] = Field(default_factory=dict)
     """Price of a million tokens, read and written, by model name, as a JSON mapping."""
+
+    def default_key(self) -> str:
+        """What is shown where a job names no key; the files as they are now.
+
+        Raises:
+            FailedPreconditionError: a file cannot be read.
+        """
+        key = self.key.get_secret_value()
+        if key or self.key_file is None:
+            return key
+        files = [path for path in (self.key_file, self.token_file) if path is not None]
+        found = [TokensFile(path, optional=True).current() for path in files]
+        return next((keys[0] for keys in found if keys), "")
 
     @field_validator("base_url")
     @classmethod

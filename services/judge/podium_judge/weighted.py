@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from google.protobuf import json_format
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.outside import count_of, plain_of
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge import criteria
@@ -43,7 +43,7 @@ class _Attempt:
 
     def __init__(self, trajectory: trajectory_pb2.Trajectory) -> None:
         self.trajectory = trajectory
-        self.info: dict[str, Any] = json_format.MessageToDict(trajectory.info)
+        self.info: dict[str, Any] = plain_of(trajectory.info)
         self.done = trajectory.stop_reason == trajectory_pb2.STOP_REASON_TERMINATED
 
     def texts(self, key: str) -> list[str]:
@@ -61,7 +61,7 @@ class _Attempt:
         metrics = self.trajectory.metrics
         for name in ("actions", "turns"):
             if name in metrics:
-                return int(metrics[name])
+                return count_of(metrics[name])
         return sum(
             message.role == trajectory_pb2.ROLE_ASSISTANT
             for history in self.trajectory.histories
@@ -74,8 +74,8 @@ class _Attempt:
             return self.trajectory.metrics["seconds"]
         if not self.trajectory.HasField("start_time") or not self.trajectory.HasField("end_time"):
             return 0.0
-        took = self.trajectory.end_time.ToDatetime() - self.trajectory.start_time.ToDatetime()
-        return max(0.0, took.total_seconds())
+        start, end = self.trajectory.start_time, self.trajectory.end_time
+        return max(0.0, end.seconds - start.seconds + (end.nanos - start.nanos) / 1e9)
 
 
 def _general(attempt: _Attempt) -> float:
@@ -91,7 +91,7 @@ def _email_search(attempt: _Attempt) -> float:
     keywords = expected.get("keywords") or []
     return criteria.email_accuracy(
         attempt.info.get("result"),
-        [str(word) for word in keywords],
+        [str(word) for word in (keywords if isinstance(keywords, list) else [keywords])],
         str(expected.get("sender") or ""),
     )
 
@@ -101,8 +101,8 @@ def _code_generation(attempt: _Attempt) -> float:
     metrics = attempt.trajectory.metrics
     return criteria.code_accuracy(
         str(attempt.info.get("result") or ""),
-        int(metrics.get("tests_passed", 0)),
-        int(metrics.get("tests_total", 0)),
+        count_of(metrics.get("tests_passed")),
+        count_of(metrics.get("tests_total")),
         None if expected is None else str(expected),
     )
 
@@ -172,7 +172,7 @@ class WeightedScorer:
                 attempt.texts("required"), attempt.texts("provided"), attempt.done
             ),
             satisfaction=criteria.satisfaction(
-                int(trajectory.metrics.get("errors", 0)), attempt.seconds
+                count_of(trajectory.metrics.get("errors")), attempt.seconds
             ),
         )
         return Score(

@@ -50,7 +50,7 @@ def main() -> None:
             registry_service_pb2_grpc.add_RegistryServiceServicer_to_server,
             RegistryServicer(
                 blobs,
-                Versions(database, history),
+                Versions(database, history, blobs),
                 history,
                 collector,
                 upload_idle_seconds=settings.upload_idle_seconds,

@@ -15,6 +15,7 @@ from podium.core.errors import (
     InvalidArgumentError,
     NotFoundError,
     OutOfRangeError,
+    PodiumError,
     UnavailableError,
     Violation,
 )
@@ -31,6 +32,7 @@ from podium_registry.tables import blobs
 logger = logging.getLogger(__name__)
 
 _STORE_ATTEMPTS = 5
+_PARALLEL_LOOKS = 16
 
 
 class _ObjectGone(Exception):  # noqa: N818 - no error: the collector was faster
@@ -45,6 +47,11 @@ class Blobs:
     the transaction that makes the promise. The collector takes the promise
     back in one transaction, and in another, holding the row's lock, deletes
     the object and then the row: whenever either dies, the promise holds.
+
+    A promise that a store has broken, by losing or altering the object, is marked
+    `damaged` as soon as it is seen: the blob then counts as not stored until an
+    upload of the same bytes has replaced the object. It is still read, for the
+    store may have been restored; what is damaged in it is not handed out.
     """
 
     def __init__(
@@ -64,8 +71,58 @@ class Blobs:
         """
         for index, digest in enumerate(digests):
             check_digest(digest, f"digests[{index}]")
+        await self.look(digests)
         async with self._database.write() as connection:
             return sorted(await touch(connection, digests))
+
+    async def look(self, digests: Sequence[str]) -> None:
+        """Marks those whose objects are missing or of another length, as the store tells it.
+
+        Raises:
+            UnavailableError: the store cannot be reached.
+            FailedPreconditionError: STORE_FORBIDDEN.
+        """
+        async with self._database.read() as connection:
+            rows = await connection.execute(
+                sa.select(blobs.c.digest, blobs.c.size).where(
+                    blobs.c.digest.in_(sorted(set(digests))), _usable()
+                )
+            )
+            promised = {row.digest: int(row.size) for row in rows}
+        gate = asyncio.Semaphore(_PARALLEL_LOOKS)
+
+        async def stored(digest: str) -> int | None:
+            async with gate:
+                return await self._store.size(digest)
+
+        sizes = await asyncio.gather(*map(stored, promised))
+        for (digest, promise), size in zip(promised.items(), sizes, strict=True):
+            if size != promise and await self._mark(digest):
+                _tell_damage(digest, _hole(size, promise))
+
+    async def _mark(self, digest: str) -> bool:
+        """Takes the promise back; whether it stood."""
+        async with self._database.write() as connection:
+            marked = await connection.execute(
+                sa.update(blobs)
+                .where(blobs.c.digest == digest, _usable())
+                .values(damaged=sa.true())
+            )
+        return marked.rowcount > 0
+
+    async def _damaged(self, digest: str, why: str) -> DataLossError:
+        """The error of a read, whose blob is marked."""
+        _tell_damage(digest, why)
+        try:
+            await self._mark(digest)
+        except PodiumError as error:
+            # The reader is told all the same; the next one marks it.
+            logger.warning("could not mark a damaged blob: %s", error.message)
+        return DataLossError(
+            f"blob {digest} is damaged: {why}; an upload of the same bytes mends it",
+            reason="BLOB_DAMAGED",
+            metadata={"digest": digest},
+        )
 
     async def start(self, digest: str, size: int) -> Upload | None:
         """The upload to go on with; None when the blob is stored already.
@@ -80,6 +137,7 @@ class Blobs:
                 reason="BLOB_TOO_LARGE",
                 metadata={"size": str(size), "max": str(self._max_bytes)},
             )
+        await self.look([digest])
         async with self._database.write() as connection:
             if await touch(connection, [digest]):
                 return None
@@ -135,7 +193,8 @@ class Blobs:
         """
         checks = await asyncio.to_thread(upload.verify)
         for _ in range(_STORE_ATTEMPTS):
-            await self._store.put(upload.digest, upload.path)
+            replace = await self._is_damaged(upload.digest)
+            await self._store.put(upload.digest, upload.path, replace=replace)
             # Another replica was first, or the collector was: look again.
             with suppress(IntegrityError, _ObjectGone):
                 await self._promise(upload, checks)
@@ -148,6 +207,13 @@ class Blobs:
         await measure(self._database)
         metrics.UPLOADS_IN_PROGRESS.set(self._staging.count)
 
+    async def _is_damaged(self, digest: str) -> bool:
+        async with self._database.read() as connection:
+            marked = await connection.scalar(
+                sa.select(blobs.c.damaged).where(blobs.c.digest == digest)
+            )
+        return bool(marked)
+
     async def _promise(self, upload: Upload, checks: bytes) -> None:
         """Writes the row. Raises _ObjectGone, and writes none, when the object is not there."""
         async with self._database.write() as connection:
@@ -158,6 +224,7 @@ class Blobs:
                 "touch_time": time.time(),
                 "chunk_crc32c": checks,
                 "deleting": False,
+                "damaged": False,
             }
             mine = blobs.c.digest == upload.digest
             # From here on the row is locked, so the collector is not at its object.
@@ -202,19 +269,29 @@ class Blobs:
             )
         stored = await self._store.size(digest)
         if stored != size:
-            raise _damaged(digest, f"{stored or 0} bytes are stored, not {size}")
+            raise await self._damaged(digest, _hole(stored, size))
         # Chunks are checked whole, so the first one may begin before the offset.
         at = offset - offset % CHUNK_BYTES
-        async for chunk in self._store.read(digest, at, size):
+        async for chunk in self._chunks(digest, at, size):
             check = at // CHUNK_BYTES * 4
             expected = row.chunk_crc32c[check : check + 4]
             if google_crc32c.value(chunk) != int.from_bytes(expected, "big"):
-                raise _damaged(digest, f"the stored bytes from {at} on are not what was uploaded")
+                raise await self._damaged(
+                    digest, f"the stored bytes from {at} on are not what was uploaded"
+                )
             data = chunk[max(offset - at, 0) :]
             at += len(chunk)
             metrics.BYTES_DOWNLOADED.inc(len(data))
             if data:
                 yield at - len(data), data, size
+
+    async def _chunks(self, digest: str, at: int, size: int) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._store.read(digest, at, size):
+                yield chunk
+        except NotFoundError:
+            # It was there a moment ago, and its row still promises it.
+            raise await self._damaged(digest, _hole(None, size)) from None
 
 
 async def measure(database: Database) -> None:
@@ -234,7 +311,7 @@ async def touch(connection: AsyncConnection, digests: Sequence[str]) -> dict[str
     # Locked in one order, or two calls with the same blobs would wait for each other.
     rows = await connection.execute(
         sa.select(blobs.c.digest, blobs.c.size)
-        .where(blobs.c.digest.in_(wanted), ~blobs.c.deleting)
+        .where(blobs.c.digest.in_(wanted), _usable())
         .order_by(blobs.c.digest)
         .with_for_update()
     )
@@ -247,7 +324,7 @@ async def touch(connection: AsyncConnection, digests: Sequence[str]) -> dict[str
 
 async def _size(connection: AsyncConnection, digest: str) -> int | None:
     size = await connection.scalar(
-        sa.select(blobs.c.size).where(blobs.c.digest == digest, ~blobs.c.deleting)
+        sa.select(blobs.c.size).where(blobs.c.digest == digest, _usable())
     )
     return None if size is None else int(size)
 
@@ -258,9 +335,14 @@ def _not_stored(digest: str) -> NotFoundError:
     )
 
 
-def _damaged(digest: str, why: str) -> DataLossError:
+def _usable() -> sa.ColumnElement[bool]:
+    return sa.and_(~blobs.c.deleting, ~blobs.c.damaged)
+
+
+def _hole(stored: int | None, size: int) -> str:
+    return f"{stored or 0} bytes are stored, not {size}"
+
+
+def _tell_damage(digest: str, why: str) -> None:
     metrics.DAMAGED_BLOBS.inc()
     logger.error("a stored blob is damaged: %s", why, extra={"digest": digest})
-    return DataLossError(
-        f"blob {digest} is damaged: {why}", reason="BLOB_DAMAGED", metadata={"digest": digest}
-    )

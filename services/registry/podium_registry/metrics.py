@@ -9,7 +9,8 @@ VERSIONS_DELETED = Counter("podium_registry_versions_deleted_total", "Versions d
 BYTES_UPLOADED = Counter("podium_registry_blob_bytes_uploaded_total", "Bytes received.")
 BYTES_DOWNLOADED = Counter("podium_registry_blob_bytes_downloaded_total", "Bytes sent.")
 DAMAGED_BLOBS = Counter(
-    "podium_registry_damaged_blobs_total", "Downloads that met damaged or missing stored bytes."
+    "podium_registry_damaged_blobs_total",
+    "Times that stored bytes were met damaged or missing, by a download or a look.",
 )
 UPLOADS_IN_PROGRESS = Gauge("podium_registry_uploads_in_progress", "Unfinished uploads.")
 STORAGE_BYTES = Gauge(

@@ -13,11 +13,20 @@ from urllib.parse import unquote, urlsplit
 import obstore
 from obstore.exceptions import AlreadyExistsError as ObjectExistsError
 from obstore.exceptions import BaseError as StoreError
+from obstore.exceptions import PermissionDeniedError as StorePermissionError
+from obstore.exceptions import UnauthenticatedError as StoreCredentialsError
 from obstore.store import LocalStore, ObjectStore, from_url
-from podium.core.errors import NotFoundError, ResourceExhaustedError, UnavailableError
+from podium.core.errors import (
+    FailedPreconditionError,
+    NotFoundError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
 
 logger = logging.getLogger(__name__)
 
+# An outage ends by itself; a wrong credential is for the operator to mend.
+_REFUSALS = (StorePermissionError, StoreCredentialsError, PermissionError)
 _PIECE_BYTES = 1 << 20
 _READ_BYTES = 8 << 20
 _SINGLE_PUT_BYTES = 32 << 20
@@ -26,8 +35,12 @@ _SINGLE_PUT_BYTES = 32 << 20
 class BlobStore(Protocol):
     """Immutable bytes under a digest."""
 
-    async def put(self, digest: str, source: Path) -> None:
-        """Stores a file's bytes for good; a blob that is there already is left alone."""
+    async def put(self, digest: str, source: Path, *, replace: bool = False) -> None:
+        """Stores a file's bytes for good; a blob that is there already is left alone.
+
+        Args:
+            replace: what is there is damaged, whatever its length.
+        """
         ...
 
     async def size(self, digest: str) -> int | None:
@@ -50,16 +63,17 @@ class ObjectBlobStore:
         """Opens the store; a local folder is made."""
         self._store, self._folder = _open(url)
 
-    async def put(self, digest: str, source: Path) -> None:
+    async def put(self, digest: str, source: Path, *, replace: bool = False) -> None:
         """See `BlobStore`.
 
         Raises:
             ResourceExhaustedError: STORAGE_FULL.
             UnavailableError: the store cannot be reached.
+            FailedPreconditionError: STORE_FORBIDDEN.
         """
         length = await asyncio.to_thread(os.path.getsize, source)
         stored = await self.size(digest)
-        if stored == length:
+        if stored == length and not replace:
             return
         key = _key(digest)
         try:
@@ -145,4 +159,10 @@ def _translate(error: Exception) -> Exception:
         return ResourceExhaustedError("the object store is full", reason="STORAGE_FULL")
     # Its words name paths, buckets and hosts: for the log alone.
     logger.warning("object store: %s", error)
+    if isinstance(error, _REFUSALS):
+        return FailedPreconditionError(
+            "the object store refuses the registry: its credentials are wrong, have expired or"
+            " lack a right; the registry's log has the store's words",
+            reason="STORE_FORBIDDEN",
+        )
     return UnavailableError("the object store cannot be reached", reason="STORE_UNAVAILABLE")

@@ -46,6 +46,8 @@ blobs = sa.Table(
     sa.Column("chunk_crc32c", sa.LargeBinary, nullable=False),
     # Condemned by the collector, whose object may be gone already.
     sa.Column("deleting", sa.Boolean, nullable=False),
+    # Its object was found missing, cut or altered; an upload of the same bytes mends it.
+    sa.Column("damaged", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 aliases = sa.Table(

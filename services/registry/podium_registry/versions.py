@@ -23,7 +23,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_registry import metrics
-from podium_registry.blobs import touch
+from podium_registry.blobs import Blobs, touch
 from podium_registry.digests import of_bytes
 from podium_registry.history import Change, History, record
 from podium_registry.tables import aliases, leases, requests, version_blobs, versions
@@ -35,10 +35,11 @@ T = TypeVar("T")
 class Versions:
     """Published versions of every model."""
 
-    def __init__(self, database: Database, history: History) -> None:
-        """`history` is told of every change."""
+    def __init__(self, database: Database, history: History, blobs: Blobs) -> None:
+        """`history` is told of every change; `blobs` looks whether a version's are there."""
         self._database = database
         self._history = history
+        self._blobs = blobs
 
     async def create(self, manifest: pb.Manifest, request_id: str) -> pb.Version:
         """Publishes a manifest whole, or finds what the same request published.
@@ -47,12 +48,13 @@ class Versions:
             InvalidArgumentError: files that cannot lie in one folder, a size
                 that is not the blob's, or a number that is not finite.
             AlreadyExistsError: the version, or the request id with another body.
-            FailedPreconditionError: MISSING_BLOB.
+            FailedPreconditionError: MISSING_BLOB: never uploaded, or lost since.
             NotFoundError: a parent.
         """
         _check_manifest(manifest)
         body = manifest.SerializeToString(deterministic=True)
         digest = of_bytes(body)
+        await self._blobs.look([file.digest for file in manifest.files])
         if await _twice(lambda: self._insert(manifest, body, digest, request_id)):
             metrics.VERSIONS_CREATED.inc()
             self._history.wake()
@@ -143,7 +145,7 @@ class Versions:
 
     async def page(self, model: str, size: int, token: str) -> tuple[list[pb.Version], str]:
         """A page of a model's versions, newest first, and the next page's token."""
-        after = decode_page_token(token, ["versions", model])
+        after = decode_page_token(token, ["versions", model], [int])
         query = sa.select(versions.c.version).where(versions.c.model == model)
         if after is not None:
             query = query.where(versions.c.version < after[0])
@@ -158,7 +160,7 @@ class Versions:
 
     async def models(self, size: int, token: str) -> tuple[list[pb.Model], str]:
         """A page of the models by name, and the next page's token."""
-        after = decode_page_token(token, ["models"])
+        after = decode_page_token(token, ["models"], [str])
         query = sa.select(
             versions.c.model,
             sa.func.max(versions.c.version).label("latest"),

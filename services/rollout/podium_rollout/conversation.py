@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from podium.contract import validate
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
@@ -91,7 +92,8 @@ class Conversations:
 
         Raises:
             ValueError: a result of a call that nobody made or that has one, or an
-                impossible name of a conversation.
+                impossible name of a conversation, or a message or tool without what the
+                contract demands.
         """
         spoke = self.speaking
         for run in _runs(messages):
@@ -114,6 +116,8 @@ class Conversations:
         request = self.history.request
         if list(request.tools) == list(tools):
             return
+        for tool in tools:
+            _check(tool, "a tool")
         # Templates tell of tools at the start, and that is in the record.
         if len(self.history.record):
             request = self.split().request
@@ -142,6 +146,7 @@ class Conversations:
                 f"a message is of conversation {name!r}; allowed are small letters, digits, _ and"
                 " -, 64 at most, but not 'agent'; the main conversation's name is empty"
             )
+        _check(message, "a message")
         if name not in self._current or message.begins_history:
             self._begin(name)
         kept = self._current[name].request.messages.add()
@@ -155,6 +160,12 @@ class Conversations:
         self._open[name] = []
         self._current[name] = History(name, self._tool_format)
         self.histories.append(self._current[name])
+
+
+def _check(said: pb.Message | pb.Tool, what: str) -> None:
+    """A served environment may be in any language; no other service would take its group."""
+    if found := validate(said):
+        raise ValueError(f"{what} breaks the contract: {found[0].field} {found[0].description}")
 
 
 def _runs(messages: Iterable[pb.Message]) -> list[list[pb.Message]]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from opentelemetry import trace
-from podium.core.errors import InternalError, PodiumError, UnavailableError
+from podium.core.errors import (
+    InternalError,
+    PodiumError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from podium.core.time_limits import time_limit
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
-from podium.telemetry import current_trace_id, tracer
+from podium.telemetry import attributes, current_trace_id, tracer
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout import metrics
@@ -34,6 +39,10 @@ class _EnvironmentFailedError(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+def _count_waiting(queued: bool) -> None:
+    metrics.EPISODES_WAITING.inc(1 if queued else -1)
 
 
 class Episode:
@@ -76,7 +85,8 @@ class Episode:
         )
         with (
             _tracer.start_as_current_span(
-                "rollout", attributes={"podium.trajectory": self._id, "podium.environment": name}
+                "rollout",
+                attributes={attributes.TRAJECTORY_ID: self._id, attributes.ENVIRONMENT_NAME: name},
             ) as span,
             metrics.EPISODES_IN_FLIGHT.track_inprogress(),
         ):
@@ -90,11 +100,12 @@ class Episode:
         progress = self._progress
         if self._cast.policy.capped:
             progress.metrics["capped_turns"] = float(self._cast.policy.capped)
+        label = metrics.label_of(self._request.environment)
         outcome = pb.StopReason.Name(head.stop_reason).removeprefix("STOP_REASON_").lower()
-        metrics.EPISODES.labels(name, outcome).inc()
-        metrics.TURNS.labels(name).observe(sum(progress.turns.values()))
-        metrics.EPISODE_SECONDS.labels(name).observe(time.time() - progress.began)
-        metrics.ENVIRONMENT_REWARD.labels(name).observe(progress.reward)
+        metrics.EPISODES.labels(label, outcome).inc()
+        metrics.TURNS.labels(label).observe(sum(progress.turns.values()))
+        metrics.EPISODE_SECONDS.labels(label).observe(time.time() - progress.began)
+        metrics.ENVIRONMENT_REWARD.labels(label).observe(progress.reward)
         return build(head, progress, self._cast.trained)
 
     async def _run(self) -> pb.StopReason.ValueType:
@@ -102,16 +113,33 @@ class Episode:
             opening = self._environments.session(
                 self._request.environment, self._request.episode, self._id
             )
+            asked = time.monotonic()
             with metrics.EPISODES_WAITING.track_inprogress():
                 session = await self._beginning(stack.enter_async_context(opening), None)
             self._progress.began = time.time()
+            wait = self._request.episode.session_wait_seconds
+            left = max(0.0, wait - (time.monotonic() - asked))
             try:
-                async with asyncio.timeout(self._request.episode.timeout_seconds):
-                    reason = await self._play(session)
+                async with time_limit(left, of_queue=True, turned=_count_waiting) as queue:
+                    return await self._whole(session)
             except TimeoutError:
-                reason = pb.STOP_REASON_DEADLINE
-            if self._progress.reset:
-                await self._score(session)
+                if not queue.expired():
+                    raise
+                raise ResourceExhaustedError(
+                    f"an episode of {self._request.environment.name!r} was queued for more than"
+                    f" episode.session_wait_seconds, {wait:g} s: too many episodes share what its"
+                    " steps take turns at, such as the places for programs, one a CPU",
+                    reason="QUEUED_TOO_LONG",
+                ) from None
+
+    async def _whole(self, session: Session) -> pb.StopReason.ValueType:
+        try:
+            async with time_limit(self._request.episode.timeout_seconds):
+                reason = await self._play(session)
+        except TimeoutError:
+            reason = pb.STOP_REASON_DEADLINE
+        if self._progress.reset:
+            await self._score(session)
         return reason
 
     async def _play(self, session: Session) -> pb.StopReason.ValueType:
@@ -123,7 +151,7 @@ class Episode:
         self._observe(observation)
         self._progress.reset = True
         for turn in range(episode.max_turns):
-            with _tracer.start_as_current_span("turn", attributes={"podium.turn": turn}):
+            with _tracer.start_as_current_span("turn", attributes={attributes.TURN: turn}):
                 reason, observation = await self._turn(session, turn, observation)
             if reason is not None:
                 return reason
@@ -179,7 +207,8 @@ class Episode:
             return ""
         count = len(message.malformed_calls)
         progress.malformed[name] = progress.malformed.get(name, 0) + count
-        metrics.MALFORMED_CALLS.labels(self._request.environment.name).inc(count)
+        label = metrics.label_of(self._request.environment)
+        metrics.MALFORMED_CALLS.labels(label).inc(count)
         return "\n".join(
             f"Error: a call could not be read: {why}." for why in message.malformed_calls
         )
@@ -203,7 +232,7 @@ class Episode:
     async def _environment(self, call: Awaitable[T], seconds: float | None) -> T:
         try:
             # The episode's own deadline passes through as CancelledError.
-            async with asyncio.timeout(seconds) as limit:
+            async with time_limit(seconds) as limit:
                 return await call
         except UnavailableError:
             raise

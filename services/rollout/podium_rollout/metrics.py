@@ -1,7 +1,13 @@
-"""The rollout service's Prometheus metrics."""
+"""The rollout service's Prometheus metrics.
+
+The label `environment` is the name of a built-in environment; all that jobs serve themselves
+are `other`, so that their names cannot make series.
+"""
 
 from __future__ import annotations
 
+from podium.environments.catalog import builtin_names
+from podium.types.v1 import spec_pb2
 from prometheus_client import Counter, Gauge, Histogram
 
 EPISODES = Counter(
@@ -39,9 +45,16 @@ ENVIRONMENT_REWARD = Histogram(
 GROUPS_IN_FLIGHT = Gauge("podium_rollout_groups_in_flight", "Groups being collected.")
 EPISODES_IN_FLIGHT = Gauge("podium_rollout_episodes_in_flight", "Episodes running.")
 EPISODES_WAITING = Gauge(
-    "podium_rollout_episodes_waiting", "Episodes waiting for a session of their environment."
+    "podium_rollout_episodes_waiting",
+    "Episodes waiting for a session or a place of their environment.",
 )
 SESSIONS_RESUMED = Counter(
     "podium_rollout_sessions_resumed_total",
     "Sessions of remote environments that were taken up again after a connection broke.",
 )
+
+
+def label_of(environment: spec_pb2.EnvironmentSpec) -> str:
+    """The environment's name in metrics, one of few."""
+    known = not environment.address and environment.name in builtin_names()
+    return environment.name if known else "other"

@@ -9,6 +9,7 @@ from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.rpc import connect, rpc_errors
 from podium.rpc.tls import Tls
+from podium.rpc.watched_files import Token
 
 _PEER = "inference"
 
@@ -28,7 +29,7 @@ class InferencePolicy:
     """`Policy` over `podium.inference.v1`."""
 
     def __init__(
-        self, address: str, *, generate_timeout_s: float, token: str = "", tls: Tls | None = None
+        self, address: str, *, generate_timeout_s: float, token: Token = "", tls: Tls | None = None
     ) -> None:
         """Connects lazily."""
         self._channel: grpc.aio.Channel = connect(address, token=token, tls=tls)

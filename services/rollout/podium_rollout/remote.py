@@ -7,7 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TypeVar
 
 import grpc
@@ -19,6 +19,7 @@ from podium.core.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from podium.core.time_limits import queued
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.rpc import rpc_errors
@@ -73,6 +74,7 @@ class RemoteSession:
         self._config = spec.config
         self._wait_seconds = episode.session_wait_seconds
         self._busy_seconds = episode.timeout_seconds + 2 * episode.step_timeout_seconds
+        self._step_seconds = episode.step_timeout_seconds
         self._resume_seconds = resume_seconds
         self._credits = credits_
         self._call: grpc.aio.StreamStreamCall[pb.SessionRequest, pb.SessionResponse] | None = None
@@ -175,13 +177,16 @@ class RemoteSession:
     async def _connect(self, *, wait_seconds: float = 0.0, resume: bool = False) -> None:
         self._drop()
         limit = wait_seconds + _ANSWER_SECONDS
-        self._call = self._stub.Session(timeout=limit + self._busy_seconds)
+        # All that it may be queued for in time to come may be on this stream.
+        whole = _ANSWER_SECONDS + self._wait_seconds + self._busy_seconds
+        self._call = self._stub.Session(timeout=whole)
         opened = pb.OpenRequest(
             session_id=self._id,
             config=self._config,
             resume=resume,
             wait_seconds=wait_seconds,
             idle_seconds=self._busy_seconds,
+            step_seconds=self._step_seconds,
         )
         try:
             async with asyncio.timeout(limit):
@@ -196,12 +201,17 @@ class RemoteSession:
     async def _exchange(self, request: pb.SessionRequest) -> pb.SessionResponse:
         assert self._call is not None
         try:
-            with rpc_errors(self._peer):
+            with rpc_errors(self._peer), ExitStack() as queue:
                 # A write to a call that has ended says nothing; the read says how it ended.
                 with suppress(asyncio.InvalidStateError):
                     await _whole(self._call.write(request))
                 while True:
                     response = await self._read(self._call)
+                    if response.HasField("queued"):
+                        queue.close()
+                        if response.queued.queued and response.queued.sequence == request.sequence:
+                            queue.enter_context(queued())
+                        continue
                     # One that was cut has perhaps been answered all the same.
                     if response.sequence == request.sequence:
                         return response

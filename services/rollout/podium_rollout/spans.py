@@ -33,7 +33,6 @@ def answered(generation: inference_pb.Generation) -> None:
         {
             attributes.GEN_AI_RESPONSE_ID: generation.request_id,
             attributes.GEN_AI_RESPONSE_FINISH_REASONS: (reason.lower(),),
-            attributes.GEN_AI_USAGE_OUTPUT_TOKENS: len(generation.token_ids),
             attributes.WEIGHTS_VERSION: generation.weights_version,
         }
     )

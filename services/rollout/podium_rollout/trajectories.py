@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from google.protobuf import struct_pb2
+from podium.core.outside import clean
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -180,12 +181,20 @@ def failure_of(error: BaseException) -> pb.Failure:
     if isinstance(error, EnvironmentRaisedError):
         return pb.Failure(
             type=error.kind,
-            message=str(error),
+            message=clean(str(error)),
             traceback=f"the environment's log has it under error id {error.error_id}\n",
         )
-    lines = "".join(traceback.format_exception(error))
+    lines = clean("".join(traceback.format_exception(error)))
     return pb.Failure(
-        type=type(error).__name__,
-        message=str(error),
+        type=clean(type(error).__name__),
+        message=clean(_text_of(error)),
         traceback=lines.encode()[-_TRACEBACK_BYTES:].decode(errors="ignore"),
     )
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        # The exception's class is the environment's code too.
+        return ""

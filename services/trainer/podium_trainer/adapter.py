@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -42,6 +43,21 @@ def adapter_parameters(model: PeftModel) -> dict[str, torch.nn.Parameter]:
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     }
+
+
+@contextmanager
+def adapter_off(model: PeftModel) -> Iterator[None]:
+    """The base model alone, within the block.
+
+    PEFT's own way also says that the adapter does not train. FSDP reads that at a module's
+    first forward pass and keeps it: a first pass without the adapter would leave it without
+    the types that its gradients are added up in.
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with model.disable_adapter():
+        for parameter in trained:
+            parameter.requires_grad_(True)
+        yield
 
 
 def adapter_config(model: PeftModel, base_model: str) -> dict[str, Any]:

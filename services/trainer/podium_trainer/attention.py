@@ -100,7 +100,7 @@ def segment_attention(
 
 
 def chosen(device: torch.device) -> str:
-    """The implementation for a device, by what was measured (docs/performance.md)."""
+    """The implementation for a device. On a GPU nothing was measured yet (bench/gpu)."""
     return SEGMENTS if device.type == "cpu" else DENSE
 
 
@@ -136,10 +136,22 @@ def _by_blocks(
 _KERNELS = {SEGMENTS: _by_segments, DENSE: _by_mask, FLEX: _by_blocks}
 
 
+def attend(
+    name: str,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    layout: Layout,
+    scale: float,
+) -> torch.Tensor:
+    """[1, heads, S, size] each → [1, heads, S, size], by the kernel of that name."""
+    return _KERNELS[name](query, key, value, layout, scale)
+
+
 def _register(name: str) -> None:
     kernel = _KERNELS[name]
 
-    def attend(
+    def registered(
         module: torch.nn.Module,
         query: torch.Tensor,
         key: torch.Tensor,
@@ -165,7 +177,7 @@ def _register(name: str) -> None:
             output = kernel(query, key, value, layout, scale)
         return output.transpose(1, 2).contiguous(), None
 
-    AttentionInterface.register(name, attend)
+    AttentionInterface.register(name, registered)
 
 
 for _name in _KERNELS:

@@ -79,6 +79,17 @@ class Batch:
     """Trajectory id to reason; of groups that train in part."""
     zero_variance_groups: int = 0
     """Groups that train on the KL alone."""
+    too_long: list[int] = field(default_factory=list)
+    """Context tokens of each trajectory over `max_row_tokens`; of groups that are skipped too."""
+
+    def too_long_metrics(self) -> dict[str, float]:
+        """What a step tells of `too_long`; nothing when there is none."""
+        if not self.too_long:
+            return {}
+        return {
+            "trajectories_over_max_row_tokens": len(self.too_long),
+            "trajectory_tokens_max": max(self.too_long),
+        }
 
     @property
     def trained_tokens(self) -> int:
@@ -237,11 +248,13 @@ def _attempts(
         samples = read_samples(
             trajectory,
             vocabulary=vocabulary,
-            max_tokens=training.max_row_tokens,
+            max_tokens=_max_tokens(training),
             supervised=_supervised(training.loss),
         )
         if isinstance(samples, Refused):
             reasons[i] = samples.reason
+            if samples.reason == OVER_MAX_ROW_TOKENS:
+                batch.too_long.append(samples.tokens)
         elif training.loss.overlong == spec_pb2.OVERLONG_MASK and is_overlong(trajectory):
             reasons[i] = OVERLONG
         else:
@@ -253,6 +266,11 @@ def _attempts(
     else:
         batch.skipped_groups[scored.group.id] = NO_TRAINABLE_TRAJECTORY
     return attempts
+
+
+def _max_tokens(training: spec_pb2.TrainingSpec) -> int | None:
+    """A job of the controller has a number; who opens the trainer alone may leave it out."""
+    return training.max_row_tokens if training.HasField("max_row_tokens") else None
 
 
 def is_overlong(trajectory: trajectory_pb2.Trajectory) -> bool:

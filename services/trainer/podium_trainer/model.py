@@ -13,7 +13,12 @@ from peft import PeftModel
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 
-from podium_trainer.adapter import adapter_config, adapter_parameters, add_adapter
+from podium_trainer.adapter import (
+    adapter_config,
+    adapter_off,
+    adapter_parameters,
+    add_adapter,
+)
 from podium_trainer.attention import chosen
 from podium_trainer.families import check_family
 from podium_trainer.network import Network, asking, checkpoint_gradients, load
@@ -67,9 +72,9 @@ class Policy:
         ranks = ranks or Ranks()
         attention = attention or chosen(ranks.device)
         lora = training.trainable != spec_pb2.TRAINABLE_KIND_FULL
-        # Weights that train are their own float32 masters where they are sharded; otherwise
-        # `Masters` keeps them.
-        stored = torch.float32 if ranks.sharded and not lora else dtype
+        # What trains is read as the file has it: masters that were rounded to the compute type
+        # first would start elsewhere than those of a sharded trainer, which are never rounded.
+        stored = dtype if lora else torch.float32
         self.network = _load(folder, stored, attention).to(ranks.device)
         check_family(self.network, stored)
         self._peft: PeftModel | None = None
@@ -122,7 +127,7 @@ class Policy:
             yield
 
     def _adapter_off(self) -> AbstractContextManager[Any]:
-        return self._peft.disable_adapter() if self._peft is not None else nullcontext()
+        return adapter_off(self._peft) if self._peft is not None else nullcontext()
 
     def _trainable(self) -> dict[str, torch.nn.Parameter]:
         if self._peft is not None:

@@ -41,8 +41,8 @@ class Ranks:
 
     @property
     def sharded(self) -> bool:
-        """Whether more than one process trains."""
-        return self.size > 1
+        """Whether weights are sharded and processes meet: with a mesh, which may be of one."""
+        return self.mesh is not None
 
     @property
     def mark(self) -> str:
@@ -116,10 +116,11 @@ class Ranks:
         return bool(held)
 
 
-def join(timeout_seconds: float) -> Ranks:
+def join(timeout_seconds: float, *, mesh_of_one: bool = False) -> Ranks:
     """Meets the other processes that torchrun started; alone when it started none.
 
     A collective of a step that takes longer than the timeout fails, and ends the process.
+    `mesh_of_one` shards over a single process too, to try that on one GPU.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available()
@@ -127,7 +128,7 @@ def join(timeout_seconds: float) -> Ranks:
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
-    if size == 1:
+    if size == 1 and not mesh_of_one:
         return Ranks(device=device)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=timedelta(seconds=timeout_seconds)

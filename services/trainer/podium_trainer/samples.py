@@ -39,6 +39,8 @@ class Refused:
     """Why a trajectory that is well formed does not train."""
 
     reason: str
+    tokens: int = 0
+    """Of the longest context, where that is the reason."""
 
 
 GREEDY = "greedy"
@@ -50,13 +52,14 @@ def read_samples(
     trajectory: trajectory_pb2.Trajectory,
     *,
     vocabulary: int,
-    max_tokens: int,
+    max_tokens: int | None = None,
     supervised: bool = False,
 ) -> list[Sample] | Refused:
     """The samples of every history that holds sampled tokens.
 
     A trajectory trains as a whole or not at all. `supervised` fine-tuning is at
-    temperature 1, whatever the tokens were sampled at.
+    temperature 1, whatever the tokens were sampled at. A trajectory with a context of
+    more than `max_tokens` is refused; None allows any.
 
     Raises:
         InvalidArgumentError: a token record contradicts itself.
@@ -74,8 +77,9 @@ def read_samples(
         return refused
     if not samples:
         return Refused(NO_SAMPLED_TOKENS)
-    if any(len(sample.context) > max_tokens for sample in samples):
-        return Refused(OVER_MAX_ROW_TOKENS)
+    longest = max(len(sample.context) for sample in samples)
+    if max_tokens is not None and longest > max_tokens:
+        return Refused(OVER_MAX_ROW_TOKENS, longest)
     return samples
 
 

@@ -55,7 +55,7 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
             span.set_attribute(attributes.STEP, header.step)
             outcome = await self._worker.step(header.job_id, header.step, groups)
             for phase, seconds in outcome.seconds.items():
-                span.set_attribute(f"{attributes.PHASE}.{phase}.seconds", seconds)
+                span.set_attribute(attributes.phase_seconds(phase), seconds)
         logger.info(
             "step taken" if outcome.batch.samples else "step skipped",
             extra={

@@ -151,6 +151,7 @@ class Session:
                 )
         self.step += 1
         metrics["learning_rate"] = rate
+        metrics |= batch.too_long_metrics()
         metrics |= {f"seconds_{name}": value for name, value in phases.seconds.items()}
         return StepOutcome(self.step, metrics, phases.seconds, batch)
 

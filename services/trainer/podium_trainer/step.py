@@ -67,7 +67,7 @@ def accumulate_gradient(
     """
     ranks = ranks or Ranks()
     with phases.measure("pack"):
-        rows = pack(batch.samples, _row_budget(batch, row_tokens, training.max_row_tokens))
+        rows = pack(batch.samples, row_budget(batch, row_tokens, training))
         mine = ranks.deal(rows)
     statistics = Statistics()
 
@@ -132,11 +132,15 @@ def apply_gradient(
     return norm
 
 
-def _row_budget(batch: Batch, row_tokens: int, max_row_tokens: int) -> int:
-    # Memory grows with the row, so rows are as small as this machine likes them, unless a
-    # sample alone needs more.
+def row_budget(batch: Batch, row_tokens: int, training: spec_pb2.TrainingSpec) -> int:
+    """The most nodes of a row.
+
+    Memory grows with the row, so rows are as small as this machine likes them, `row_tokens`,
+    unless a sample alone needs more or the job allows fewer.
+    """
     longest = max(len(item.sample.context) for item in batch.samples)
-    return min(max_row_tokens, max(row_tokens, longest))
+    wanted = max(row_tokens, longest)
+    return min(training.max_row_tokens, wanted) if training.HasField("max_row_tokens") else wanted
 
 
 def _splits(rows: Sequence[Row], batch: Batch, loss: spec_pb2.LossSpec) -> bool:
@@ -191,7 +195,7 @@ def _add_row(
 ) -> None:
     with phases.measure("forward"):
         now = policy.evaluate(row)
-        tokens, weights = _trained(row, now, reference)
+        tokens, weights = trained_tokens(row, now, reference)
         losses = token_losses(tokens, loss, values)
         total = (losses.total * weights).sum()
     with phases.measure("backward"):
@@ -201,7 +205,7 @@ def _add_row(
     statistics.add(losses, now.entropy, tokens.advantages, weights, counts=counts)
 
 
-def _trained(
+def trained_tokens(
     row: Row, now: Evaluation, reference: torch.Tensor | None
 ) -> tuple[Tokens, torch.Tensor]:
     """The row's trained tokens and their weights."""

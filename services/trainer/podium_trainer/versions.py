@@ -16,6 +16,7 @@ from podium.deltas import FOLDER
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from podium.registry_client import RegistryClient
 from podium.rpc.tls import Tls
+from podium.rpc.watched_files import Token
 
 from podium_trainer.checkpoint import INDEX, MODEL, READ, SHARDS, Checkpoint, model_index, read
 from podium_trainer.parallel import Ranks
@@ -161,7 +162,7 @@ class RegistryVersions:
 class FollowerVersions:
     """What a process other than the first has to do with the registry. Blocking."""
 
-    def __init__(self, address: str, token: str, tls: Tls | None, ranks: Ranks) -> None:
+    def __init__(self, address: str, token: Token, tls: Tls | None, ranks: Ranks) -> None:
         """`token` and `tls` as for `podium.rpc.connect`."""
         self._address = address
         self._token, self._tls = token, tls

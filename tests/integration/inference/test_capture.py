@@ -51,7 +51,7 @@ async def take(pool: TinyPool, key: str) -> list[pb.CapturedCall]:
         return [response.call async for response in stream]
 
 
-async def test_whole_and_streamed_answers_have_exact_tokens(
+async def test_t19_whole_and_streamed_answers_have_exact_tokens(
     merged: TinyPool, client: openai.AsyncOpenAI, key: str, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {

@@ -172,7 +172,7 @@ def message(role: trajectory_pb2.Role.ValueType, content: str) -> trajectory_pb2
     return trajectory_pb2.Message(role=role, content=content)
 
 
-async def test_a_turn_in_one_call_is_what_render_and_generate_give(merged: TinyPool) -> None:
+async def test_t19_a_turn_in_one_call_is_what_render_and_generate_give(merged: TinyPool) -> None:
     render = pb.RenderRequest(messages=[message(trajectory_pb2.ROLE_USER, "Guess a digit.")])
     first = (await merged.stub.Render(render, timeout=60)).token_ids
     expected = await merged.generate(first, seed=5)

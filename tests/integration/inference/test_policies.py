@@ -39,7 +39,7 @@ async def expect(
     assert np.abs(np.array(sampled.logprobs) - expected).mean() < 1e-4
 
 
-async def test_merged_weights_are_base_plus_adapter_whatever_was_cached(
+async def test_t23_merged_weights_are_base_plus_adapter_whatever_was_cached(
     merged: TinyPool, tmp_path: Path
 ) -> None:
     """The same prompt under a new version equals a cold engine: T8 of the field's tests."""
@@ -165,7 +165,7 @@ async def test_a_running_generation_ends_under_the_weights_it_began_with(
     await merged.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="run"))
 
 
-async def test_what_cannot_be_loaded_leaves_the_old_version_served(
+async def test_t24_what_cannot_be_loaded_leaves_the_old_version_served(
     merged: TinyPool, tmp_path: Path
 ) -> None:
     good = adapter_files(merged.model, 20)
@@ -217,7 +217,7 @@ async def test_jobs_share_a_pool_of_adapters(shared: TinyPool, tmp_path: Path) -
     await expect(shared, files["right"], "right", 1, tmp_path / "right")
 
 
-async def test_older_versions_of_a_job_go_when_newer_ones_come(shared: TinyPool) -> None:
+async def test_t23_older_versions_of_a_job_go_when_newer_ones_come(shared: TinyPool) -> None:
     for version in (1, 2, 3):
         await shared.publish("grow", version, adapter_files(shared.model, 30 + version))
         await shared.load("grow", version)

@@ -107,7 +107,7 @@ def trainer(dtype: torch.dtype) -> Policy:
     return Policy(resolve(MODEL), MODEL, training, seed=0, dtype=dtype)
 
 
-async def test_eight_turns_in_float32(tmp_path: Path) -> None:
+async def test_t19_eight_turns_in_float32(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(resolve(MODEL))
     policy = trainer(torch.float32)
     async with (

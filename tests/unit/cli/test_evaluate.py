@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
+from typing import Any
 
 from support.cli import podium
-from support.fake_judge import completion, fake_judge
+from support.fake_judge import Answer, completion, fails, fake_judge
 
 EMAIL = ("eval", "email_search", "--limit", "12")
 
@@ -85,6 +87,55 @@ async def test_any_model_behind_an_openai_api(tmp_path: Path) -> None:
     assert found["attempts"] == 12
     assert found["turns"] == 1
     assert set(api.authorizations) == {"Bearer secret"}
+
+
+async def test_a_busy_api_is_waited_for(tmp_path: Path) -> None:
+    chance = random.Random(3)
+
+    def sometimes(request: dict[str, Any]) -> Answer:
+        busy = chance.random() < 0.3
+        return Answer(429, b"{}", {"retry-after": "0.01"}) if busy else completion("select: 1")
+
+    with fake_judge() as api:
+        api.then(sometimes)
+        result = await podium(
+            *EMAIL, "-a", "openai:m", cwd=tmp_path, environment={"OPENAI_BASE_URL": api.base_url}
+        )
+    assert result.code == 0, result.err
+    assert result.out.splitlines()[1].split()[-2:] == ["0", "12"]
+
+
+async def test_what_was_never_answered_is_told_apart_and_counted_nowhere(tmp_path: Path) -> None:
+    def some(request: dict[str, Any]) -> Answer:
+        refused = request["seed"] % 2
+        return Answer(401, b"no such key") if refused else completion("select: 1")
+
+    arguments = ("-a", "baseline:scripted", "-a", "openai:m", "--attempts", "2")
+    with fake_judge() as api:
+        environment = {"OPENAI_BASE_URL": api.base_url}
+        api.then(some)
+        table = await podium(*EMAIL, *arguments, cwd=tmp_path, environment=environment)
+        api.then(some)
+        found = await podium(
+            *EMAIL, *arguments, "-o", "json", cwd=tmp_path, environment=environment
+        )
+        api.then(fails(401, "no such key"))
+        nothing = await podium(
+            *EMAIL, "-a", "openai:m", "-a", "baseline:random", cwd=tmp_path, environment=environment
+        )
+    assert (table.code, found.code, nothing.code) == (3, 3, 3)
+    head, _, row, *_ = table.out.splitlines()
+    assert head.split()[-2:] == ["N", "UNANSWERED"]
+    assert row.split()[-3:] == ["0", "12", "12"]
+    assert "12 of 24 attempts of openai:m were never answered" in table.err
+    assert "401: no such key" in table.err
+    _, model = json.loads(found.out)
+    assert (model["attempts"], model["unanswered"], model["failed"]) == (12, 12, 0)
+    assert len(model["episodes"]) == 24
+    assert all(each["attempts"] == 1 for each in model["by_scenario"].values())
+    # What could be measured is.
+    assert "baseline:random" in nothing.out
+    assert "openai:m" not in nothing.out.splitlines()[1]
 
 
 async def test_what_is_not_there_is_named(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from podium.environments.catalog import builtin_names
 from support.cli import podium
+from support.namespaces import REFUSAL
 
 SCENARIOS = 4
 BASELINES = {
@@ -30,8 +30,8 @@ def test_every_built_in_task_is_measured_here() -> None:
 
 @pytest.mark.parametrize("name", BASELINES)
 async def test_a_baseline_beats_the_weakest_agent(name: str, tmp_path: Path) -> None:
-    if name == "coding" and shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
+    if name == "coding" and REFUSAL:
+        pytest.skip(REFUSAL)
     agents = [f"baseline:{baseline}" for baseline in BASELINES[name]]
     arguments = ("--limit", str(SCENARIOS), *(f"--agent={agent}" for agent in agents))
     result = await podium("eval", name, *arguments, "-o", "json", cwd=tmp_path, within=110)

@@ -83,6 +83,12 @@ def test_metrics_of_a_step() -> None:
     assert metrics["tokens_sampled"] == 12
     assert metrics["trajectories_failed"] == metrics["trajectories_unscored"] == 1
     assert metrics["staleness_max"] == 2
+    assert "history_splits" not in metrics
+    group.trajectories[0].metrics["history_splits"] = 3
+    group.trajectories[1].metrics["history_splits"] = 4
+    metrics = step_metrics([group], staleness=2)
+    assert set(metrics) <= STEP_METRICS
+    assert metrics["history_splits"] == 7
 
 
 def test_metrics_of_a_step_tell_of_its_judges() -> None:
@@ -132,7 +138,7 @@ def test_evaluations_take_the_environments_reward_where_there_is_no_other() -> N
     assert metrics == {"reward": 0.5, "turns": 2.0}
 
 
-def test_staleness_is_that_of_the_oldest_span() -> None:
+def test_t22_staleness_is_that_of_the_oldest_span() -> None:
     group = trajectory_pb2.Group(trajectories=[attempt(4), attempt(3)])
     assert staleness(group, "j", step=5) == 1
     assert staleness(group, "j", step=4) == 0

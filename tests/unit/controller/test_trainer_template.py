@@ -14,6 +14,7 @@ from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.jobset import job_name
 from podium_controller.cluster.object_template import Manifest, object_name
+from podium_controller.cluster.quantity import times
 from podium_controller.cluster.template import TrainerTemplate
 
 GPU = "nvidia.com/gpu"
@@ -155,8 +156,8 @@ def test_several_nodes_meet_at_the_first_ones_name() -> None:
     spec = job["spec"]
     assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (4, 4, 12)
     assert trainer(job)["resources"] == {
-        "requests": {"cpu": "1"},
-        "limits": {"memory": "8Gi", GPU: 8},
+        "requests": {"cpu": "4"},
+        "limits": {"memory": "32Gi", GPU: 8},
     }
     found = variables(job)
     assert found["PET_NNODES"] == "4"
@@ -267,3 +268,90 @@ def test_a_file_that_is_not_there_or_no_yaml(tmp_path: Path, content: str | None
         path.write_text(content)
     with pytest.raises(InvalidArgumentError, match=r"trainer\.yaml"):
         TrainerTemplate.load(path, GPU)
+
+
+def of_pools(*pools: str) -> TrainerTemplate:
+    """A template of a Job for each pool, told apart by their init containers' images."""
+    jobs = {}
+    for pool in pools:
+        init = {"name": "model", "image": f"fetch-{pool}"}
+        jobs[pool] = changed("spec/template/spec/initContainers", [init])
+    return TrainerTemplate(jobs[pools[0]], GPU, jobs)
+
+
+def fetched(job: Manifest) -> list[str]:
+    return [each["image"] for each in job["spec"]["template"]["spec"]["initContainers"]]
+
+
+def test_a_trainer_is_made_of_its_own_pools_job() -> None:
+    template = of_pools("small", "large")
+    for pool in ("large", "small"):
+        job = template.job("j", spec_pb2.TrainerSpec(), pool=pool)
+        assert fetched(job) == [f"fetch-{pool}"]
+        assert job["metadata"]["name"] == "podium-trainer-j"
+
+
+def test_a_pool_without_a_job_is_named_with_those_that_have_one() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"'gone'; allowed is one of small, large"):
+        of_pools("small", "large").job("j", spec_pb2.TrainerSpec(), pool="gone")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "what"),
+    [
+        ("metadata/name", "other", "metadata"),
+        ("spec/backoffLimit", 9, "backoffLimit"),
+        (f"{_TRAINER}/ports", [{"name": "grpc", "containerPort": 1}], "ports"),
+        (f"{_TRAINER}/resources/limits", {"memory": "8Gi", GPU: 3}, GPU),
+    ],
+)
+def test_what_pools_must_have_alike(path: str, value: Any, what: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"b.yaml: differs .* {what}"):
+        TrainerTemplate(TEMPLATE, GPU, {"a": TEMPLATE, "b": changed(path, value)})
+
+
+def test_a_folder_has_a_file_for_each_pool(tmp_path: Path) -> None:
+    for pool in ("small", "large"):
+        init = {"name": "model", "image": f"fetch-{pool}"}
+        job = changed("spec/template/spec/initContainers", [init])
+        (tmp_path / f"{pool}.yaml").write_text(yaml.safe_dump(job))
+    template = TrainerTemplate.of_pools(tmp_path, GPU, ["small", "large"])
+    assert fetched(template.job("j", spec_pb2.TrainerSpec(), pool="large")) == ["fetch-large"]
+    with pytest.raises(InvalidArgumentError, match=r"third\.yaml"):
+        TrainerTemplate.of_pools(tmp_path, GPU, ["small", "third"])
+    one = TrainerTemplate.of_pools(tmp_path / "small.yaml", GPU, ["small", "large"])
+    assert fetched(one.job("j", spec_pb2.TrainerSpec(), pool="large")) == ["fetch-small"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cpu", "memory"),
+    # The template's are for two GPUs.
+    [(1, "1", "8Gi"), (2, "1", "8Gi"), (3, "2", "16Gi"), (8, "4", "32Gi")],
+)
+def test_memory_and_cpus_follow_the_gpus(gpus: int, cpu: str, memory: str) -> None:
+    resources = trainer(made(gpus_per_node=gpus))["resources"]
+    assert resources == {"requests": {"cpu": cpu}, "limits": {"memory": memory, GPU: gpus}}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "factor", "wanted"),
+    [
+        ("8Gi", 4, "32Gi"),
+        ("500m", 3, "1500m"),
+        (1, 8, "8"),
+        (0.5, 3, "1.5"),
+        ("1.5Gi", 2, "3Gi"),
+        ("1e9", 2, "2e9"),
+        ("0.0001", 1, "0.001"),
+    ],
+)
+def test_a_quantity_keeps_its_unit(quantity: str | float, factor: int, wanted: str) -> None:
+    assert times(quantity, factor) == wanted
+
+
+@pytest.mark.parametrize("quantity", ["", "lots", "8 Gi", "8GB", "-1"])
+def test_no_quantity_is_refused_before_any_job_comes(quantity: str) -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        TrainerTemplate(changed(f"{_TRAINER}/resources/limits/memory", quantity), GPU)
+    (found,) = raised.value.violations
+    assert found.field.endswith("containers[trainer].resources.limits.memory")

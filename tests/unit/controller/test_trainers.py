@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -39,10 +40,13 @@ def api(request: pytest.FixtureRequest) -> FakeApi:
 
 @asynccontextmanager
 async def controller(
-    api: FakeApi, owner: str = "", job_sets: Any = "auto"
+    api: FakeApi,
+    owner: str = "",
+    job_sets: Any = "auto",
+    by_pool: Mapping[str, Manifest] | None = None,
 ) -> AsyncIterator[KubernetesTrainers]:
     """A controller's trainers, as it has them until it stops."""
-    made = TrainerTemplate(template(), "nvidia.com/gpu")
+    made = TrainerTemplate(template(), "nvidia.com/gpu", by_pool)
     workloads = Workloads(api, made, owner, job_sets)  # type: ignore[arg-type]
 
     def dial(address: str) -> Any:
@@ -364,3 +368,19 @@ async def test_a_cluster_that_lacks_the_job_sets_that_must_be_is_waited_for() ->
             await trainers.of(job).close("a", 60)
         assert api.of(JOBS) == []
         waiting.cancel()
+
+
+async def test_a_trainer_is_made_for_the_pool_where_the_job_is_placed_now(api: FakeApi) -> None:
+    pools = {pool: template(workingDir=f"/models/{pool}") for pool in ("small", "large")}
+    async with controller(api, by_pool=pools) as trainers:
+        # It was known before it was placed.
+        job = record("a")
+        trainers.of(job)
+        waiting = starting(trainers, replace(job, pool="large"))
+        await until(lambda: bool(api.of(JOBS)))
+        (made,) = api.of(JOBS)
+        (container,) = made["spec"]["template"]["spec"]["containers"]
+        assert container["workingDir"] == "/models/large"
+        pods(api)
+        async with asyncio.timeout(60):
+            assert not await waiting

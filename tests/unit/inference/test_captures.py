@@ -39,7 +39,7 @@ def captures(clock: Clock) -> Captures:
     return Captures(max_calls=4, max_tokens=100, max_seconds=600, clock=clock)
 
 
-def test_calls_of_a_key_come_in_order_and_again_when_asked_again(captures: Captures) -> None:
+def test_t21_calls_of_a_key_come_in_order_and_again_when_asked_again(captures: Captures) -> None:
     for key, number in (("a", 1), ("b", 2), ("a", 3)):
         captures.add(key, call(number))
     assert kept(captures, "a") == [1, 3]

@@ -180,3 +180,58 @@ def test_as_text_the_calls_of_a_worked_example_are_the_lines_that_are_asked_for(
     shown = text_of(renderer.first([QUESTION, example, result, QUESTION], [SEARCH], "text"))
     assert 'assistant\nI look.\ncall: search {"query": "Olm"}<eos>' in shown
     assert "user\nresult of search:\nA novel.\nWho is Olm?<eos>" in shown
+
+
+# As Qwen3's: the thinking of turns before the last question is left out.
+STRIPS_THINKING = (
+    "{% set ns = namespace(asked=0) %}{% for m in messages %}"
+    "{% if m.role == 'user' %}{% set ns.asked = loop.index0 %}{% endif %}{% endfor %}"
+    + TOOLS
+    + "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if loop.index0 < ns.asked %}{{ (m.content or '').split('</think>')[-1] }}"
+    "{% else %}{{ m.content or '' }}{% endif %}"
+    "{% if m.tool_calls %}" + FAMILIES["hermes"] + "{% endif %}<eos>\n{% endfor %}" + OPEN
+)
+CALL = '<tool_call>\n{"name": "look", "arguments": {"at": %d}}\n</tool_call>'
+
+
+def test_t19_a_template_that_strips_thinking_never_touches_what_was_sampled() -> None:
+    renderer = Renderer(TemplateTokenizer(STRIPS_THINKING))
+    assert renderer.call_format == "hermes"
+    tools = [pb.Tool(name="look", description="Looks.")]
+    messages = [said(pb.ROLE_USER, "Begin.")]
+    record: list[int] = []
+    histories: list[list[int]] = []
+    spans: list[tuple[int, int, list[int]]] = []
+    for turn in range(8):
+        if record:
+            try:
+                prompt = renderer.following(messages, tools, record, len(messages) - 1, "hermes")
+            except FailedPreconditionError as refused:
+                if refused.reason != "HISTORY_NOT_CONTINUABLE":
+                    raise
+                histories.append(record)
+                record = []
+        if not record:
+            prompt = renderer.first(messages, tools, "hermes")
+        # What came before is what it was, whatever the template would write of it now.
+        assert prompt[: len(record)] == record
+        text = f"<think>why {turn}</think>" + (f"Answer {turn}." if turn in (4, 7) else CALL % turn)
+        # The engine's own ids, which no rendering of the text gives.
+        ids = [1000 + byte for byte in text.encode()] + [TemplateTokenizer.eos_token_id]
+        spans.append((len(histories), len(prompt), ids))
+        record = [*prompt, *ids]
+        message = parse_tool_calls(text, "hermes", turn)
+        messages.append(message)
+        if message.tool_calls:
+            found = said(pb.ROLE_TOOL, "A lamp.", tool_call_id=message.tool_calls[0].id)
+            messages.append(found)
+        else:
+            messages.append(said(pb.ROLE_USER, "Go on."))
+    histories.append(record)
+    # Its fifth turn's thinking would be taken out of the history, so a new one began there.
+    assert [history for history, _, _ in spans] == [0] * 5 + [1] * 3
+    for history, start, ids in spans:
+        assert histories[history][start : start + len(ids)] == ids
+    sampled = [number for ids in histories for number in ids if number >= 1000]
+    assert sampled == [number for _, _, ids in spans for number in ids if number >= 1000]

@@ -12,7 +12,8 @@ from podium_judge.prompt import (
     fair_shares,
     presentation_order,
 )
-from podium_judge.transcript import attempt_of, common_prefix, shorten, tokens_of, tools_of
+from podium_judge.transcript import attempt_of, common_prefix, tools_of
+from podium_judge.trimming import shorten, tokens_of
 from podium_judge.verdict import schema
 from support.fake_judge import shown
 

@@ -196,7 +196,7 @@ BAD = {
     "too high": scores(by_text, edit=_set(15)),
     "negative": scores(by_text, edit=_set(-3)),
     "NaN": scores(by_text, edit=_set(float("nan"))),
-    "text": scores(by_text, edit=_set("0.5")),
+    "text": scores(by_text, edit=_set("half")),
     "unknown id": scores(by_text, edit=lambda e: [{**e[0], "attempt_id": "99"}, *e[1:]]),
     "prose": says("Attempt 1 is the better one, I give it a 0.9."),
     "empty": says(""),
@@ -278,12 +278,27 @@ async def test_nobody_there_is_unavailable(bench: Bench, unused_tcp_port: int) -
         await bench.score("3", "9", base_url=f"http://127.0.0.1:{unused_tcp_port}/v1")
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
-async def test_a_wrong_key_or_name_is_no_passing_trouble(bench: Bench, status: int) -> None:
+@pytest.mark.parametrize("status", [401, 405])
+async def test_a_wrong_key_or_address_is_no_passing_trouble(bench: Bench, status: int) -> None:
     bench.judge.then(fails(status, '{"error": "key sk-123 is wrong"}'))
     with pytest.raises(FailedPreconditionError) as caught:
         await bench.score("3", "9", key="sk-123")
     assert caught.value.reason == "JUDGE_MISCONFIGURED"
+    assert "sk-123" not in caught.value.message
+    assert len(bench.judge.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(402, "no credit left"), (403, "check its key"), (404, "the model's name")],
+)
+async def test_a_judge_without_credit_leave_or_model_is_away(
+    bench: Bench, status: int, says: str
+) -> None:
+    bench.judge.then(fails(status, '{"error": "key sk-123 has no quota"}'))
+    with pytest.raises(UnavailableError, match=f"HTTP {status}: .*{says}") as caught:
+        await bench.score("3", "9", key="sk-123")
+    assert caught.value.reason == "JUDGE_UNAVAILABLE"
     assert "sk-123" not in caught.value.message
     assert len(bench.judge.requests) == 1
 

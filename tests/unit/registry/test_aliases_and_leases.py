@@ -61,7 +61,7 @@ async def test_aliases_refuse_what_they_must(registry: Registry) -> None:
         await registry.versions.get_by_alias("job", "best")
 
 
-async def test_what_an_alias_or_a_lease_names_is_not_deleted(registry: Registry) -> None:
+async def test_t23_what_an_alias_or_a_lease_names_is_not_deleted(registry: Registry) -> None:
     await publish(registry, 4)
     await registry.versions.set_alias("job", "best", 1, None)
     lease, _ = await registry.versions.acquire_lease("job", 0, "pool", 60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,10 @@ from pathlib import Path
 import click
 import pytest
 from podium.cli.main import cli
+from support.programs import missing
+
+if shutil.which("git") is None:
+    pytest.skip(missing("git", "git"), allow_module_level=True)
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted(

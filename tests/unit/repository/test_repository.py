@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.programs import program
 
 ROOT = Path(__file__).parents[3]
 MAX_LINES = 600
@@ -27,7 +28,7 @@ ALLOWED_HOSTS = {"Makefile"}
 
 def tracked() -> list[Path]:
     listing = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        [program("git", "git"), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         check=True,
         capture_output=True,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.programs import program
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -67,7 +68,7 @@ def test_buf_lint_wants_comments_and_house_names(copy: Path) -> None:
 
 def git(*arguments: str, cwd: Path) -> None:
     identity = ("-c", "user.name=test", "-c", "user.email=test@example.com")
-    result = run("git", *identity, *arguments, cwd=cwd)
+    result = run(program("git", "git"), *identity, *arguments, cwd=cwd)
     assert result.returncode == 0, result.stderr
 
 

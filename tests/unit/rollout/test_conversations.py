@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from podium.environments import (
@@ -16,8 +18,10 @@ from podium.environments import (
     user,
 )
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_judge.transcript import attempt_of, show
+from podium_rollout.conversation import Conversations
 from podium_rollout.environments import Environments
 from podium_rollout.episode import Episode
 from podium_trainer.samples import Sample, read_samples
@@ -55,7 +59,9 @@ async def with_a_sub_agent(monkeypatch: pytest.MonkeyPatch) -> pb.Trajectory:
     return trajectory
 
 
-async def test_a_sub_agent_talks_in_a_history_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_t20_a_sub_agent_talks_in_a_history_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trajectory = await with_a_sub_agent(monkeypatch)
     main, searcher = trajectory.histories
     assert [h.conversation for h in trajectory.histories] == ["", "searcher"]
@@ -85,7 +91,7 @@ async def test_a_sub_agent_talks_in_a_history_of_its_own(monkeypatch: pytest.Mon
     assert not any(m.conversation or m.begins_history for h in (main, searcher) for m in h.messages)
 
 
-async def test_all_its_histories_train_with_its_one_reward(
+async def test_t20_all_its_histories_train_with_its_one_reward(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trajectory = await with_a_sub_agent(monkeypatch)
@@ -109,7 +115,7 @@ async def test_ruler_shows_the_conversations_in_the_order_in_which_they_began(
     assert places == sorted(places)
 
 
-async def test_a_conversation_that_begins_anew_forgets_and_both_histories_train(
+async def test_t20_a_conversation_that_begins_anew_forgets_and_both_histories_train(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_stage(
@@ -174,3 +180,24 @@ async def test_a_result_for_calls_that_were_forgotten_fails_the_attempt(
     assert trajectory.failure.message == (
         "a tool result answers call 'call00000'; calls without a result are none"
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "tool", "says"),
+    [
+        (pb.Message(content="?"), pb.Tool(name="t"), "a message breaks the contract: role"),
+        (
+            pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[pb.ToolCall(name="n" * 257)]),
+            pb.Tool(name="t"),
+            "tool_calls[0].name got 257 characters",
+        ),
+        (said("?"), pb.Tool(), "a tool breaks the contract: name is required"),
+    ],
+)
+def test_what_no_service_would_take_is_the_environments_failure(
+    message: pb.Message, tool: pb.Tool, says: str
+) -> None:
+    """As a served environment in another language may answer."""
+    conversations = Conversations(spec_pb2.TOOL_FORMAT_AUTO)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        conversations.observe([message], [tool])

@@ -13,6 +13,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.environments import Environments
 from podium_rollout.episode import Episode
 from podium_rollout.seeds import derive
+from prometheus_client import REGISTRY
 from support.guess_environment import Guess
 from support.rollout import (
     PolicyDouble,
@@ -133,7 +134,8 @@ async def test_the_deadline_ends_an_episode_wherever_it_waits(reply: str) -> Non
     assert policy.held == 0
 
 
-async def test_a_history_that_the_template_rewrites_is_begun_anew() -> None:
+async def test_t20_a_history_that_the_template_rewrites_is_begun_anew_and_counted() -> None:
+    counted = REGISTRY.get_sample_value("podium_rollout_history_splits_total") or 0.0
     request = group_request()
     policy = PolicyDouble(script(request, {0: ["1", "4"]}), rewrites=True)
     trajectory = await play(request, policy)
@@ -143,6 +145,7 @@ async def test_a_history_that_the_template_rewrites_is_begun_anew() -> None:
     assert list(second.tokens.token_ids) == encode(conversation) + sampled_ids("4")
     assert [len(h.tokens.spans) for h in trajectory.histories] == [1, 1]
     assert trajectory.environment_reward == 1.0
+    assert REGISTRY.get_sample_value("podium_rollout_history_splits_total") == counted + 1
 
 
 class NeverContinues(PolicyDouble):
@@ -221,8 +224,12 @@ async def test_s9_the_trace_tells_what_each_turn_was_asked_with(
         assert span.attributes["gen_ai.request.model"] == f"{request.policy.job}@3"
         assert span.attributes["gen_ai.request.seed"] == derive(11, trajectory.id, number)
         assert span.attributes["gen_ai.response.finish_reasons"] == ("stop",)
-        assert span.attributes["gen_ai.usage.output_tokens"] == len(sampled_ids("1"))
+        # The engine's span has them: a trace's tokens are to be counted once.
+        assert not [name for name in span.attributes if name.startswith("gen_ai.usage.")]
         assert f"{span.context.trace_id:032x}" == trajectory.trace_id
+    (whole,) = [span for span in spans.get_finished_spans() if span.name == "rollout"]
+    assert whole.attributes["podium.trajectory.id"] == trajectory.id
+    assert whole.attributes["podium.environment.name"] == request.environment.name
 
 
 async def test_s19_a_trajectory_has_the_state_and_reward_of_every_step() -> None:

@@ -26,7 +26,7 @@ def generation(*ids: int, version: int = 3) -> inference_pb.Generation:
 
 
 @given(st.lists(TURN, max_size=6))
-def test_spans_cut_the_sampled_tokens_out_of_the_record_exactly(
+def test_t19_spans_cut_the_sampled_tokens_out_of_the_record_exactly(
     turns: list[tuple[list[int], list[tuple[int, int]], int]],
 ) -> None:
     record, expected = Record(), []
@@ -50,7 +50,7 @@ def test_spans_cut_the_sampled_tokens_out_of_the_record_exactly(
     assert len(built.token_ids) == context_length + len(built.logprobs)
 
 
-def test_a_span_says_who_sampled_it() -> None:
+def test_t22_a_span_says_who_sampled_it() -> None:
     record = Record()
     record.context([1, 2])
     record.sampled(generation(7, 8), 0.75)

@@ -36,7 +36,7 @@ def lines(trajectory: pb.Trajectory) -> list[tuple[int, str, str]]:
     return [(m.role, m.content, m.tool_call_id) for m in history.messages]
 
 
-async def test_all_calls_of_a_turn_reach_the_environment_in_one_step(
+async def test_t20_all_calls_of_a_turn_reach_the_environment_in_one_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = [hermes("search", '{"q": 1}'), hermes("read", '{"id": 2}'), hermes("search", "{}")]

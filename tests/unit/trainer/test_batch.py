@@ -9,6 +9,7 @@ import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import trajectory_pb2
 from podium_trainer.batch import Batch, build_batch
+from podium_trainer.step import row_budget
 from support.tiny_policy import VOCABULARY, group, training_spec, trajectory
 
 
@@ -110,6 +111,50 @@ def test_t16_a_group_of_one_and_a_group_of_none() -> None:
     )
     assert batch.skipped_groups == {"g": "group_of_one", "h": "all_failed"}
     assert batch.samples == []
+
+
+def long_group(name: str, *lengths: int) -> trajectory_pb2.Group:
+    """Attempts of so many context tokens; the longer one, the better."""
+    return group(
+        name,
+        *(
+            trajectory(f"{name}/t{i}", float(length), [1] * (length + 1), [(length - 9, 10)])
+            for i, length in enumerate(lengths)
+        ),
+    )
+
+
+def test_attempts_of_any_length_train_where_the_job_sets_no_limit() -> None:
+    """Those who open the trainer alone; a job's controller writes the pool's context."""
+    batch = batch_of(long_group("g", 5000, 1500, 5000, 1500))
+    assert batch.trajectories == 4
+    assert batch.too_long_metrics() == {}
+    assert row_budget(batch, 2048, training_spec()) == 5000
+
+
+def test_attempts_over_the_limit_are_counted_though_their_whole_group_goes() -> None:
+    training = training_spec(max_row_tokens=4096)
+    batch = build_batch(
+        [long_group("g", 5000, 1500, 4096, 1600), long_group("h", 5001, 7000)], training, VOCABULARY
+    )
+    assert batch.skipped_trajectories == {"g/t0": "over_max_row_tokens"}
+    assert batch.skipped_groups == {"h": "no_trainable_trajectory"}
+    assert batch.too_long_metrics() == {
+        "trajectories_over_max_row_tokens": 3,
+        "trajectory_tokens_max": 7000,
+    }
+    assert row_budget(batch, 2048, training) == 4096
+
+
+@pytest.mark.parametrize(
+    ("row_tokens", "allowed", "expected"), [(2048, 4096, 2048), (16384, 16384, 16384)]
+)
+def test_rows_are_of_the_size_that_the_trainer_is_set_to(
+    row_tokens: int, allowed: int, expected: int
+) -> None:
+    """A pool of 2,048 tokens, as before; one of 16,384 with ROW_TOKENS to match."""
+    batch = batch_of(long_group("g", 1500, 1600))
+    assert row_budget(batch, row_tokens, training_spec(max_row_tokens=allowed)) == expected
 
 
 def cut_group() -> trajectory_pb2.Group:

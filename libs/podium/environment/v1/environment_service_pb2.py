@@ -27,7 +27,7 @@ from podium.options.v1 import rules_pb2 as podium_dot_options_dot_v1_dot_rules__
 from podium.types.v1 import trajectory_pb2 as podium_dot_types_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/podium/environment/v1/environment_service.proto\x12\x15podium.environment.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1dpodium/options/v1/rules.proto\x1a podium/types/v1/trajectory.proto\"\x11\n\x0f\x44\x65scribeRequest\"[\n\x10\x44\x65scribeResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0e\n\x06splits\x18\x03 \x03(\t\x12\x14\n\x0cmax_sessions\x18\x04 \x01(\x05\"\x97\x01\n\x14ListScenariosRequest\x12\x17\n\x05split\x18\x01 \x01(\tB\x08\xba\xbe\x18\x04\x08\x01\x30@\x12)\n\tpage_size\x18\x02 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x88\xc3@\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\'\n\x06\x63onfig\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\"^\n\x15ListScenariosResponse\x12,\n\tscenarios\x18\x01 \x03(\x0b\x32\x19.podium.types.v1.Scenario\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x87\x01\n\x0bObservation\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.podium.types.v1.Message\x12$\n\x05tools\x18\x02 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12&\n\x05state\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"\xc1\x01\n\x0bOpenRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x05\x12\'\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x0e\n\x06resume\x18\x03 \x01(\x08\x12,\n\x0cwait_seconds\x18\x04 \x01(\x01\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x18\xf5@\x12,\n\x0cidle_seconds\x18\x05 \x01(\x01\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x18\xf5@\"Q\n\x0cResetRequest\x12\x33\n\x08scenario\x18\x01 \x01(\x0b\x32\x19.podium.types.v1.ScenarioB\x06\xba\xbe\x18\x02\x08\x01\x12\x0c\n\x04seed\x18\x02 \x01(\x03\"?\n\x0bStepRequest\x12\x30\n\x06\x61\x63tion\x18\x01 \x01(\x0b\x32\x18.podium.types.v1.MessageB\x06\xba\xbe\x18\x02\x08\x01\"\x0e\n\x0cScoreRequest\"\x0e\n\x0c\x43loseRequest\"\xc6\x02\n\x0eSessionRequest\x12\x1f\n\x08sequence\x18\x01 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12\x32\n\x04open\x18\x02 \x01(\x0b\x32\".podium.environment.v1.OpenRequestH\x00\x12\x34\n\x05reset\x18\x03 \x01(\x0b\x32#.podium.environment.v1.ResetRequestH\x00\x12\x32\n\x04step\x18\x04 \x01(\x0b\x32\".podium.environment.v1.StepRequestH\x00\x12\x34\n\x05score\x18\x05 \x01(\x0b\x32#.podium.environment.v1.ScoreRequestH\x00\x12\x34\n\x05\x63lose\x18\x06 \x01(\x0b\x32#.podium.environment.v1.CloseRequestH\x00\x42\t\n\x07request\"d\n\x0cOpenResponse\x12\x0f\n\x07resumed\x18\x01 \x01(\x08\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\x12\x14\n\x0cidle_seconds\x18\x03 \x01(\x01\x12\x16\n\x0eresume_seconds\x18\x04 \x01(\x01\"H\n\rResetResponse\x12\x37\n\x0bobservation\x18\x01 \x01(\x0b\x32\".podium.environment.v1.Observation\"\x98\x03\n\x0cStepResponse\x12\x37\n\x0bobservation\x18\x01 \x01(\x0b\x32\".podium.environment.v1.Observation\x12\x0e\n\x06reward\x18\x02 \x01(\x01\x12\x12\n\nterminated\x18\x03 \x01(\x08\x12\x11\n\ttruncated\x18\x04 \x01(\x08\x12\x41\n\x07metrics\x18\x05 \x03(\x0b\x32\x30.podium.environment.v1.StepResponse.MetricsEntry\x12%\n\x04info\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\x12J\n\x0cside_rewards\x18\x07 \x03(\x0b\x32\x34.podium.environment.v1.StepResponse.SideRewardsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a\x32\n\x10SideRewardsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xbb\x02\n\rScoreResponse\x12\x0e\n\x06reward\x18\x01 \x01(\x01\x12\x42\n\x07metrics\x18\x02 \x03(\x0b\x32\x31.podium.environment.v1.ScoreResponse.MetricsEntry\x12%\n\x04info\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12K\n\x0cside_rewards\x18\x04 \x03(\x0b\x32\x35.podium.environment.v1.ScoreResponse.SideRewardsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a\x32\n\x10SideRewardsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x0f\n\rCloseResponse\"\xe0\x02\n\x0fSessionResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x14\n\x07\x63redits\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x33\n\x04open\x18\x03 \x01(\x0b\x32#.podium.environment.v1.OpenResponseH\x00\x12\x35\n\x05reset\x18\x04 \x01(\x0b\x32$.podium.environment.v1.ResetResponseH\x00\x12\x33\n\x04step\x18\x05 \x01(\x0b\x32#.podium.environment.v1.StepResponseH\x00\x12\x35\n\x05score\x18\x06 \x01(\x0b\x32$.podium.environment.v1.ScoreResponseH\x00\x12\x35\n\x05\x63lose\x18\x07 \x01(\x0b\x32$.podium.environment.v1.CloseResponseH\x00\x42\n\n\x08responseB\n\n\x08_credits2\xc5\x02\n\x12\x45nvironmentService\x12`\n\x08\x44\x65scribe\x12&.podium.environment.v1.DescribeRequest\x1a\'.podium.environment.v1.DescribeResponse\"\x03\x90\x02\x01\x12o\n\rListScenarios\x12+.podium.environment.v1.ListScenariosRequest\x1a,.podium.environment.v1.ListScenariosResponse\"\x03\x90\x02\x01\x12\\\n\x07Session\x12%.podium.environment.v1.SessionRequest\x1a&.podium.environment.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/podium/environment/v1/environment_service.proto\x12\x15podium.environment.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1dpodium/options/v1/rules.proto\x1a podium/types/v1/trajectory.proto\"\x11\n\x0f\x44\x65scribeRequest\"[\n\x10\x44\x65scribeResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0e\n\x06splits\x18\x03 \x03(\t\x12\x14\n\x0cmax_sessions\x18\x04 \x01(\x05\"\x97\x01\n\x14ListScenariosRequest\x12\x17\n\x05split\x18\x01 \x01(\tB\x08\xba\xbe\x18\x04\x08\x01\x30@\x12)\n\tpage_size\x18\x02 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x88\xc3@\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\'\n\x06\x63onfig\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\"^\n\x15ListScenariosResponse\x12,\n\tscenarios\x18\x01 \x03(\x0b\x32\x19.podium.types.v1.Scenario\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x87\x01\n\x0bObservation\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.podium.types.v1.Message\x12$\n\x05tools\x18\x02 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12&\n\x05state\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"\xef\x01\n\x0bOpenRequest\x12\x1d\n\nsession_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x05\x12\'\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x0e\n\x06resume\x18\x03 \x01(\x08\x12,\n\x0cwait_seconds\x18\x04 \x01(\x01\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x18\xf5@\x12,\n\x0cidle_seconds\x18\x05 \x01(\x01\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x18\xf5@\x12,\n\x0cstep_seconds\x18\x06 \x01(\x01\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x18\xf5@\"Q\n\x0cResetRequest\x12\x33\n\x08scenario\x18\x01 \x01(\x0b\x32\x19.podium.types.v1.ScenarioB\x06\xba\xbe\x18\x02\x08\x01\x12\x0c\n\x04seed\x18\x02 \x01(\x03\"?\n\x0bStepRequest\x12\x30\n\x06\x61\x63tion\x18\x01 \x01(\x0b\x32\x18.podium.types.v1.MessageB\x06\xba\xbe\x18\x02\x08\x01\"\x0e\n\x0cScoreRequest\"\x0e\n\x0c\x43loseRequest\"\xc6\x02\n\x0eSessionRequest\x12\x1f\n\x08sequence\x18\x01 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12\x32\n\x04open\x18\x02 \x01(\x0b\x32\".podium.environment.v1.OpenRequestH\x00\x12\x34\n\x05reset\x18\x03 \x01(\x0b\x32#.podium.environment.v1.ResetRequestH\x00\x12\x32\n\x04step\x18\x04 \x01(\x0b\x32\".podium.environment.v1.StepRequestH\x00\x12\x34\n\x05score\x18\x05 \x01(\x0b\x32#.podium.environment.v1.ScoreRequestH\x00\x12\x34\n\x05\x63lose\x18\x06 \x01(\x0b\x32#.podium.environment.v1.CloseRequestH\x00\x42\t\n\x07request\"d\n\x0cOpenResponse\x12\x0f\n\x07resumed\x18\x01 \x01(\x08\x12\x15\n\rlast_sequence\x18\x02 \x01(\x03\x12\x14\n\x0cidle_seconds\x18\x03 \x01(\x01\x12\x16\n\x0eresume_seconds\x18\x04 \x01(\x01\"H\n\rResetResponse\x12\x37\n\x0bobservation\x18\x01 \x01(\x0b\x32\".podium.environment.v1.Observation\"\x98\x03\n\x0cStepResponse\x12\x37\n\x0bobservation\x18\x01 \x01(\x0b\x32\".podium.environment.v1.Observation\x12\x0e\n\x06reward\x18\x02 \x01(\x01\x12\x12\n\nterminated\x18\x03 \x01(\x08\x12\x11\n\ttruncated\x18\x04 \x01(\x08\x12\x41\n\x07metrics\x18\x05 \x03(\x0b\x32\x30.podium.environment.v1.StepResponse.MetricsEntry\x12%\n\x04info\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\x12J\n\x0cside_rewards\x18\x07 \x03(\x0b\x32\x34.podium.environment.v1.StepResponse.SideRewardsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a\x32\n\x10SideRewardsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xbb\x02\n\rScoreResponse\x12\x0e\n\x06reward\x18\x01 \x01(\x01\x12\x42\n\x07metrics\x18\x02 \x03(\x0b\x32\x31.podium.environment.v1.ScoreResponse.MetricsEntry\x12%\n\x04info\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12K\n\x0cside_rewards\x18\x04 \x03(\x0b\x32\x35.podium.environment.v1.ScoreResponse.SideRewardsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a\x32\n\x10SideRewardsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x0f\n\rCloseResponse\"2\n\x0eQueuedResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0e\n\x06queued\x18\x02 \x01(\x08\"\x99\x03\n\x0fSessionResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x14\n\x07\x63redits\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x33\n\x04open\x18\x03 \x01(\x0b\x32#.podium.environment.v1.OpenResponseH\x00\x12\x35\n\x05reset\x18\x04 \x01(\x0b\x32$.podium.environment.v1.ResetResponseH\x00\x12\x33\n\x04step\x18\x05 \x01(\x0b\x32#.podium.environment.v1.StepResponseH\x00\x12\x35\n\x05score\x18\x06 \x01(\x0b\x32$.podium.environment.v1.ScoreResponseH\x00\x12\x35\n\x05\x63lose\x18\x07 \x01(\x0b\x32$.podium.environment.v1.CloseResponseH\x00\x12\x37\n\x06queued\x18\x08 \x01(\x0b\x32%.podium.environment.v1.QueuedResponseH\x00\x42\n\n\x08responseB\n\n\x08_credits2\xce\x02\n\x12\x45nvironmentService\x12`\n\x08\x44\x65scribe\x12&.podium.environment.v1.DescribeRequest\x1a\'.podium.environment.v1.DescribeResponse\"\x03\x90\x02\x01\x12o\n\rListScenarios\x12+.podium.environment.v1.ListScenariosRequest\x1a,.podium.environment.v1.ListScenariosResponse\"\x03\x90\x02\x01\x12\x65\n\x07Session\x12%.podium.environment.v1.SessionRequest\x1a&.podium.environment.v1.SessionResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,6 +44,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPENREQUEST'].fields_by_name['wait_seconds']._serialized_options = b'\272\276\030\022\021\000\000\000\000\000\000\000\000\031\000\000\000\000\000\030\365@'
   _globals['_OPENREQUEST'].fields_by_name['idle_seconds']._loaded_options = None
   _globals['_OPENREQUEST'].fields_by_name['idle_seconds']._serialized_options = b'\272\276\030\022\021\000\000\000\000\000\000\000\000\031\000\000\000\000\000\030\365@'
+  _globals['_OPENREQUEST'].fields_by_name['step_seconds']._loaded_options = None
+  _globals['_OPENREQUEST'].fields_by_name['step_seconds']._serialized_options = b'\272\276\030\022\021\000\000\000\000\000\000\000\000\031\000\000\000\000\000\030\365@'
   _globals['_RESETREQUEST'].fields_by_name['scenario']._loaded_options = None
   _globals['_RESETREQUEST'].fields_by_name['scenario']._serialized_options = b'\272\276\030\002\010\001'
   _globals['_STEPREQUEST'].fields_by_name['action']._loaded_options = None
@@ -62,6 +64,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENVIRONMENTSERVICE'].methods_by_name['Describe']._serialized_options = b'\220\002\001'
   _globals['_ENVIRONMENTSERVICE'].methods_by_name['ListScenarios']._loaded_options = None
   _globals['_ENVIRONMENTSERVICE'].methods_by_name['ListScenarios']._serialized_options = b'\220\002\001'
+  _globals['_ENVIRONMENTSERVICE'].methods_by_name['Session']._loaded_options = None
+  _globals['_ENVIRONMENTSERVICE'].methods_by_name['Session']._serialized_options = b'\300\276\030\200\200\200\010'
   _globals['_DESCRIBEREQUEST']._serialized_start=169
   _globals['_DESCRIBEREQUEST']._serialized_end=186
   _globals['_DESCRIBERESPONSE']._serialized_start=188
@@ -73,37 +77,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OBSERVATION']._serialized_start=532
   _globals['_OBSERVATION']._serialized_end=667
   _globals['_OPENREQUEST']._serialized_start=670
-  _globals['_OPENREQUEST']._serialized_end=863
-  _globals['_RESETREQUEST']._serialized_start=865
-  _globals['_RESETREQUEST']._serialized_end=946
-  _globals['_STEPREQUEST']._serialized_start=948
-  _globals['_STEPREQUEST']._serialized_end=1011
-  _globals['_SCOREREQUEST']._serialized_start=1013
-  _globals['_SCOREREQUEST']._serialized_end=1027
-  _globals['_CLOSEREQUEST']._serialized_start=1029
-  _globals['_CLOSEREQUEST']._serialized_end=1043
-  _globals['_SESSIONREQUEST']._serialized_start=1046
-  _globals['_SESSIONREQUEST']._serialized_end=1372
-  _globals['_OPENRESPONSE']._serialized_start=1374
-  _globals['_OPENRESPONSE']._serialized_end=1474
-  _globals['_RESETRESPONSE']._serialized_start=1476
-  _globals['_RESETRESPONSE']._serialized_end=1548
-  _globals['_STEPRESPONSE']._serialized_start=1551
-  _globals['_STEPRESPONSE']._serialized_end=1959
-  _globals['_STEPRESPONSE_METRICSENTRY']._serialized_start=1861
-  _globals['_STEPRESPONSE_METRICSENTRY']._serialized_end=1907
-  _globals['_STEPRESPONSE_SIDEREWARDSENTRY']._serialized_start=1909
-  _globals['_STEPRESPONSE_SIDEREWARDSENTRY']._serialized_end=1959
-  _globals['_SCORERESPONSE']._serialized_start=1962
-  _globals['_SCORERESPONSE']._serialized_end=2277
-  _globals['_SCORERESPONSE_METRICSENTRY']._serialized_start=1861
-  _globals['_SCORERESPONSE_METRICSENTRY']._serialized_end=1907
-  _globals['_SCORERESPONSE_SIDEREWARDSENTRY']._serialized_start=1909
-  _globals['_SCORERESPONSE_SIDEREWARDSENTRY']._serialized_end=1959
-  _globals['_CLOSERESPONSE']._serialized_start=2279
-  _globals['_CLOSERESPONSE']._serialized_end=2294
-  _globals['_SESSIONRESPONSE']._serialized_start=2297
-  _globals['_SESSIONRESPONSE']._serialized_end=2649
-  _globals['_ENVIRONMENTSERVICE']._serialized_start=2652
-  _globals['_ENVIRONMENTSERVICE']._serialized_end=2977
+  _globals['_OPENREQUEST']._serialized_end=909
+  _globals['_RESETREQUEST']._serialized_start=911
+  _globals['_RESETREQUEST']._serialized_end=992
+  _globals['_STEPREQUEST']._serialized_start=994
+  _globals['_STEPREQUEST']._serialized_end=1057
+  _globals['_SCOREREQUEST']._serialized_start=1059
+  _globals['_SCOREREQUEST']._serialized_end=1073
+  _globals['_CLOSEREQUEST']._serialized_start=1075
+  _globals['_CLOSEREQUEST']._serialized_end=1089
+  _globals['_SESSIONREQUEST']._serialized_start=1092
+  _globals['_SESSIONREQUEST']._serialized_end=1418
+  _globals['_OPENRESPONSE']._serialized_start=1420
+  _globals['_OPENRESPONSE']._serialized_end=1520
+  _globals['_RESETRESPONSE']._serialized_start=1522
+  _globals['_RESETRESPONSE']._serialized_end=1594
+  _globals['_STEPRESPONSE']._serialized_start=1597
+  _globals['_STEPRESPONSE']._serialized_end=2005
+  _globals['_STEPRESPONSE_METRICSENTRY']._serialized_start=1907
+  _globals['_STEPRESPONSE_METRICSENTRY']._serialized_end=1953
+  _globals['_STEPRESPONSE_SIDEREWARDSENTRY']._serialized_start=1955
+  _globals['_STEPRESPONSE_SIDEREWARDSENTRY']._serialized_end=2005
+  _globals['_SCORERESPONSE']._serialized_start=2008
+  _globals['_SCORERESPONSE']._serialized_end=2323
+  _globals['_SCORERESPONSE_METRICSENTRY']._serialized_start=1907
+  _globals['_SCORERESPONSE_METRICSENTRY']._serialized_end=1953
+  _globals['_SCORERESPONSE_SIDEREWARDSENTRY']._serialized_start=1955
+  _globals['_SCORERESPONSE_SIDEREWARDSENTRY']._serialized_end=2005
+  _globals['_CLOSERESPONSE']._serialized_start=2325
+  _globals['_CLOSERESPONSE']._serialized_end=2340
+  _globals['_QUEUEDRESPONSE']._serialized_start=2342
+  _globals['_QUEUEDRESPONSE']._serialized_end=2392
+  _globals['_SESSIONRESPONSE']._serialized_start=2395
+  _globals['_SESSIONRESPONSE']._serialized_end=2804
+  _globals['_ENVIRONMENTSERVICE']._serialized_start=2807
+  _globals['_ENVIRONMENTSERVICE']._serialized_end=3141
 # @@protoc_insertion_point(module_scope)

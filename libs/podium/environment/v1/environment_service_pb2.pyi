@@ -186,6 +186,7 @@ class OpenRequest(_message.Message):
     RESUME_FIELD_NUMBER: _builtins.int
     WAIT_SECONDS_FIELD_NUMBER: _builtins.int
     IDLE_SECONDS_FIELD_NUMBER: _builtins.int
+    STEP_SECONDS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """Chosen by the client, unique among all clients of this server."""
     resume: _builtins.bool
@@ -200,6 +201,11 @@ class OpenRequest(_message.Message):
     """Seconds that the server holds the session while nothing runs and no
     request comes; 0 for its own limit. The server may hold it less long.
     """
+    step_seconds: _builtins.float
+    """Seconds that the client waits for the answer to a reset, a step or a
+    score before it gives it up, those in which it is queued aside; 0 for not
+    said. An environment may want to be done with what it grades by then.
+    """
     @_builtins.property
     def config(self) -> _struct_pb2.Struct:
         """Options of the environment, as in the job file."""
@@ -212,10 +218,11 @@ class OpenRequest(_message.Message):
         resume: _builtins.bool = ...,
         wait_seconds: _builtins.float = ...,
         idle_seconds: _builtins.float = ...,
+        step_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "idle_seconds", b"idle_seconds", "resume", b"resume", "session_id", b"session_id", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "idle_seconds", b"idle_seconds", "resume", b"resume", "session_id", b"session_id", "step_seconds", b"step_seconds", "wait_seconds", b"wait_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -622,6 +629,34 @@ class CloseResponse(_message.Message):
 Global___CloseResponse: _TypeAlias = CloseResponse  # noqa: Y015
 
 @_typing.final
+class QueuedResponse(_message.Message):
+    """Says of the request that runs whether it waits its turn at something that
+    sessions share.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    QUEUED_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """Number of the request."""
+    queued: _builtins.bool
+    """Whether it waits."""
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+        queued: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueuedResponse: _TypeAlias = QueuedResponse  # noqa: Y015
+
+@_typing.final
 class SessionResponse(_message.Message):
     """One response of a session."""
 
@@ -634,8 +669,9 @@ class SessionResponse(_message.Message):
     STEP_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    QUEUED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Number of the request that it answers."""
+    """Number of the request that it answers; 0 for what answers none."""
     credits: _builtins.int
     """How many more sessions the server would take now; absent for no limit.
     A client with several opens to send, sends this many and one more, which
@@ -661,6 +697,10 @@ class SessionResponse(_message.Message):
     def close(self) -> Global___CloseResponse:
         """To close."""
 
+    @_builtins.property
+    def queued(self) -> Global___QueuedResponse:
+        """To none: what the one that runs waits for. Comes only while one runs."""
+
     def __init__(
         self,
         *,
@@ -671,14 +711,15 @@ class SessionResponse(_message.Message):
         step: Global___StepResponse | None = ...,
         score: Global___ScoreResponse | None = ...,
         close: Global___CloseResponse | None = ...,
+        queued: Global___QueuedResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_credits", b"_credits", "close", b"close", "credits", b"credits", "open", b"open", "reset", b"reset", "response", b"response", "score", b"score", "step", b"step"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_credits", b"_credits", "close", b"close", "credits", b"credits", "open", b"open", "queued", b"queued", "reset", b"reset", "response", b"response", "score", b"score", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credits", b"_credits", "close", b"close", "credits", b"credits", "open", b"open", "reset", b"reset", "response", b"response", "score", b"score", "sequence", b"sequence", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credits", b"_credits", "close", b"close", "credits", b"credits", "open", b"open", "queued", b"queued", "reset", b"reset", "response", b"response", "score", b"score", "sequence", b"sequence", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credits: _TypeAlias = _typing.Literal["credits"]  # noqa: Y015
     _WhichOneofArgType__credits: _TypeAlias = _typing.Literal["_credits", b"_credits"]  # noqa: Y015
-    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["open", "reset", "step", "score", "close"]  # noqa: Y015
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["open", "reset", "step", "score", "close", "queued"]  # noqa: Y015
     _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__credits) -> _WhichOneofReturnType__credits | None: ...

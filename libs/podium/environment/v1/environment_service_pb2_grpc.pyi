@@ -62,6 +62,12 @@ class EnvironmentServiceStub:
     number is answered from memory, or when what runs is done, and never acted
     on twice. A session that gets no request for idle_seconds is closed.
 
+    While a request runs, the server may say that it is queued, and later that
+    it no longer is: it waits its turn at something that sessions share, such
+    as a place for a program. That is not the time of the attempt, so a
+    client's limits on the request stand still meanwhile. Such a response has
+    the sequence 0, which is no request's, and answers nothing.
+
     The stream ends with RESOURCE_EXHAUSTED when no slot came free within
     open's wait_seconds; NOT_FOUND when a session that is to be resumed is
     not there; ALREADY_EXISTS when a session_id is opened again with another
@@ -112,6 +118,12 @@ class EnvironmentServiceAsyncStub(EnvironmentServiceStub):
     session_id, which takes it over. A request that is sent again under its
     number is answered from memory, or when what runs is done, and never acted
     on twice. A session that gets no request for idle_seconds is closed.
+
+    While a request runs, the server may say that it is queued, and later that
+    it no longer is: it waits its turn at something that sessions share, such
+    as a place for a program. That is not the time of the attempt, so a
+    client's limits on the request stand still meanwhile. Such a response has
+    the sequence 0, which is no request's, and answers nothing.
 
     The stream ends with RESOURCE_EXHAUSTED when no slot came free within
     open's wait_seconds; NOT_FOUND when a session that is to be resumed is
@@ -178,6 +190,12 @@ class EnvironmentServiceServicer(metaclass=_abc_1.ABCMeta):
         session_id, which takes it over. A request that is sent again under its
         number is answered from memory, or when what runs is done, and never acted
         on twice. A session that gets no request for idle_seconds is closed.
+
+        While a request runs, the server may say that it is queued, and later that
+        it no longer is: it waits its turn at something that sessions share, such
+        as a place for a program. That is not the time of the attempt, so a
+        client's limits on the request stand still meanwhile. Such a response has
+        the sequence 0, which is no request's, and answers nothing.
 
         The stream ends with RESOURCE_EXHAUSTED when no slot came free within
         open's wait_seconds; NOT_FOUND when a session that is to be resumed is

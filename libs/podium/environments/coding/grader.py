@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -13,13 +14,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+from podium.core.time_limits import time_left
 from podium.sandbox import Limits, Process, Sandbox
 
 LIVES = 3
 """A submission that dies or hangs so often is not asked again."""
 
+SUBMISSION_SECONDS = 20.0
+"""What all calls of one submission may take together; half the time that its step has, if less."""
+
 _LIMITS = Limits(
-    wall_seconds=20,
+    wall_seconds=SUBMISSION_SECONDS,
     cpu_seconds=10,
     memory_bytes=128 * 1024 * 1024,
     disk_bytes=0,
@@ -49,6 +54,8 @@ class Submission:
         """`case_seconds` is what one call may take, and what defining it may take."""
         self._definition = {"code": code, "function": function}
         self._seconds = case_seconds
+        # One that is slow but never too slow must be graded too, and not cost its step the limit.
+        self._left = min(SUBMISSION_SECONDS, time_left() / 2)
         self._running = AsyncExitStack()
         self._process: Process | None = None
         self._lives = LIVES
@@ -71,7 +78,7 @@ class Submission:
         return [await self._answer(given) for given in inputs]
 
     async def _answer(self, given: Sequence[Any]) -> Answer:
-        if self._process is None and self._lives:
+        if self._process is None and self._lives > 0 and self._left > 0:
             await self._begin()
         if self._process is None:
             return self._last_words
@@ -93,17 +100,22 @@ class Submission:
     async def _end(self) -> None:
         self._process = None
         self._lives -= 1
+        if self._left <= 0:
+            self._last_words = Answer(error="its calls took too long together")
         await self._running.aclose()
 
     async def _ask(self, process: Process, question: Mapping[str, Any]) -> Answer | None:
         # An answer that was written before the question was read cannot know this.
         identifier = secrets.token_hex(8)
+        begun = time.monotonic()
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(min(self._seconds, self._left)):
                 await process.write(json.dumps({"id": identifier, **question}).encode() + b"\n")
                 line = await process.read_line()
         except TimeoutError:
             return None
+        finally:
+            self._left -= time.monotonic() - begun
         return _parse(line, identifier)
 
 
@@ -116,8 +128,13 @@ def _parse(line: bytes, identifier: str) -> Answer | None:
     if not isinstance(answer, dict) or answer.get("id") != identifier:
         return None
     if "error" in answer:
-        return Answer(error=str(answer["error"]) or "an error without a text")
+        return Answer(error=_text(answer["error"]) or "an error without a text")
     return Answer(answer.get("value"))
+
+
+def _text(said: Any) -> str:
+    """What a submission may have written in the harness's place is no text for sure."""
+    return said if isinstance(said, str) else ""
 
 
 def right(answer: Answer, expected: Any) -> bool:

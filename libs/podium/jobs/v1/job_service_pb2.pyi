@@ -159,7 +159,8 @@ class Job(_message.Message):
     completed_steps: _builtins.int
     """Steps committed. Output only."""
     phase: _builtins.str
-    """What it does now: `collect`, `judge`, `train`, `publish`, `serve`,
+    """What it does now: `open` (its trainer loads the model, before the first
+    step and after a loss), `collect`, `judge`, `train`, `publish`, `serve`,
     `evaluate`, `recover`, `wait`; of a paused job `idle` when it paused by
     itself, as its client sent nothing. Output only.
     """
@@ -491,18 +492,26 @@ class CreateJobResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> Global___Job:
         """The job."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What may go otherwise than was meant, for people; none for a repeated
+        request. They are events of the job too.
+        """
 
     def __init__(
         self,
         *,
         job: Global___Job | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

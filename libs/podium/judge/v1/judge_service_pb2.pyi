@@ -64,6 +64,51 @@ class ScoreGroupRequest(_message.Message):
 Global___ScoreGroupRequest: _TypeAlias = ScoreGroupRequest  # noqa: Y015
 
 @_typing.final
+class CheckRewardRequest(_message.Message):
+    """Request of CheckReward."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REWARD_FIELD_NUMBER: _builtins.int
+    BASE_MODEL_FIELD_NUMBER: _builtins.int
+    base_model: _builtins.str
+    """The model that it trains; empty for one that is not known."""
+    @_builtins.property
+    def reward(self) -> _spec_pb2.RewardSpec:
+        """How a job is to be scored."""
+
+    def __init__(
+        self,
+        *,
+        reward: _spec_pb2.RewardSpec | None = ...,
+        base_model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reward", b"reward"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "reward", b"reward"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckRewardRequest: _TypeAlias = CheckRewardRequest  # noqa: Y015
+
+@_typing.final
+class CheckRewardResponse(_message.Message):
+    """Response of CheckReward: the reward can be taken."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckRewardResponse: _TypeAlias = CheckRewardResponse  # noqa: Y015
+
+@_typing.final
 class ProjectBudget(_message.Message):
     """A bound on what all jobs of a project may have judged, and where it stands."""
 

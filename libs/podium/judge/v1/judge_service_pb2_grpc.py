@@ -44,6 +44,11 @@ class JudgeServiceStub:
                 request_serializer=podium_dot_judge_dot_v1_dot_judge__service__pb2.ScoreGroupRequest.SerializeToString,
                 response_deserializer=podium_dot_judge_dot_v1_dot_judge__service__pb2.ScoreGroupResponse.FromString,
                 _registered_method=True)
+        self.CheckReward = channel.unary_unary(
+                '/podium.judge.v1.JudgeService/CheckReward',
+                request_serializer=podium_dot_judge_dot_v1_dot_judge__service__pb2.CheckRewardRequest.SerializeToString,
+                response_deserializer=podium_dot_judge_dot_v1_dot_judge__service__pb2.CheckRewardResponse.FromString,
+                _registered_method=True)
 
 
 class JudgeServiceServicer:
@@ -62,9 +67,21 @@ class JudgeServiceServicer:
         that do not sum to 1, judges that contradict each other, or a group
         without trajectories; when too few judges scored the group and none of
         the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
-        if all refuse the key or the model's name, and with UNAVAILABLE
-        (JUDGE_UNAVAILABLE) if one cannot be reached, or is busy, after its
-        retries.
+        if all refuse the key or the address, or none is named and the default
+        one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
+        if one cannot be reached, is busy after its retries, or has no credit,
+        leave or model (HTTP 402, 403, 404).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckReward(self, request, context):
+        """Says whether ScoreGroup could take a reward, before a job is made with it.
+        Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
+        and for a judge that would be the policy in training: none is named, or
+        the job's base model, at a pool that merges policies into its weights.
+        Judges are not asked for an answer; one that is away passes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -77,6 +94,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
                     servicer.ScoreGroup,
                     request_deserializer=podium_dot_judge_dot_v1_dot_judge__service__pb2.ScoreGroupRequest.FromString,
                     response_serializer=podium_dot_judge_dot_v1_dot_judge__service__pb2.ScoreGroupResponse.SerializeToString,
+            ),
+            'CheckReward': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckReward,
+                    request_deserializer=podium_dot_judge_dot_v1_dot_judge__service__pb2.CheckRewardRequest.FromString,
+                    response_serializer=podium_dot_judge_dot_v1_dot_judge__service__pb2.CheckRewardResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -111,6 +133,33 @@ class JudgeService:
             '/podium.judge.v1.JudgeService/ScoreGroup',
             podium_dot_judge_dot_v1_dot_judge__service__pb2.ScoreGroupRequest.SerializeToString,
             podium_dot_judge_dot_v1_dot_judge__service__pb2.ScoreGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckReward(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.judge.v1.JudgeService/CheckReward',
+            podium_dot_judge_dot_v1_dot_judge__service__pb2.CheckRewardRequest.SerializeToString,
+            podium_dot_judge_dot_v1_dot_judge__service__pb2.CheckRewardResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,9 +46,17 @@ class JudgeServiceStub:
     that do not sum to 1, judges that contradict each other, or a group
     without trajectories; when too few judges scored the group and none of
     the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
-    if all refuse the key or the model's name, and with UNAVAILABLE
-    (JUDGE_UNAVAILABLE) if one cannot be reached, or is busy, after its
-    retries.
+    if all refuse the key or the address, or none is named and the default
+    one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
+    if one cannot be reached, is busy after its retries, or has no credit,
+    leave or model (HTTP 402, 403, 404).
+    """
+    CheckReward: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.CheckRewardRequest, _judge_service_pb2.CheckRewardResponse]
+    """Says whether ScoreGroup could take a reward, before a job is made with it.
+    Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
+    and for a judge that would be the policy in training: none is named, or
+    the job's base model, at a pool that merges policies into its weights.
+    Judges are not asked for an answer; one that is away passes.
     """
 
 @_typing.type_check_only
@@ -69,9 +77,17 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     that do not sum to 1, judges that contradict each other, or a group
     without trajectories; when too few judges scored the group and none of
     the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
-    if all refuse the key or the model's name, and with UNAVAILABLE
-    (JUDGE_UNAVAILABLE) if one cannot be reached, or is busy, after its
-    retries.
+    if all refuse the key or the address, or none is named and the default
+    one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
+    if one cannot be reached, is busy after its retries, or has no credit,
+    leave or model (HTTP 402, 403, 404).
+    """
+    CheckReward: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.CheckRewardRequest, _judge_service_pb2.CheckRewardResponse]  # type: ignore[assignment]
+    """Says whether ScoreGroup could take a reward, before a job is made with it.
+    Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
+    and for a judge that would be the policy in training: none is named, or
+    the job's base model, at a pool that merges policies into its weights.
+    Judges are not asked for an answer; one that is away passes.
     """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -95,9 +111,23 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         that do not sum to 1, judges that contradict each other, or a group
         without trajectories; when too few judges scored the group and none of
         the others even answered, with FAILED_PRECONDITION (JUDGE_MISCONFIGURED)
-        if all refuse the key or the model's name, and with UNAVAILABLE
-        (JUDGE_UNAVAILABLE) if one cannot be reached, or is busy, after its
-        retries.
+        if all refuse the key or the address, or none is named and the default
+        one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
+        if one cannot be reached, is busy after its retries, or has no credit,
+        leave or model (HTTP 402, 403, 404).
+        """
+
+    @_abc_1.abstractmethod
+    def CheckReward(
+        self,
+        request: _judge_service_pb2.CheckRewardRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_judge_service_pb2.CheckRewardResponse, _abc.Awaitable[_judge_service_pb2.CheckRewardResponse]]:
+        """Says whether ScoreGroup could take a reward, before a job is made with it.
+        Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
+        and for a judge that would be the policy in training: none is named, or
+        the job's base model, at a pool that merges policies into its weights.
+        Judges are not asked for an answer; one that is away passes.
         """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -94,5 +94,10 @@ class FieldRules(_message.Message):
 Global___FieldRules: _TypeAlias = FieldRules  # noqa: Y015
 
 RULES_FIELD_NUMBER: _builtins.int
+MAX_REQUEST_BYTES_FIELD_NUMBER: _builtins.int
 rules: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___FieldRules]
 """The rules of this field."""
+max_request_bytes: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, _builtins.int]
+"""Most bytes that one request message of this method may have; without it
+4 MiB. A larger one is refused with RESOURCE_EXHAUSTED.
+"""

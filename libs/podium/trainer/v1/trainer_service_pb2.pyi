@@ -228,7 +228,9 @@ class StepResponse(_message.Message):
         nats, `logprob_difference_mean`, `_rms` and `_max`, `mismatch_kl`,
         `ratio_mean`, `ratio_outside_fraction`, `effective_sample_fraction`,
         `chi_square`, `missing_logprob_fraction`; `tokens_trained`,
-        `tokens_packed`, `tokens_flat`, and `seconds_*` by phase.
+        `tokens_packed`, `tokens_flat`, and `seconds_*` by phase. Where attempts
+        were longer than max_row_tokens: `trajectories_over_max_row_tokens`, how
+        many, and `trajectory_tokens_max`, the longest one's tokens.
         """
 
     @_builtins.property

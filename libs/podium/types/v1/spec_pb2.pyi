@@ -811,13 +811,18 @@ class EpisodeSpec(_message.Message):
     """Most assistant turns. Default 8."""
     timeout_seconds: _builtins.float
     """Seconds an episode may take, environment and model together, before it is
-    cut and scored as it stands. Default 300.
+    cut and scored as it stands. What it is queued for is not its time.
+    Default 300.
     """
     step_timeout_seconds: _builtins.float
-    """Seconds one reset, step or score of the environment may take. Default 60."""
+    """Seconds one reset, step or score of the environment may take, those aside
+    in which it is queued. Default 60.
+    """
     session_wait_seconds: _builtins.float
-    """Seconds an episode may wait for a free session of a remote environment,
-    before its own time begins. Default 600.
+    """Seconds an episode may be queued in all, outside of its own time: for a
+    free session of a remote environment before it begins, and later for what
+    the environment's episodes share, such as a place for a program. Then its
+    group is given up for another time. Default 600.
     """
     tool_format: Global___ToolFormat.ValueType
     """How the model is told of tools and calls them. Default TOOL_FORMAT_AUTO."""
@@ -1023,10 +1028,14 @@ class JudgeModel(_message.Message):
     COMPLETION_PRICE_FIELD_NUMBER: _builtins.int
     base_url: _builtins.str
     """Base URL of an OpenAI-compatible API, ending in `/v1`; empty for the
-    judge service's default, which is Podium's own pool.
+    judge service's default, which is Podium's own pool unless its operator
+    set another.
     """
     model: _builtins.str
-    """Model name at that API; empty for the judge service's default."""
+    """Model name at that API; empty for the judge service's default, else for
+    the first that the API lists and no job trains. A pool that merges
+    policies into its weights has none: there a judge must be named.
+    """
     api_key_env: _builtins.str
     """Environment variable of the judge service that holds the API key; it must
     begin with `PODIUM_JUDGE_KEY`. Empty for its default key.
@@ -1502,8 +1511,10 @@ class TrainingSpec(_message.Message):
     dtype: Global___ComputeDtype.ValueType
     """Compute type. Default COMPUTE_DTYPE_BFLOAT16."""
     max_row_tokens: _builtins.int
-    """Most tokens of one packed row; a longer trajectory is dropped and
-    counted. Default 4096.
+    """Most tokens of one packed row, and so of an attempt that trains: a longer
+    one leaves the loss, which is counted and told. The trainer's memory grows
+    with the longest row. Default the context window of the pool that serves
+    the job, or 4096 where that is less; the job holds the number from then on.
     """
     trainable: Global___TrainableKind.ValueType
     """What trains. Default TRAINABLE_KIND_LORA."""

@@ -822,8 +822,8 @@ class Group(_message.Message):
     """The training step it is for, from 1; for evaluation the version."""
     skip_reason: _builtins.str
     """Why the group does not train, when it does not (`zero_variance`,
-    `all_failed`, `judge_failed`, `judge_budget`, `judge_unavailable`, …); empty
-    otherwise.
+    `all_failed`, `judge_failed`, `judge_budget`, `judge_unavailable`,
+    `judge_error`, …); empty otherwise.
     """
     @_builtins.property
     def scenario(self) -> Global___Scenario:

@@ -41,6 +41,19 @@ def reference(owner: Manifest) -> Manifest:
     }
 
 
+def load_manifest(setting: str, path: Path) -> Any:
+    """The content of a YAML file that a setting names.
+
+    Raises:
+        InvalidArgumentError: it is not there, or is no YAML.
+    """
+    try:
+        return yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        found = Violation(setting, f"got {str(path)!r}: {error}")
+        raise InvalidArgumentError(violations=[found]) from error
+
+
 class ObjectTemplate:
     """Subclassed for each kind of object, with the attributes below."""
 
@@ -72,12 +85,7 @@ class ObjectTemplate:
             InvalidArgumentError: it is not there, is no YAML, or nothing can be
                 made from it.
         """
-        try:
-            manifest = yaml.safe_load(path.read_text())
-        except (OSError, yaml.YAMLError) as error:
-            found = Violation(cls.setting, f"got {str(path)!r}: {error}")
-            raise InvalidArgumentError(violations=[found]) from error
-        return cls(manifest, *arguments)
+        return cls(load_manifest(cls.setting, path), *arguments)
 
     @property
     def selector(self) -> str:

@@ -72,7 +72,9 @@ class KubernetesTrainers:
             self._trainers[job.id] = KubernetesTrainer(
                 job, self._workloads, self._dial, lambda: self._trainers.pop(job.id, None)
             )
-        return self._trainers[job.id]
+        trainer = self._trainers[job.id]
+        trainer.place(job)
+        return trainer
 
     async def retain(self, job_ids: Collection[str]) -> None:
         """See `ports.Trainers`."""
@@ -103,6 +105,10 @@ class KubernetesTrainer:
         self._pod = ""
         self._channel: grpc.aio.Channel | None = None
         self._trainer: Trainer | None = None
+
+    def place(self, job: JobRecord) -> None:
+        """Takes the job's record as it is now: it may be at another pool than when it last ran."""
+        self._job = job
 
     async def ready(self, on_wait: OnWait) -> bool:
         """See `ports.Trainer`."""
@@ -229,7 +235,9 @@ async def cluster_workplace(
         InvalidArgumentError: a template is none, or there is no cluster.
     """
     assert settings.trainer_template is not None
-    template = TrainerTemplate.load(settings.trainer_template, settings.gpu_resource)
+    template = TrainerTemplate.of_pools(
+        settings.trainer_template, settings.gpu_resource, list(settings.pool_addresses())
+    )
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(connected(settings.namespace))
         environments = None

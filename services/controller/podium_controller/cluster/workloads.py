@@ -119,6 +119,7 @@ class Workloads:
             await self._owner.reference(),
             name=job_name(name) if in_set else name,
             project=project_of(job.spec),
+            pool=job.pool,
         )
         try:
             made = await self._api.create(resource, wrap(body, name) if in_set else body)

@@ -46,6 +46,7 @@ class NewJob:
     request_id: str
     digest: str
     trace_parent: str
+    warnings: Sequence[str] = ()
 
 
 class JobStore:
@@ -347,6 +348,8 @@ async def _insert(connection: AsyncConnection, new: NewJob) -> pb.Job:
             insert(requests).values(request_id=new.request_id, digest=new.digest, job_id=new.id)
         )
     await add_event(connection, new.id, pb.EVENT_TYPE_STATE, "the job is queued")
+    for warning in new.warnings:
+        await add_event(connection, new.id, pb.EVENT_TYPE_WARNING, warning)
     return job_message(await live_job(connection, new.id))
 
 

@@ -1,0 +1,119 @@
+"""Tokens and certificates from files, read again when the files change."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from podium.core.errors import FailedPreconditionError, PodiumError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Token = str | Callable[[], str]
+"""A bearer token, or what says which is in force now; an empty one is none."""
+
+
+class WatchedFiles(Generic[T]):
+    """What some files say together.
+
+    Looked at whenever it is asked for, as the cost is a `stat`. What cannot be used is logged once
+    and changes nothing: a file may be seen half written, and who replaces several does so one
+    after the other.
+    """
+
+    def __init__(self, paths: Sequence[Path], load: Callable[[], T]) -> None:
+        """Reads them; what `load` raises is raised here, and later logged."""
+        self._paths = tuple(paths)
+        self._load = load
+        self._lock = threading.Lock()
+        self._seen = self._stamp()
+        self._value = load()
+
+    def current(self) -> T:
+        """What they say now, or said when they last could be used."""
+        with self._lock:
+            stamp = self._stamp()
+            if stamp != self._seen:
+                self._seen = stamp
+                names = ", ".join(map(str, self._paths))
+                try:
+                    self._value = self._load()
+                    logger.info("read again: %s", names)
+                except PodiumError as error:
+                    logger.error("what was read before stays in force: %s", error.message)
+            return self._value
+
+    def _stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(map(_stamp, self._paths))
+
+
+class TokensFile(WatchedFiles[tuple[str, ...]]):
+    """Tokens that callers may present, one a line; blank lines and `#` lines do not count."""
+
+    def __init__(self, path: Path, *, optional: bool = False) -> None:
+        """Reads it. An `optional` file may be missing or empty, which is no token.
+
+        Raises:
+            FailedPreconditionError: the file cannot be read or holds no token.
+        """
+
+        def load() -> tuple[str, ...]:
+            if optional and not path.exists():
+                return ()
+            lines = [line.strip() for line in _text(path, "tokens").splitlines()]
+            tokens = tuple(line for line in lines if line and not line.startswith("#"))
+            if not tokens and not optional:
+                raise FailedPreconditionError(
+                    f"there is no token in {path} that a caller could present"
+                )
+            return tokens
+
+        super().__init__([path], load)
+
+
+class TokenFile(WatchedFiles[str]):
+    """The one token that a client presents; a `Token`."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads it.
+
+        Raises:
+            FailedPreconditionError: the file cannot be read or is empty.
+        """
+
+        def load() -> str:
+            token = _text(path, "token").strip()
+            if not token:
+                raise FailedPreconditionError(f"the token file {path} is empty")
+            return token
+
+        super().__init__([path], load)
+
+    def __call__(self) -> str:
+        """The token in force."""
+        return self.current()
+
+
+def token_now(token: Token) -> str:
+    """The token to present at this moment."""
+    return token if isinstance(token, str) else token()
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise FailedPreconditionError(f"cannot read the {what} file {path}: {why}") from error
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,126 @@
+"""Jobs of a release in a cluster, as somebody outside of it submits and follows them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import pytest
+from podium import AsyncClient
+from support.kubernetes_cluster import RELEASE, Installation
+
+JOB = """
+recovery_timeout_seconds: 1800
+base_model: smollm2-135m-instruct
+environment: {{name: email_search, config: {{actions: [search, select]}}}}
+rollout:
+  group_size: 4
+  groups_per_step: 2
+  sampling: {{temperature: 1.0, max_tokens: 16}}
+  episode: {{max_turns: 2}}
+training:
+  steps: {steps}
+  learning_rate: 2.0e-4
+  lora: {{rank: 8}}
+  loss: {{kl_coefficient: 0.01}}
+"""
+
+ENDED = {"succeeded", "failed", "cancelled"}
+
+
+SERVICES = {
+    "PODIUM_ADDRESS": ("controller", 50051),
+    "PODIUM_REGISTRY_ADDRESS": ("registry", 50052),
+    "PODIUM_INFERENCE_ADDRESS": ("inference-default", 50053),
+    "PODIUM_ROLLOUT_ADDRESS": ("rollout", 50054),
+}
+
+
+@contextmanager
+def outside(
+    installation: Installation, variables: Sequence[str] = tuple(SERVICES)
+) -> Iterator[dict[str, str]]:
+    """The environment of a client outside of the cluster, to the pods that answer now."""
+    with ExitStack() as stack:
+        addresses = {}
+        for variable in variables:
+            component, port = SERVICES[variable]
+            forward = installation.cluster.forward(f"svc/{RELEASE}-{component}", port)
+            # A name that the certificate has.
+            address = stack.enter_context(forward).replace("127.0.0.1", "localhost")
+            addresses[variable] = address
+        yield {
+            **os.environ,
+            **installation.certificate,
+            **addresses,
+            "PODIUM_TOKEN": installation.token,
+        }
+
+
+def client_of(environment: Mapping[str, str]) -> AsyncClient:
+    """The SDK in such an environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        return AsyncClient()
+
+
+def submit(client: dict[str, str], job_id: str, steps: int) -> None:
+    podium(client, "job", "submit", "-f", "-", "--id", job_id, text_in=JOB.format(steps=steps))
+
+
+def follow(installation: Installation, job_id: str) -> None:
+    """Waits until a job has ended; it must have succeeded, with every step once."""
+    job = until(installation, job_id, lambda job: job["state"] in ENDED)
+    with outside(installation, ["PODIUM_ADDRESS"]) as client:
+        steps = json.loads(podium(client, "job", "steps", job_id, "-o", "json"))
+    wanted = int(job["spec"]["training"]["steps"])
+    assert [int(step["number"]) for step in steps] == list(range(1, wanted + 1))
+
+
+def reached(installation: Installation, job_id: str, steps: int) -> None:
+    """Waits until a job has done that many steps."""
+    until(installation, job_id, lambda job: int(job.get("completed_steps", 0)) >= steps)
+
+
+def until(
+    installation: Installation,
+    job_id: str,
+    condition: Callable[[dict[str, Any]], bool],
+    *,
+    within: float = 1200,
+) -> dict[str, Any]:
+    """The job once the condition holds, through a controller that comes and goes."""
+    end = time.monotonic() + within
+    job: dict[str, Any] = {}
+    while time.monotonic() < end:
+        with suppress(AssertionError), outside(installation, ["PODIUM_ADDRESS"]) as client:
+            job = json.loads(podium(client, "job", "get", job_id, "-o", "json"))
+        if job and condition(job):
+            told = f"{job['state']}: {job.get('failure_reason')}: {job.get('failure_message')}"
+            assert job["state"] not in ENDED - {"succeeded"}, told
+            return job
+        assert job.get("state") not in ENDED, f"{job}\n{installation.cluster.state()}"
+        time.sleep(5)
+    raise AssertionError(f"{job}\n{installation.cluster.state()}")
+
+
+def podium(client: dict[str, str], *arguments: str, text_in: str | None = None) -> str:
+    """What the CLI prints; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "podium.cli", *arguments],
+        env=client,
+        input=text_in,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

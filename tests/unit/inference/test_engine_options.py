@@ -1,0 +1,43 @@
+"""What the engine is started with, by the device: DESIGN's adapters and compiled graphs on GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from podium_inference.engine_options import engine_options, for_device, for_this_device
+from podium_inference.settings import Settings
+
+CPU = {"weight_mode": "merged", "enforce_eager": True, "max_num_seqs": 64}
+GPU = {"weight_mode": "adapter", "enforce_eager": False, "max_num_seqs": 0}
+"""0: vLLM's own choice, by the GPU's memory."""
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [(True, CPU), (False, GPU)])
+def test_what_is_not_named_is_the_devices(cpu: bool, expected: dict[str, Any]) -> None:
+    decided = for_device(Settings(), cpu=cpu)
+    assert {name: getattr(decided, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+@pytest.mark.parametrize("named", [CPU, {**GPU, "max_num_seqs": 7}])
+def test_what_is_named_stays_on_any_device(
+    cpu: bool, named: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in named.items():
+        monkeypatch.setenv(f"PODIUM_INFERENCE_{name.upper()}", str(value).lower())
+    decided = for_device(Settings(), cpu=cpu)
+    assert {name: getattr(decided, name) for name in named} == named
+
+
+def test_only_a_number_that_was_asked_for_reaches_the_engine(tmp_path: Any) -> None:
+    """On this machine, a CPU by vLLM's own account."""
+    pytest.importorskip("vllm")
+    here = engine_options(for_this_device(Settings()), tmp_path)
+    assert here["max_num_seqs"] == 64
+    assert here["enforce_eager"] is True
+    assert "enable_lora" not in here
+    there = engine_options(for_device(Settings(), cpu=False), tmp_path)
+    assert "max_num_seqs" not in there
+    assert there["enforce_eager"] is False
+    assert there["enable_lora"] is True

@@ -1,0 +1,90 @@
+"""S2 and S3: what docs/tutorial.md says of the tutorial's variables and of families is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from podium.cli.stack import up
+from support.cli import podium
+from support.fake_judge import completion, fake_judge
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT = (ROOT / "docs/tutorial.md").read_text()
+TUTORIALS = {
+    "OPENAI_API_KEY",
+    "OPENPIPE_API_KEY",
+    "WANDB_API_KEY",
+    "LANGFUSE_PUBLIC_KEY",
+    "LANGFUSE_SECRET_KEY",
+    "LANGFUSE_HOST",
+    "ART_SERVER_PORT",
+    "ART_CLIENT_WORKERS",
+}
+
+
+def told() -> dict[str, str]:
+    """What the table of the document says of each variable."""
+    return dict(re.findall(r"^\| `([A-Z_]+)` \| (.+) \|$", DOCUMENT, re.MULTILINE))
+
+
+def read_in(folder: str, name: str) -> list[Path]:
+    """The files of the product that name a variable: code, chart, images."""
+    return [
+        path
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".yaml", ".tpl", ""} and path.is_file()
+        # A name of a setting of ours may end as one of theirs.
+        if re.search(rf"(?<![A-Z_]){name}(?![A-Z_])", path.read_text(errors="ignore"))
+    ]
+
+
+def test_every_variable_of_the_tutorial_is_in_the_table() -> None:
+    assert told().keys() == TUTORIALS
+    assert all(re.match(r"(not )?read: ", text) for text in told().values())
+
+
+async def test_s3_the_variables_that_are_read_have_their_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = {name for name, text in told().items() if text.startswith("read: ")}
+    assert read == {"ART_SERVER_PORT", "OPENAI_API_KEY"}
+    monkeypatch.setenv("ART_SERVER_PORT", "8000")
+    assert up.make_context("up", []).params["port_base"] == 8000
+    assert up.make_context("up", ["--port-base", "9000"]).params["port_base"] == 9000
+    monkeypatch.setenv("ART_SERVER_PORT", "eight")
+    with pytest.raises(click.BadParameter, match="eight"):
+        up.make_context("up", [])
+    monkeypatch.delenv("ART_SERVER_PORT")
+    assert up.make_context("up", []).params["port_base"] == 50051
+    with fake_judge() as api:
+        api.then(lambda _: completion("select: 1"))
+        environment = {"OPENAI_BASE_URL": api.base_url, "OPENAI_API_KEY": "the-key"}
+        arguments = ("-a", "openai:model", "--limit", "1", "-o", "json")
+        result = await podium(
+            "eval", "email_search", *arguments, cwd=tmp_path, environment=environment
+        )
+    assert result.code == 0, result.err
+    assert set(api.authorizations) == {"Bearer the-key"}
+
+
+def test_s3_the_variables_that_are_not_read_are_told() -> None:
+    for name, text in told().items():
+        found = [
+            path for folder in ("libs", "services", "charts") for path in read_in(folder, name)
+        ]
+        assert bool(found) == text.startswith("read: "), (name, found)
+
+
+def test_s2_the_families_that_need_not_agree_are_told() -> None:
+    source = (ROOT / "tests/integration/test_trainer_families.py").read_text()
+    (exempt,) = re.findall(r"^UNFAITHFUL = (\{.*\})$", source, re.MULTILINE)
+    # One family, so one section; another one needs its own words.
+    assert exempt == '{"kimi"}'
+    section = DOCUMENT.partition("\n## Kimi on a CPU\n")[2].partition("\n## ")[0]
+    assert "exempt" in section
+    assert "multi-head latent attention" in section
+    assert "Kimi" in (ROOT / "services/trainer/README.md").read_text()
+    assert "tutorial.md#kimi-on-a-cpu" in (ROOT / "services/trainer/README.md").read_text()

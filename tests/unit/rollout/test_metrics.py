@@ -1,0 +1,70 @@
+"""Labels of metrics: jobs cannot make series."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from podium.environment.v1 import environment_service_pb2_grpc as environment_grpc
+from podium.environments.serve import EnvironmentServicer
+from podium.rpc import Server, ServerSettings
+from podium_rollout.environments import Environments
+from podium_rollout.episode import Episode
+from prometheus_client import REGISTRY
+from support.guess_environment import Guess
+from support.rollout import PolicyDouble, group_request
+
+
+def series() -> set[tuple[str, ...]]:
+    """Every series of the rollout service that is labelled with an environment."""
+    return {
+        (sample.name, *sorted(sample.labels.values()))
+        for family in REGISTRY.collect()
+        if family.name.startswith("podium_rollout_")
+        for sample in family.samples
+        if "environment" in sample.labels
+    }
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    """An environment that a job serves itself."""
+    servicer = EnvironmentServicer(Guess)
+    server = Server("environment", ServerSettings(port=0, health_port=0, metrics_port=0))
+    server.add(
+        environment_grpc.add_EnvironmentServiceServicer_to_server,
+        servicer,
+        "podium.environment.v1.EnvironmentService",
+    )
+    await server.start()
+    yield f"127.0.0.1:{server.port}"
+    await server.stop(0)
+    await servicer.close()
+
+
+async def play(name: str, address: str = "") -> None:
+    environments = Environments()
+    try:
+        request = group_request()
+        request.environment.name, request.environment.address = name, address
+        await Episode(request, 0, environments, PolicyDouble()).run()
+    finally:
+        await environments.close()
+
+
+async def test_the_names_of_sixty_environments_of_jobs_make_one_label(address: str) -> None:
+    await play("mine-0", address)
+    before = series()
+    for number in range(1, 60):
+        await play(f"mine-{number}", address)
+    # A built-in name in front of a job's own server is that of the job, too.
+    await play("email_search", address)
+    assert series() == before
+    labels = {each for name in before for each in name[1:]}
+    assert "other" in labels
+    assert not {each for each in labels if each.startswith("mine")}
+
+
+async def test_a_built_in_environment_has_its_name() -> None:
+    await play("guess")
+    assert any("guess" in each for each in series())
