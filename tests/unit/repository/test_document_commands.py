@@ -57,7 +57,7 @@ _LOGIN = "tests/unit/cli/test_login.py"
 ELSEWHERE = {
     "make up": "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_"
     "the_stack",
-    "PODIUM_MCP_COMMANDS=python3 podium up &": "tests/integration/test_cli_stack.py::"
+    "PODIUM_MCP_COMMANDS=python3 podium up *": "tests/integration/test_cli_stack.py::"
     "test_status_down_and_where_commands_find_the_stack",
     "podium eval email_search -a base -a ID@best -a baseline:scripted": f"{_SPINE}/test_readme.py::"
     "test_chat_and_eval_serve_what_they_name_and_give_it_back",
@@ -102,6 +102,8 @@ PYTHON_ELSEWHERE = {
 }
 PYTHON_NOT_RUN = {
     "# A sub-agent: it begins": "three endings of a method; tests/unit/rollout has whole ones",
+    "from podium.core.time_limits import": "a part of a step; "
+    "tests/unit/core/test_time_limits.py has the same calls",
     "from podium.sandbox import Limits, Sandbox": "needs bubblewrap and a program that talks; "
     "tests/integration/test_sandbox.py has the same calls",
     "async with httpx.AsyncClient": "a part of a program; tests/unit/scenarios/test_generate.py "
