@@ -101,11 +101,11 @@ def _compare(
 ) -> None:
     device = torch.device(found.device)
     layout = Layout(row, device)
-    *inputs, back = (x.to(device) for x in _states(row, heads, size, dtype))
-    inputs = [x.requires_grad_() for x in inputs]
+    query, key, value, back = (x.to(device) for x in _states(row, heads, size, dtype))
+    inputs = [x.requires_grad_() for x in (query, key, value)]
 
     def run() -> list[torch.Tensor]:
-        output = attend(kernel, *inputs, layout, size**-0.5)
+        output = attend(kernel, query, key, value, layout, size**-0.5)
         return [output.detach(), *torch.autograd.grad(output, inputs, back)]
 
     off = max(relative(got, want) for got, want in zip(run(), expected, strict=True))
@@ -167,13 +167,13 @@ def _head(found: Found, device: torch.device) -> None:
         want = [logs[slots, targets], -(logs.exp() * logs).sum(-1)]
         factors = torch.linspace(-1, 2, len(slots))
         want += torch.autograd.grad((want[0] * factors).sum(), exact)
-        given = [x.to(device).requires_grad_() for x in low]
+        by, head = (x.to(device).requires_grad_() for x in low)
         got: list[torch.Tensor] = list(
             logprobs_and_entropy(
-                *given, temperatures.to(device), slots.to(device), targets.to(device)
+                by, head, temperatures.to(device), slots.to(device), targets.to(device)
             )
         )
-        got += torch.autograd.grad((got[0] * factors.to(device)).sum(), given)
+        got += torch.autograd.grad((got[0] * factors.to(device)).sum(), [by, head])
         for name, one, reference in zip(
             ("log-probs", "entropies", "by states", "by weights"), got, want, strict=True
         ):
