@@ -80,7 +80,7 @@ def test_every_reply_becomes_a_message_and_what_tools_decode_of_it_can_be_sent()
                 arguments = json.loads(call.arguments_json)
             except (ValueError, RecursionError):
                 continue
-            json.dumps(arguments, ensure_ascii=False).encode()
+            json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     assert calls > TEXTS / 20
 
 

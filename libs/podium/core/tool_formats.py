@@ -33,6 +33,7 @@ class Call:
             raise _UnreadableError("it has no name")
         if max(len(self.name), len(self.id)) > MOST_NAME_CHARS:
             raise _UnreadableError(f"its name or id is longer than {MOST_NAME_CHARS} characters")
+        _check_numbers(self.arguments_json)
 
 
 @dataclass
@@ -57,6 +58,16 @@ def _real(digits: str) -> float:
     if not math.isfinite(number):
         raise _UnreadableError(f"{digits[:_SHOWN]} is too great a number")
     return number
+
+
+def _check_numbers(arguments: str) -> None:
+    """Of arguments that are JSON; some formats hand on what is none."""
+    try:
+        json.loads(arguments, parse_constant=_no_constant, parse_float=_real)
+    except _UnreadableError:
+        raise
+    except (ValueError, RecursionError):
+        pass
 
 
 # Python reads NaN, and 1e999 as infinity; tools that are given them as JSON again cannot.
