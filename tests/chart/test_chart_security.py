@@ -234,13 +234,13 @@ def test_agents_have_a_key_that_is_none_of_the_services_tokens() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "https://judge.example.com/v1"])
-def test_a_judge_shows_the_agents_key_to_the_pool_alone(url: str) -> None:
+def test_a_judge_shows_the_services_token_to_the_pool_alone(url: str) -> None:
     (judge,) = (
         pod for pod in pods(render({"judge": {"baseUrl": url}})) if pod.component == "judge"
     )
     (container,) = judge.spec["containers"]
     shown = [v["value"] for v in container["env"] if v["name"] == "PODIUM_JUDGE_KEY_FILE"]
-    assert shown == ([] if url else ["/etc/podium/auth/api-key"])
+    assert shown == ([] if url else ["/etc/podium/auth/token"])
 
 
 def test_secrets_are_in_secrets_alone() -> None:

@@ -178,10 +178,12 @@ lifecycle:
 {{- $settings := dict "HOST" "0.0.0.0" "DRAIN_SECONDS" .root.Values.drainSeconds "LOG_LEVEL" .root.Values.log.level "LOG_FORMAT" .root.Values.log.format -}}
 {{- if .root.Values.auth.enabled -}}
 {{- $settings = merge $settings (dict "AUTH_TOKENS_FILE" "/etc/podium/auth/tokens" "TOKEN_FILE" "/etc/podium/auth/token") -}}
-{{- $apiKeys := get (dict "inference" "API_KEYS_FILE" "judge" "KEY_FILE") .service -}}
+{{- if eq .service "inference" -}}
+{{- $settings = set $settings "API_KEYS_FILE" "/etc/podium/auth/api-key" -}}
+{{- end -}}
 {{- /* A judge that asks others' models shows them nothing of this installation's. */ -}}
-{{- if and $apiKeys (not (and (eq .service "judge") .root.Values.judge.baseUrl)) -}}
-{{- $settings = set $settings $apiKeys "/etc/podium/auth/api-key" -}}
+{{- if and (eq .service "judge") (not .root.Values.judge.baseUrl) -}}
+{{- $settings = set $settings "KEY_FILE" "/etc/podium/auth/token" -}}
 {{- end -}}
 {{- end -}}
 {{- if .root.Values.tls.existingSecret -}}

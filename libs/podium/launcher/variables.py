@@ -15,8 +15,6 @@ _PEERS = {
     "rollout": ("inference",),
     "trainer": ("registry",),
 }
-# Who asks for agents' keys, and who presents one.
-_OF_API_KEYS = {"inference": "api_keys_file", "judge": "key_file"}
 _STATEFUL = ("controller", "registry", "inference")
 # Ctrl-C on a laptop should not wait for the longest RPC.
 _DRAIN_SECONDS = "5"
@@ -41,8 +39,11 @@ def of_service(
     if config.auth:
         token = str(token_path(data_dir))
         own |= {"auth_tokens_file": token, "token_file": token}
-        if name in _OF_API_KEYS:
-            own[_OF_API_KEYS[name]] = str(api_key_path(data_dir))
+        if name == "inference":
+            own["api_keys_file"] = str(api_key_path(data_dir))
+        if name == "judge" and "PODIUM_JUDGE_BASE_URL" not in config.environment:
+            # Never shown to others' models.
+            own["key_file"] = token
     own |= _specific(name, config, ports)
     variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
     # On somebody's own machine their jobs may read what lies where they started it.

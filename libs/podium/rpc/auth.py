@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Protocol
 
 from podium.core.errors import FailedPreconditionError, UnauthenticatedError
 from podium.rpc.call import Layer, ServerCall
-from podium.rpc.watched_files import TokensFile
+from podium.rpc.watched_files import TokensFile, is_one_of
 
 
 class Authenticator(Protocol):
@@ -78,16 +76,3 @@ def auth_layer(authenticator: Authenticator | None, public_methods: frozenset[st
         return authenticate(call)
 
     return layer
-
-
-def is_one_of(given: str, tokens: Iterable[str]) -> bool:
-    """Whether a token is among others, without telling by the time it takes how near it is."""
-    # Digests have one length, so comparing them tells nothing about a token's; and no short cut:
-    # every one is compared, whichever matches.
-    digest = _digest(given)
-    found = [hmac.compare_digest(digest, _digest(token)) for token in tokens]
-    return any(found)
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()

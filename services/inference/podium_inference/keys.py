@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from podium.core import rollout_keys
-from podium.rpc.auth import is_one_of
-from podium.rpc.watched_files import TokensFile
+from podium.rpc.watched_files import TokensFile, is_one_of
 
 Secrets = Callable[[], tuple[str, ...]]
 

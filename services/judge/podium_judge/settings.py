@@ -6,7 +6,7 @@ from pathlib import Path
 
 from podium.contract.judging import is_judge_address
 from podium.rpc import ServerSettings
-from podium.rpc.watched_files import TokensFile
+from podium.rpc.watched_files import TokenFile
 from pydantic import Field, NonNegativeFloat, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
@@ -27,8 +27,8 @@ class Settings(ServerSettings):
     key: SecretStr = SecretStr("")
     """Its API key; empty for none, or for that of `key_file`."""
     key_file: Path | None = None
-    """Where that API is Podium's own pool: the file of its agents' keys, of which the first is
-    shown. While there is no such file, what `token_file` holds opens it as well."""
+    """Read for it at each question, where `key` is empty: the services' own token, which opens
+    Podium's own pool."""
     trusted_base_urls: tuple[str, ...] = ()
     """Further addresses that keys may be sent to, as a JSON list."""
 
@@ -58,17 +58,13 @@ class Settings(ServerSettings):
     """Price of a million tokens, read and written, by model name, as a JSON mapping."""
 
     def default_key(self) -> str:
-        """What is shown where a job names no key; the files as they are now.
+        """What is shown where a job names no key.
 
         Raises:
-            FailedPreconditionError: a file cannot be read.
+            FailedPreconditionError: the file cannot be read or is empty.
         """
         key = self.key.get_secret_value()
-        if key or self.key_file is None:
-            return key
-        files = [path for path in (self.key_file, self.token_file) if path is not None]
-        found = [TokensFile(path, optional=True).current() for path in files]
-        return next((keys[0] for keys in found if keys), "")
+        return key if key or self.key_file is None else TokenFile(self.key_file).current()
 
     @field_validator("base_url")
     @classmethod

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,16 @@ def test_an_empty_spec_means_the_services_own_judge() -> None:
 def test_the_services_own_address_must_be_one(url: str) -> None:
     with pytest.raises(ValueError, match="base_url"):
         Settings(base_url=url)
+
+
+def test_a_key_file_is_read_again_and_goes_where_the_key_goes(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    settings: dict[str, Any] = {"key": SecretStr(""), "key_file": file}
+    for token in ("first", "second"):
+        file.write_text(token + "\n")
+        assert resolve(**settings).key == token
+    assert resolve(spec_pb2.RulerSpec(base_url=OTHER), **settings).key == ""
+    assert resolve(**{**settings, "key": SecretStr("own-key")}).key == "own-key"
 
 
 def test_another_address_gets_no_key_and_no_model_of_ours() -> None:

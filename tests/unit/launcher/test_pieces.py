@@ -58,6 +58,20 @@ def test_every_variable_is_a_setting_of_its_service(tmp_path: Path) -> None:
         assert fields - set(settings.model_fields) == set(), name
 
 
+def test_with_auth_the_openai_api_asks_for_a_key_and_the_judge_has_one(tmp_path: Path) -> None:
+    ports = choose_ports(0)
+    config = LauncherConfig(tmp_path, auth=True)
+    pool = variables.of_service("inference", config, ports, tmp_path)
+    assert pool["PODIUM_INFERENCE_AUTH_TOKENS_FILE"] == str(tmp_path / "token")
+    assert pool["PODIUM_INFERENCE_API_KEYS_FILE"] == str(tmp_path / "api-key")
+    judge = variables.of_service("judge", config, ports, tmp_path)
+    assert judge["PODIUM_JUDGE_KEY_FILE"] == str(tmp_path / "token")
+    others = {"PODIUM_JUDGE_BASE_URL": "https://judge.example.com/v1"}
+    config = LauncherConfig(tmp_path, auth=True, environment=others)
+    judge = variables.of_service("judge", config, ports, tmp_path)
+    assert "PODIUM_JUDGE_KEY_FILE" not in judge
+
+
 def test_peers_are_found_where_they_listen(tmp_path: Path) -> None:
     ports = choose_ports(0)
     made = variables.of_service("controller", LauncherConfig(tmp_path), ports, tmp_path)
