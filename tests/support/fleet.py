@@ -359,6 +359,8 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         self.opened: dict[str, _Opened] = {}
         self.ballast: dict[str, bytes] = {}
         """Further files of every version."""
+        self.skips = ""
+        """Why it leaves out every group of a step."""
         self.noise = ""
         """Makes the steps come out otherwise from now on, as those of a GPU may."""
         self.opens: list[tuple[str, int]] = []
@@ -423,10 +425,11 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         self.taken.append((header.job_id, header.step))
         self.ages[header.step] = [span.weights_version for span in spans]
         await self.reached("step:taken", str(header.step))
+        skipped = {g.id: self.skips or g.skip_reason for g in groups}
         return trainer_pb.StepResponse(
             step=header.step,
             metrics={"loss": 1 / header.step, "kl_reference": 0.01, "seconds_forward": 0.1},
-            skipped_groups={g.id: g.skip_reason for g in groups if g.skip_reason},
+            skipped_groups={group: reason for group, reason in skipped.items() if reason},
         )
 
     async def Save(self, request: Any, context: Any) -> trainer_pb.SaveResponse:

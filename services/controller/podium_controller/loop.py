@@ -38,6 +38,7 @@ from podium_controller.serving import Serving
 from podium_controller.source import Source
 from podium_controller.statistics import finite, first_start_ns, step_metrics
 from podium_controller.times import now_ns, timestamp
+from podium_controller.untrained import untrained
 
 # Of stored bytes; a stream that was cut short is none.
 _DAMAGES = frozenset({"BLOB_DAMAGED", "WRONG_DIGEST"})
@@ -309,6 +310,8 @@ class TrainingLoop:
         self._completed = step
         if committed:
             self._count(numbers, published, now, batch)
+            if told := untrained(step, numbers, len(published.group_ids)):
+                await self._reporter.warn(told, step)
 
     def _count(
         self, numbers: dict[str, float], published: Published, now: int, batch: Batch | None
