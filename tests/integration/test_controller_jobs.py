@@ -486,3 +486,17 @@ async def test_deleting_leaves_the_checkpoints(fleet: Fleet, client: Client) -> 
     with pytest.raises(PodiumError):
         await client.events(job.id)
     assert (await fleet.client.get_version(job.id, "latest")).manifest.version == 1
+
+
+async def test_a_step_that_trained_nothing_says_so_and_what_to_change(
+    fleet: Fleet, client: Client
+) -> None:
+    fleet.trainer.skips = "zero_variance"
+    job = await client.create(small_job(2))
+    await client.succeeded(job.id)
+    told = [e for e in await client.events(job.id) if e.type == pb.EVENT_TYPE_WARNING]
+    assert [event.step for event in told] == [1, 2]
+    for event in told:
+        assert "3 of 3 groups had no variance" in event.message
+        assert "raise rollout.group_size or rollout.sampling.temperature" in event.message
+        assert event.message.endswith("(NOTHING_TRAINED)")

@@ -81,8 +81,10 @@ class Member:
     def forget(self) -> None:
         """What dies with the process."""
 
-    async def start(self) -> None:
-        server = Server(self.service, ServerSettings(port=self.port))
+    async def start(self, tokens: Path | None = None) -> None:
+        """With `tokens`, a file, it takes no other."""
+        settings = ServerSettings(port=self.port, auth_tokens_file=tokens)
+        server = Server(self.service, settings)
         self.attach(server)
         await server.start()
         self._server = server
@@ -115,6 +117,8 @@ class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
         self.policies: dict[str, int] = {}
         """Versions by job, the last one loaded last."""
         self.loads: list[tuple[str, int]] = []
+        self.pulls = False
+        """Whether it reads the files of what it loads."""
 
     def attach(self, server: Server) -> None:
         server.add(
@@ -169,6 +173,8 @@ class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
         if not self.adapters and self.job not in ("", request.job):
             raise FailedPreconditionError(f"serves {self.job}", reason="POOL_IN_USE")
         await self.fleet.client.get_version(request.job, request.version)
+        if self.pulls:
+            await self.fleet.weights_of(request.job, request.version)
         known = self.policies.pop(request.job, -1) == request.version
         self.policies[request.job] = request.version
         self.loads.append((request.job, request.version))
@@ -354,6 +360,12 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         self.rooms = 1
         """Jobs that it takes at once, where it stands for several trainers."""
         self.opened: dict[str, _Opened] = {}
+        self.ballast: dict[str, bytes] = {}
+        """Further files of every version."""
+        self.skips = ""
+        """Why it leaves out every group of a step."""
+        self.noise = ""
+        """Makes the steps come out otherwise from now on, as those of a GPU may."""
         self.opens: list[tuple[str, int]] = []
         self.taken: list[tuple[str, int]] = []
         self.ages: dict[int, list[int]] = {}
@@ -414,10 +426,11 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         await asyncio.sleep(self.fleet.step_seconds)
         here = self._expect(header.job_id, header.step - 1)
         here.step = header.step
-        here.weights = _learn(here.weights, learned)
+        here.weights = _learn(here.weights + self.noise, learned)
         self.taken.append((header.job_id, header.step))
         self.ages[header.step] = [span.weights_version for span in spans]
         await self.reached("step:taken", str(header.step))
+        skipped = {g.id: self.skips or g.skip_reason for g in groups}
         return trainer_pb.StepResponse(
             step=header.step,
             metrics={
@@ -426,7 +439,7 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
                 "seconds_forward": 0.1,
                 **self.tells,
             },
-            skipped_groups={g.id: g.skip_reason for g in groups if g.skip_reason},
+            skipped_groups={group: reason for group, reason in skipped.items() if reason},
         )
 
     async def Save(self, request: Any, context: Any) -> trainer_pb.SaveResponse:
@@ -437,6 +450,7 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
                 "adapter/adapter_config.json": b"{}",
                 "adapter/adapter_model.safetensors": here.weights.encode(),
                 "state/state.json": json.dumps({"step": here.step}).encode(),
+                **self.ballast,
             },
             registry_pb.Manifest(
                 model=request.job_id,

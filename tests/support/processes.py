@@ -54,15 +54,28 @@ class RegistryProcess:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    async def start(self) -> None:
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self, tokens: Path | None = None) -> None:
+        """With `tokens`, a file, it takes no other."""
         environment = {
             "PODIUM_REGISTRY_PORT": str(self.port),
             "PODIUM_REGISTRY_HEALTH_PORT": str(self._health),
             "PODIUM_REGISTRY_METRICS_PORT": str(self._metrics),
             "PODIUM_REGISTRY_DATA_DIR": str(self._folder / "registry"),
         }
+        if tokens is not None:
+            environment["PODIUM_REGISTRY_AUTH_TOKENS_FILE"] = str(tokens)
         self._process = start_process("podium_registry", environment, self._folder)
         await wait_for_port(self.port, self._process)
+
+    def object_of(self, digest: str) -> Path:
+        """Where it keeps a blob."""
+        name = digest.removeprefix("sha256:")
+        return self._folder / "registry" / "blobs" / "sha256" / name[:2] / name
 
     async def kill(self) -> None:
         process, self._process = self._process, None

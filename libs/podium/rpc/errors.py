@@ -8,7 +8,12 @@ from contextlib import contextmanager
 
 import grpc
 
-from podium.core.errors import PodiumError, UnavailableError
+from podium.core.errors import (
+    PermissionDeniedError,
+    PodiumError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from podium.rpc.details import cut, decode
 from podium.rpc.ended import is_broken_write
 from podium.rpc.status import exception_of
@@ -32,6 +37,7 @@ _CAUSES = (
     "handshake",
 )
 _DETAILS_BYTES = 512
+_OF_A_PEER = (UnavailableError, UnauthenticatedError, PermissionDeniedError)
 
 
 @contextmanager
@@ -62,6 +68,8 @@ def from_rpc(error: grpc.aio.AioRpcError, peer: str) -> PodiumError:
         if isinstance(known, UnavailableError):
             known.message = f"{peer} is unavailable: {known.message}"
             known.args = (known.message,)
+        if isinstance(known, _OF_A_PEER):
+            # Who says so: a service that hands the error on is not whom it is about.
             known.metadata.setdefault("peer", peer)
         return known
     code = error.code()

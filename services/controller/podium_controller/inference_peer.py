@@ -12,8 +12,9 @@ from podium.core.errors import UnavailableError
 from podium.core.tasks import cancel_and_wait
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.rpc import rpc_errors
 from podium.rpc.members import Members, went_away
+
+from podium_controller.peer_errors import peer_errors
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class GrpcInference:
 
     async def engine(self) -> pb.GetEngineResponse:
         """See `ports.Inference`. All pods have the same."""
-        with rpc_errors(_PEER):
+        with peer_errors(_PEER):
             return await self._stub.GetEngine(pb.GetEngineRequest())
 
     async def load(self, job_id: str, version: int) -> pb.LoadPolicyResponse:
@@ -81,7 +82,7 @@ class GrpcInference:
             raise UnavailableError("no pod of the pool is ready", metadata={"peer": _PEER})
 
         async def ask(channel: grpc.aio.Channel) -> T:
-            with rpc_errors(_PEER):
+            with peer_errors(_PEER):
                 return await call(_stub(channel))
 
         tasks = {

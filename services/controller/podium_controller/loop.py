@@ -13,6 +13,7 @@ from dataclasses import replace
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from podium.core.errors import DataLossError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.telemetry import attributes, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -24,7 +25,7 @@ from podium_controller.errors import JobFailedError
 from podium_controller.evaluator import Evaluator, evaluation_episode, is_due
 from podium_controller.feed import Feed
 from podium_controller.judging import Judging
-from podium_controller.optimizer import SECONDS_PREFIX, Optimizer, Published
+from podium_controller.optimizer import SECONDS_PREFIX, Optimizer, Published, version_damaged
 from podium_controller.origin import ClientOrigin, Origin, RolloutOrigin
 from podium_controller.pools import Pool
 from podium_controller.ports import JobRecord, Ledger, Peers, Trainer
@@ -38,6 +39,10 @@ from podium_controller.serving import Serving
 from podium_controller.source import Source
 from podium_controller.statistics import finite, first_start_ns, step_metrics
 from podium_controller.times import now_ns, timestamp
+from podium_controller.untrained import untrained
+
+# Of stored bytes; a stream that was cut short is none.
+_DAMAGES = frozenset({"BLOB_DAMAGED", "WRONG_DIGEST"})
 
 logger = logging.getLogger(__name__)
 _tracer = tracer(__name__)
@@ -88,6 +93,9 @@ class TrainingLoop:
             seed=job.spec.seed,
             episode=job.spec.rollout.episode,
         )
+        self._damage: DataLossError | None = None
+        self._restored = -1
+        """The version that was made again last; -1 for none."""
         self._client: ClientOrigin | None = None
         if job.spec.HasField("client"):
             self._client = ClientOrigin(job.id, job.spec.client, ledger)
@@ -104,6 +112,18 @@ class TrainingLoop:
         await self._reporter.set_phase(WAIT)
         await self._place_environment()
         evaluator = await self._evaluator()
+        while True:
+            try:
+                return await self._train(evaluator)
+            except DataLossError as error:
+                if error.reason not in _DAMAGES:
+                    raise
+                if self._restored == self._completed:
+                    raise version_damaged(self._job.id, self._completed, error) from error
+                # Whoever met it, trainer or pool: all begin again, at a version that is whole.
+                self._restored, self._damage = self._completed, error
+
+    async def _train(self, evaluator: Evaluator | None) -> None:
         feed = await self._feed()
         try:
             await self._establish()
@@ -223,7 +243,11 @@ class TrainingLoop:
             pass
         self._control.check_pause()
         await self._control.unless_paused(self._optimizer.ready())
-        await self._optimizer.open(self._completed or None)
+        damage, self._damage = self._damage, None
+        if damage is not None and self._restored == self._completed:
+            await self._optimizer.restore(self._completed, damage)
+        else:
+            await self._optimizer.open(self._completed or None)
         async with self._reporter.timed(SERVE):
             await self._serving.serve(self._completed)
 
@@ -288,6 +312,8 @@ class TrainingLoop:
             self._count(numbers, published, now, batch)
             if text := left_out(numbers, self._spec):
                 await self._reporter.warn(text, step)
+            if told := untrained(step, numbers, len(published.group_ids)):
+                await self._reporter.warn(told, step)
 
     def _count(
         self, numbers: dict[str, float], published: Published, now: int, batch: Batch | None

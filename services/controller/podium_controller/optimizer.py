@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from podium.core.errors import InternalError, ResourceExhaustedError
+from podium.core.errors import (
+    AlreadyExistsError,
+    DataLossError,
+    FailedPreconditionError,
+    InternalError,
+    ResourceExhaustedError,
+)
+from podium.jobs.v1 import job_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller import states
+from podium_controller.errors import JobFailedError
 from podium_controller.ports import Ledger, Registry, Trainer
 from podium_controller.recovery import Recovery
 from podium_controller.reporter import OPEN, PUBLISH, TRAIN, Reporter
@@ -19,6 +29,7 @@ from podium_controller.statistics import STEP_METRICS
 TRAIN_PREFIX = "train/"
 SECONDS_PREFIX = "seconds/"
 SKIPPED_PREFIX = "groups_skipped/"
+_NOT_HELD = ("JOB_NOT_OPEN", "WRONG_STEP")
 
 
 @dataclass(frozen=True)
@@ -93,34 +104,114 @@ class Optimizer:
             seconds: by phase; training and publishing are added.
         """
         rebuilt = False
+        taken: trainer_pb.StepResponse | None = None
 
         async def call() -> Published:
+            nonlocal taken
             if rebuilt:
                 # The reply may have been lost, and not the step.
                 found = await self._look(step)
                 if found is not None:
                     await self._open(step)
                     return from_manifest(found.manifest)
-            return await self._attempt(step, groups, own_metrics, seconds)
+            if taken is None:
+                async with self._reporter.timed(TRAIN, seconds, step=step):
+                    taken = await self._trainer.step(self._job_id, step, groups)
+            try:
+                return await self._publish(step, groups, taken, own_metrics, seconds)
+            except FailedPreconditionError as error:
+                if error.reason in _NOT_HELD:
+                    taken = None
+                raise
 
         async def rebuild() -> bool:
             nonlocal rebuilt
             rebuilt = True
+            if taken is not None:
+                # Not published yet, and the trainer has it: a full disk costs no second training.
+                await self._look(step)
+                return False
             if await self._look(step) is None:
                 await self._open(step - 1)
             return True
 
         return await self._recovery.run("trainer", call, rebuild, self.ready)
 
-    async def _attempt(
+    async def restore(self, version: int, damage: DataLossError) -> None:
+        """Opens the trainer at a version whose own files are damaged.
+
+        The steps since the newest whole version before it are taken again, from the groups
+        that are stored for them (docs/decisions/0022). Saving what comes of it mends the files,
+        where it is the same bytes.
+
+        Raises:
+            JobFailedError: VERSION_DAMAGED: there is nothing whole to begin at.
+        """
+        for base in await self._before(version):
+            replay = functools.partial(self._replay, base, version, damage)
+            with suppress(DataLossError):
+                return await self._recovery.run("trainer", replay, ready=self.ready)
+        raise version_damaged(self._job_id, version, damage)
+
+    async def _before(self, version: int) -> list[int | None]:
+        """The versions before one that are there, newest first; None for the beginning."""
+        forked = self._spec.HasField("fork")
+        first = self._spec.fork.version if forked else 0
+        numbers = range(version - 1, first - 1, -1)
+        found: list[int | None] = [n for n in numbers if await self.find(n) is not None]
+        return found if forked else [*found, None]
+
+    async def _replay(self, base: int | None, version: int, damage: DataLossError) -> None:
+        await self._open(base)
+        first = 0 if base is None else base + 1
+        where = "the beginning" if base is None else f"version {base}, the newest whole one"
+        await self._reporter.warn(
+            f"version {version} is damaged ({damage.message}); the job goes on from {where}, and"
+            f" takes the steps up to {version} again from their stored groups",
+            version,
+        )
+        for step in range(first, version + 1):
+            if step:
+                stored = await self._ledger.stored_groups(self._job_id, step)
+                if not stored:
+                    raise version_damaged(self._job_id, version, damage)
+                groups = [stored[position].group for position in sorted(stored)]
+                await self._trainer.step(self._job_id, step, groups)
+            await self._save_again(step)
+
+    async def _save_again(self, step: int) -> None:
+        found = await self._look(step)
+        if found is None:
+            return
+        told = found.manifest
+        try:
+            await self._trainer.save(
+                trainer_pb.SaveRequest(
+                    job_id=self._job_id,
+                    step=step,
+                    group_ids=told.group_ids,
+                    metrics=told.metrics,
+                )
+            )
+        except AlreadyExistsError:
+            await self._reporter.warn(
+                f"what step {step} came to again is not bit for bit version {step}, whose files"
+                " stay damaged; the job goes on with it",
+                step,
+            )
+        else:
+            await self._reporter.event(
+                pb.EVENT_TYPE_RECOVERY, f"version {step} is whole again", step
+            )
+
+    async def _publish(
         self,
         step: int,
         groups: Sequence[trajectory_pb2.Group],
+        taken: trainer_pb.StepResponse,
         own_metrics: Mapping[str, float],
         seconds: dict[str, float],
     ) -> Published:
-        async with self._reporter.timed(TRAIN, seconds, step=step):
-            taken = await self._trainer.step(self._job_id, step, groups)
         metrics = {
             **own_metrics,
             **{f"{SECONDS_PREFIX}{phase}": spent for phase, spent in seconds.items()},
@@ -167,6 +258,16 @@ class Optimizer:
     async def _is_idle(self, job_id: str) -> bool:
         state = await self._ledger.state_of(job_id) if job_id else None
         return state in states.ENDED | states.RESTING
+
+
+def version_damaged(job_id: str, version: int, damage: DataLossError) -> JobFailedError:
+    """What ends a job that cannot go on from a version, nor from one before it."""
+    return JobFailedError(
+        f"version {job_id}@{version} is damaged, and could not be made again: {damage.message}."
+        f" Push its files again, or go on from an older version with `podium job fork {job_id}`",
+        reason="VERSION_DAMAGED",
+        metadata={"version": str(version)},
+    )
 
 
 def from_manifest(manifest: registry_pb.Manifest) -> Published:

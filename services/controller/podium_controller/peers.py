@@ -16,7 +16,7 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
-from podium.rpc import connect_peer, rpc_errors
+from podium.rpc import connect_peer
 from podium.rpc.members import Members
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
@@ -24,6 +24,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.errors import JobFailedError
 from podium_controller.inference_peer import GrpcInference
+from podium_controller.peer_errors import peer_errors
 from podium_controller.pools import Pool, Pools
 from podium_controller.ports import Environments, JobRecord, OnWait, Peers, Trainers
 from podium_controller.projects import Projects
@@ -106,7 +107,7 @@ class GrpcRollout:
         call = self._stub.CollectGroup(request, timeout=seconds)
         found: dict[tuple[int, str], trajectory_pb2.Trajectory] = {}
         try:
-            with rpc_errors("rollout"):
+            with peer_errors("rollout"):
                 async for response in call:
                     trajectory = response.trajectory
                     found[trajectory.attempt, trajectory.side] = trajectory
@@ -130,7 +131,7 @@ class GrpcRollout:
         )
         found: list[trajectory_pb2.Scenario] = []
         while True:
-            with rpc_errors("rollout"):
+            with peer_errors("rollout"):
                 response = await self._stub.ListScenarios(request)
             found += response.scenarios
             request.page_token = response.next_page_token
@@ -139,7 +140,7 @@ class GrpcRollout:
 
     async def environments(self) -> list[rollout_pb.EnvironmentInfo]:
         """See `ports.Rollout`."""
-        with rpc_errors("rollout"):
+        with peer_errors("rollout"):
             response = await self._stub.ListEnvironments(rollout_pb.ListEnvironmentsRequest())
         return list(response.environments)
 
@@ -154,12 +155,12 @@ class GrpcJudge:
     async def check(self, reward: spec_pb2.RewardSpec, base_model: str) -> None:
         """See `ports.Judge`."""
         request = judge_pb.CheckRewardRequest(reward=reward, base_model=base_model)
-        with rpc_errors("judge"):
+        with peer_errors("judge"):
             await self._stub.CheckReward(request)
 
     async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         """See `ports.Judge`."""
-        with rpc_errors("judge"):
+        with peer_errors("judge"):
             return await self._stub.ScoreGroup(request, timeout=self._seconds)
 
 
@@ -176,7 +177,7 @@ class GrpcTrainer:
 
     async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
         """See `ports.Trainer`."""
-        with rpc_errors("trainer"):
+        with peer_errors("trainer"):
             return await self._stub.Open(request, timeout=self._settings.open_seconds)
 
     async def step(
@@ -189,17 +190,17 @@ class GrpcTrainer:
             for group in groups:
                 yield trainer_pb.StepRequest(group=group)
 
-        with rpc_errors("trainer"):
+        with peer_errors("trainer"):
             return await self._stub.Step(messages(), timeout=self._settings.step_seconds)
 
     async def save(self, request: trainer_pb.SaveRequest) -> trainer_pb.SaveResponse:
         """See `ports.Trainer`."""
-        with rpc_errors("trainer"):
+        with peer_errors("trainer"):
             return await self._stub.Save(request, timeout=self._settings.publish_seconds)
 
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         """See `ports.Trainer`."""
-        with rpc_errors("trainer"):
+        with peer_errors("trainer"):
             await self._stub.Close(trainer_pb.CloseRequest(job_id=job_id), timeout=seconds)
 
 
@@ -295,7 +296,7 @@ class GrpcRegistry:
         request = registry_pb.CreateVersionRequest(
             manifest=manifest, request_id=f"{name}/fork/{version}"
         )
-        with rpc_errors("registry"):
+        with peer_errors("registry"):
             await self._stub.CreateVersion(request)
 
     async def set_alias(self, model: str, alias: str, version: int, expected: int) -> None:
@@ -303,7 +304,7 @@ class GrpcRegistry:
         request = registry_pb.SetAliasRequest(
             model=model, alias=alias, version=version, expected_version=expected
         )
-        with rpc_errors("registry"):
+        with peer_errors("registry"):
             await self._stub.SetAlias(request)
 
     async def record_evaluation(
@@ -311,7 +312,7 @@ class GrpcRegistry:
     ) -> None:
         """See `ports.Registry`."""
         request = registry_pb.RecordEvaluationRequest(model=model, version=version, metrics=metrics)
-        with rpc_errors("registry"):
+        with peer_errors("registry"):
             await self._stub.RecordEvaluation(request)
 
     async def apply_retention(
@@ -321,12 +322,12 @@ class GrpcRegistry:
         request = registry_pb.ApplyRetentionRequest(
             model=model, keep_last=keep_last, keep_best=keep_best, metric=metric
         )
-        with rpc_errors("registry"):
+        with peer_errors("registry"):
             await self._stub.ApplyRetention(request)
 
     async def _get(self, request: registry_pb.GetVersionRequest) -> registry_pb.Version | None:
         try:
-            with rpc_errors("registry"):
+            with peer_errors("registry"):
                 return (await self._stub.GetVersion(request)).version
         except NotFoundError:
             return None

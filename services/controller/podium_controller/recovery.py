@@ -22,6 +22,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller import metrics
 from podium_controller.control import Control
 from podium_controller.errors import DatabaseUnavailableError, JobFailedError
+from podium_controller.peer_errors import SERVICES, STORE_FORBIDDEN, TOKEN_REFUSED
 from podium_controller.ports import Wait
 from podium_controller.reporter import Reporter
 
@@ -30,8 +31,6 @@ Rebuild = Callable[[], Coroutine[Any, Any, bool]]
 """Brings a service back to where the job needs it; True when it had lost that state."""
 Ready = Callable[[], Coroutine[Any, Any, bool]]
 """Returns when the service is there to be called; True when its loss is not to be counted."""
-
-SERVICES = frozenset({"rollout", "judge", "trainer", "inference", "registry"})
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ _FORGOTTEN = {
     "WRONG_STEP": "trainer",
 }
 # What says more than that a service is lost.
-_TELLING = frozenset({"JUDGE_UNAVAILABLE"})
+_TELLING = frozenset({"JUDGE_UNAVAILABLE", TOKEN_REFUSED, STORE_FORBIDDEN})
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 # A call whose service comes back every time and is lost again every time.
@@ -187,8 +186,7 @@ class Recovery:
             if line.rebuilt != rebuilt:
                 return
             await self._begin_loss(line, called, error)
-            wait = Wait(_reason(lost_service(error, called), error), error.message)
-            async with self._reporter.recovering(wait):
+            async with self._reporter.recovering(_wait_for(called, error)):
                 while True:
                     _give_up_if_over(patience, called, error)
                     await self._control.unless_paused(asyncio.sleep(patience.next_pause()))
@@ -205,6 +203,7 @@ class Recovery:
                         if not is_transient(again):
                             raise
                         error = again
+                        await self._reporter.still_recovering(_wait_for(called, error))
             line.rebuilt += 1
         if had_lost_state:
             patience.renew()
@@ -254,6 +253,10 @@ def _give_up_if_over(patience: _Patience, called: str, error: PodiumError) -> No
         reason=_reason(service, error),
         metadata={"service": service},
     ) from error
+
+
+def _wait_for(called: str, error: PodiumError) -> Wait:
+    return Wait(_reason(lost_service(error, called), error), error.message)
 
 
 def _reason(service: str, error: PodiumError) -> str:

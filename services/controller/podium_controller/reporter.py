@@ -90,6 +90,12 @@ class Reporter:
         if not self._recovering:
             self._leaving = asyncio.create_task(self._leave())
 
+    async def still_recovering(self, wait: Wait) -> None:
+        """Inside `recovering`: what the job waits for is something else by now."""
+        if wait.reason != self._lost.reason:
+            self._lost = wait
+            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+
     async def _leave(self) -> None:
         await asyncio.sleep(_LINGER_SECONDS)
         self._lost = NOTHING

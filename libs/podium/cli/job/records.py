@@ -8,7 +8,7 @@ import click
 
 from podium.cli.connection import connected
 from podium.cli.exits import CliError, Exit
-from podium.cli.output import emit_list, emit_one, output_option
+from podium.cli.output import emit_list, emit_one, note, output_option
 
 if TYPE_CHECKING:
     from podium.sdk import AsyncClient
@@ -33,7 +33,14 @@ async def steps(client: AsyncClient, job: str, output: str) -> None:
     """List a job's committed steps; -o json has every number of each."""
     from podium.cli.views import STEPS
 
-    emit_list([step async for step in client.jobs.steps(job)], STEPS, output)
+    found = [step async for step in client.jobs.steps(job)]
+    emit_list(found, STEPS, output)
+    idle = [str(step.number) for step in found if step.metrics.get("train/tokens_trained") == 0]
+    if idle and output == "table":
+        note(
+            f"warning: trained nothing: step {', '.join(idle)}\n"
+            f"why, and what to change: podium job events {job}"
+        )
 
 
 @click.command(short_help="List a job's evaluations.")
