@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podium.contract.judging import is_judge_address
 from podium.rpc import ServerSettings
-from pydantic import Field, NonNegativeFloat, SecretStr, field_validator
+from pydantic import Field, IPvAnyNetwork, NonNegativeFloat, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 
@@ -25,6 +25,10 @@ class Settings(ServerSettings):
     """Its API key; empty for none."""
     trusted_base_urls: tuple[str, ...] = ()
     """Further addresses that keys may be sent to, as a JSON list."""
+
+    allowed_networks: tuple[IPvAnyNetwork, ...] = ()
+    """Networks of link-local and metadata addresses that judges may be at all the same, as a JSON
+    list."""
 
     request_timeout_seconds: float = Field(default=120.0, gt=0)
     """Of one request to a judge model."""
@@ -55,5 +59,7 @@ class Settings(ServerSettings):
     @classmethod
     def _is_address(cls, url: str) -> str:
         if not is_judge_address(url):
-            raise ValueError("allowed is http(s)://host[:port]/…/v1 without a user")
+            raise ValueError(
+                "allowed is http(s)://host[:port]/…/v1 without a user, a query or a fragment"
+            )
         return url
