@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -20,6 +21,9 @@ OWN_PARAMETERS = (
 )
 """Of a request to a judge: set by fields of their own, or by the judge service."""
 
+_ADDRESS = re.compile(
+    r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*/?"
+)
 _SHORT_FORM = ("base_url", "model", "api_key_env")
 
 
@@ -60,12 +64,21 @@ def judge_violations(spec: spec_pb2.JudgeModel, path: str) -> list[Violation]:
 
 
 def is_judge_address(url: str) -> bool:
-    """Whether it is an HTTP address without a user in it."""
+    """Whether it is `http(s)://host[:port]/path` and nothing else.
+
+    The judge service adds a path of its own. A query, a fragment, a user or an escape would
+    let a job choose another.
+    """
+    match = _ADDRESS.fullmatch(url)
+    if match is None:
+        return False
     try:
         parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
+    segments = parts.path.split("/")
+    return bool(host) and port != 0 and not {".", ".."} & set(segments)
 
 
 def _panel(spec: spec_pb2.RulerSpec) -> Iterator[tuple[str, str]]:
@@ -85,7 +98,8 @@ def _judge(spec: spec_pb2.JudgeModel) -> Iterator[tuple[str, str]]:
     if spec.base_url and not is_judge_address(spec.base_url):
         yield (
             "base_url",
-            f"got {spec.base_url!r}; allowed is http(s)://host[:port]/…/v1 without a user",
+            f"got {spec.base_url!r}; allowed is http(s)://host[:port]/…/v1 without a user,"
+            " a query or a fragment",
         )
     for name in OWN_PARAMETERS:
         if name in spec.extra_body.fields:

@@ -9,6 +9,7 @@ import httpx
 from podium.judge.v1 import judge_service_pb2_grpc
 from podium.rpc import Server, run_service
 
+from podium_judge.guard import guard
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings
 
@@ -22,7 +23,10 @@ def main() -> None:
         limits = httpx.Limits(max_connections=settings.max_concurrent_calls + 4)
         # A proxy from the environment is for judges elsewhere; our own pool may be on loopback.
         direct = {"all://127.0.0.1": None, "all://localhost": None}
-        async with httpx.AsyncClient(timeout=None, limits=limits, mounts=direct) as client:
+        hooks = {"request": [guard(settings.allowed_networks)]}
+        async with httpx.AsyncClient(
+            timeout=None, limits=limits, mounts=direct, event_hooks=hooks
+        ) as client:
             server.add(
                 judge_service_pb2_grpc.add_JudgeServiceServicer_to_server,
                 JudgeServicer(settings, client),

@@ -19,3 +19,5 @@ class JudgeConfig:
     """None when it is not known."""
     label: str = "other"
     """Its name in metrics, one of few."""
+    trusted: bool = True
+    """Whether the operator named its address: only then what it answered is told in full."""

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import httpx
 from podium.chat import PromptTooLongError, Reply, RequestRefusedError, StructuredChat
+from podium.core.errors import FailedPreconditionError, UnavailableError
 
 from podium_judge import metrics
 from podium_judge.judge_config import CallLimits, JudgeConfig
 from podium_judge.scores import Usage
 
 __all__ = ["JudgeModel", "OpenAIJudge", "PromptTooLongError", "Reply", "RequestRefusedError"]
+
+
+log = logging.getLogger(__name__)
+
+# A job may name any address; it is not to learn what listens there, and what not.
+_UNTOLD = (
+    "the judge at the job's own base_url gave no answer that can be used: check its address,"
+    " its key and the model's name; the judge service's log says more"
+)
 
 
 class JudgeModel(Protocol):
@@ -42,6 +53,7 @@ class OpenAIJudge:
 
     def __init__(self, client: httpx.AsyncClient, config: JudgeConfig, limits: CallLimits) -> None:
         """Asks nothing yet."""
+        self._trusted = config.trusted
         self._chat = StructuredChat(
             client,
             config.endpoint,
@@ -65,7 +77,18 @@ class OpenAIJudge:
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
     ) -> Reply:
         """See `JudgeModel.ask`."""
-        return await self._chat.ask(messages, schema, usage, "scores")
+        try:
+            return await self._chat.ask(messages, schema, usage, "scores")
+        except (UnavailableError, FailedPreconditionError) as error:
+            if self._trusted:
+                raise
+            log.info("a judge that a job names: %s", error.message)
+            raise type(error)(_UNTOLD, reason=error.reason) from error
+        except RequestRefusedError as error:
+            if self._trusted or isinstance(error, PromptTooLongError):
+                raise
+            log.info("a judge that a job names: %s", error)
+            raise RequestRefusedError(_UNTOLD) from error
 
 
 class _Metrics:

@@ -7,7 +7,7 @@ from pathlib import Path
 from podium.contract.judging import is_judge_address
 from podium.rpc import ServerSettings
 from podium.rpc.watched_files import TokenFile
-from pydantic import Field, NonNegativeFloat, SecretStr, field_validator
+from pydantic import Field, IPvAnyNetwork, NonNegativeFloat, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
 
@@ -31,6 +31,10 @@ class Settings(ServerSettings):
     Podium's own pool."""
     trusted_base_urls: tuple[str, ...] = ()
     """Further addresses that keys may be sent to, as a JSON list."""
+
+    allowed_networks: tuple[IPvAnyNetwork, ...] = ()
+    """Networks of link-local and metadata addresses that judges may be at all the same, as a JSON
+    list."""
 
     request_timeout_seconds: float = Field(default=120.0, gt=0)
     """Of one request to a judge model."""
@@ -70,5 +74,7 @@ class Settings(ServerSettings):
     @classmethod
     def _is_address(cls, url: str) -> str:
         if not is_judge_address(url):
-            raise ValueError("allowed is http(s)://host[:port]/…/v1 without a user")
+            raise ValueError(
+                "allowed is http(s)://host[:port]/…/v1 without a user, a query or a fragment"
+            )
         return url
