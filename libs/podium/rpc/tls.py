@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -70,22 +70,20 @@ class Tls:
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """For a port that takes only callers with a certificate of the authorities."""
-        files, shown = self.files, self._configuration()
-        if files is None:
-            fetch: Callable[[], grpc.ServerCertificateConfiguration | None] = lambda: None  # noqa: E731
-        else:
-            last = files.current()
+        last = self.files.current() if self.files is not None else self
 
-            def fetch() -> grpc.ServerCertificateConfiguration | None:
-                # Asked at every handshake, on a thread of gRPC's.
-                nonlocal last
-                now = files.current()
-                if now is last:
-                    return None
-                last = now
-                return now._configuration()
+        # Asked at every handshake, on a thread of gRPC's; None, for no change, is not in its types.
+        def fetch() -> Any:
+            nonlocal last
+            now = self.files.current() if self.files is not None else last
+            if now is last:
+                return None
+            last = now
+            return now._configuration()
 
-        return grpc.dynamic_ssl_server_credentials(shown, fetch, require_client_authentication=True)
+        return grpc.dynamic_ssl_server_credentials(
+            last._configuration(), fetch, require_client_authentication=True
+        )
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
         return grpc.ssl_server_certificate_configuration(

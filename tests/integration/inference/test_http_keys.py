@@ -64,6 +64,11 @@ def secret(stack: Launcher, name: str) -> str:
     return (stack.data_dir / name).read_text().strip()
 
 
+def mode(path: Path) -> int:
+    """Who may read a file."""
+    return path.stat().st_mode
+
+
 def body(stack: Launcher) -> dict[str, Any]:
     return {
         "model": stack.config.model,
@@ -130,7 +135,6 @@ async def test_anthropic_s_client_under_a_rollout_s_key_is_captured(stack: Launc
     options: dict[str, Any] = {
         "model": stack.config.model,
         "max_tokens": 3,
-        "temperature": 1.0,
         "system": "Be brief.",
         "tools": [tool],
         "messages": [
@@ -180,7 +184,7 @@ async def test_a_key_without_its_signature_is_refused_in_words(stack: Launcher) 
             )
 
 
-def test_the_launcher_keeps_both_secrets_to_their_owner(stack: Launcher) -> None:
+async def test_the_launcher_keeps_both_secrets_to_their_owner(stack: Launcher) -> None:
     for name in ("token", "api-key"):
-        assert Path(stack.data_dir / name).stat().st_mode & 0o077 == 0
+        assert mode(stack.data_dir / name) & 0o077 == 0
     assert secret(stack, "token") != secret(stack, "api-key")
