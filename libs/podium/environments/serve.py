@@ -150,7 +150,9 @@ async def _answers(
                 yield pb.SessionResponse(
                     queued=pb.QueuedResponse(sequence=held.sequence, queued=told_queued)
                 )
-            watched: set[asyncio.Future[Any]] = {lost, news} | ({acting} if acting else set())
+            watched: set[asyncio.Future[Any]] = {lost, news}
+            if acting:
+                watched.add(acting)
             await asyncio.wait(
                 watched if read_all else watched | {reading}, return_when=asyncio.FIRST_COMPLETED
             )
