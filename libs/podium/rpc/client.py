@@ -55,6 +55,19 @@ def connect(
     return grpc.aio.secure_channel(target, credentials, options, interceptors=interceptors)
 
 
+def connect_blocking(address: str, tls: Tls | None = None) -> grpc.Channel:
+    """A channel for a thread without an event loop. Its calls take token and timeout themselves.
+
+    Raises:
+        InvalidArgumentError: the address is neither host:port nor a gRPC target.
+    """
+    target = _target(address)
+    options = channel_options(DEFAULT_MESSAGE_BYTES)
+    if tls is None:
+        return grpc.insecure_channel(target, options)
+    return grpc.secure_channel(target, tls.channel_credentials(), options)
+
+
 def connect_peer(settings: ServerSettings, address: str, server_name: str = "") -> grpc.aio.Channel:
     """A channel of a service to another of its installation, as its settings say.
 
