@@ -62,6 +62,24 @@ def connect(
     return dial(tls) if tls.files is None else RenewingChannel(tls.files.current, dial)
 
 
+def connect_blocking(address: str, tls: Tls | None = None, server_name: str = "") -> grpc.Channel:
+    """A channel for a thread without an event loop. Its calls take token and timeout themselves.
+
+    Args:
+        tls, server_name: as for `connect`.
+
+    Raises:
+        InvalidArgumentError: the address is neither host:port nor a gRPC target.
+    """
+    target = _target(address)
+    options = channel_options(DEFAULT_MESSAGE_BYTES)
+    if tls is None:
+        return grpc.insecure_channel(target, options)
+    if server_name:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    return grpc.secure_channel(target, tls.channel_credentials(), options)
+
+
 def connect_peer(settings: ServerSettings, address: str, server_name: str = "") -> grpc.aio.Channel:
     """A channel of a service to another of its installation, as its settings say.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +14,10 @@ from podium.core.errors import (
     DeadlineExceededError,
     FailedPreconditionError,
     NotFoundError,
+    PodiumError,
     UnavailableError,
 )
+from podium.core.tasks import cancel_and_wait
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
@@ -26,12 +29,15 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 if TYPE_CHECKING:
     from podium.sdk.client import AsyncClient
 
+logger = logging.getLogger(__name__)
+
 BASE_URL = "PODIUM_OPENAI_BASE_URL"
 """Environment variable: where the OpenAI API is, when that is not at the inference service."""
 
 _PATIENCE_SECONDS = 600.0
 _TAKE_SECONDS = 30.0
 _POLL_SECONDS = 0.25
+_TELL_SECONDS = 2.0
 
 
 class RemoteBackend:
@@ -41,9 +47,14 @@ class RemoteBackend:
         self._client = client
         self._seen: dict[str, int] = {}
         """The last event of each job that was looked at."""
+        self._told: dict[str, str] = {}
+        """What each job waits for, as it was told last."""
 
     async def register(self, name: str, spec: spec_pb2.JobSpec) -> str:
         """Makes the job under the model's name, or goes on with the one that there is.
+
+        What it waits for meanwhile is logged, as a warning; from then on the controller is told
+        that its client lives.
 
         Raises:
             AlreadyExistsError: the name is another kind of job's, or another base model's.
@@ -59,6 +70,7 @@ class RemoteBackend:
                     raise
                 job = await self._client.jobs.get(name)
         _check_same(job, spec)
+        await self._client.sessions.drive(name)
         await self._served(name)
         return await self._base_url()
 
@@ -83,11 +95,37 @@ class RemoteBackend:
         )
         if job.completed_steps >= step:
             return await self._result(name, step)
-        async for update in self._client.jobs.watch(name, after_sequence=self._seen.get(name, 0)):
-            self._seen[name] = update.event.sequence
-            if update.HasField("step") and update.step.number == step:
-                return TrainResult(step, dict(update.step.metrics))
+        telling = asyncio.create_task(self._tell_waits(name))
+        try:
+            after = self._seen.get(name, 0)
+            async for update in self._client.jobs.watch(name, after_sequence=after):
+                self._seen[name] = update.event.sequence
+                if update.HasField("step") and update.step.number == step:
+                    return TrainResult(step, dict(update.step.metrics))
+        finally:
+            await cancel_and_wait(telling)
         raise _ended(await self._client.jobs.get(name))
+
+    async def _tell_waits(self, name: str) -> None:
+        """Until it is cancelled: what the job waits for, when that changes."""
+        while True:
+            try:
+                self._tell(await self._client.jobs.get(name))
+            except PodiumError:
+                logger.debug("what job %s waits for is not known", name, exc_info=True)
+            await asyncio.sleep(_TELL_SECONDS)
+
+    def _tell(self, job: jobs_pb.Job) -> None:
+        waits = job.wait_message
+        if waits and waits != self._told.get(job.id):
+            state = jobs_pb.JobState.Name(job.state).removeprefix("JOB_STATE_").lower()
+            logger.warning("job %s is %s and waits (%s): %s", job.id, state, job.wait_reason, waits)
+        elif not waits and job.id in self._told:
+            logger.warning("job %s waits no longer", job.id)
+        if waits:
+            self._told[job.id] = waits
+        else:
+            self._told.pop(job.id, None)
 
     async def api_token(self) -> str:
         """See `Backend`."""
@@ -148,14 +186,16 @@ class RemoteBackend:
                 while not await self._is_served(name):  # noqa: ASYNC110 - no service tells it
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
+            waits = f"; it waits: {self._told[name]}" if name in self._told else ""
             raise DeadlineExceededError(
-                f"{name} is not served after {_PATIENCE_SECONDS:g} seconds",
+                f"{name} is not served after {_PATIENCE_SECONDS:g} seconds{waits}",
                 reason="NOT_SERVED",
             ) from None
 
     async def _is_served(self, name: str) -> bool:
         try:
             job = await self._client.jobs.get(name)
+            self._tell(job)
             if job.state in TERMINAL:
                 raise _ended(job)
             if job.state == jobs_pb.JOB_STATE_PAUSED:

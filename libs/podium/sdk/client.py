@@ -69,7 +69,9 @@ class AsyncClient:
         self.policies = Policies(lambda: self._ways.channel("inference"))
         self.checkpoints = Checkpoints(lambda: self._ways.channel("registry"))
         self.environments = Environments(lambda: self._ways.channel("rollout"))
-        self.sessions = Sessions(lambda: self._ways.channel("controller"))
+        self.sessions = Sessions(
+            lambda: self._ways.channel("controller"), lambda: self._ways.blocking("controller")
+        )
         self.judge = Judge(lambda: self._ways.channel("judge"))
         self._in_process = backend is not None
         self.backend: Backend = backend or RemoteBackend(self)
@@ -95,7 +97,12 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the channels, and what leads to them. Idempotent."""
+        """Closes the channels, and what leads to them. Idempotent.
+
+        Jobs that it drove are no longer held for it.
+        """
+        if not self._in_process:
+            await self.sessions.close()
         await self._ways.close()
 
     async def openai_address(self, port: int) -> str:

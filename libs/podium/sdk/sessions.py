@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from podium.jobs.v1 import job_service_pb2, session_service_pb2_grpc
 from podium.jobs.v1 import session_service_pb2 as pb
 from podium.rpc import retry_unavailable, rpc_errors
+from podium.sdk.heartbeats import Heartbeats
 from podium.types.v1 import trajectory_pb2
 
 if TYPE_CHECKING:
@@ -20,8 +22,15 @@ _RETRY_SECONDS = 600.0
 class Sessions:
     """SessionService. Every method raises `podium.core.errors`, as the contract says."""
 
-    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+    def __init__(
+        self,
+        channel: Callable[[], grpc.aio.Channel],
+        blocking: Callable[[], Awaitable[tuple[grpc.Channel, str]]],
+    ) -> None:
+        """`blocking` makes a channel for a thread, and says its token."""
         self._channel = channel
+        self._blocking = blocking
+        self._heartbeats: Heartbeats | None = None
 
     @property
     def _stub(self) -> session_service_pb2_grpc.SessionServiceAsyncStub:
@@ -52,6 +61,21 @@ class Sessions:
                 return (await self._stub.SubmitBatch(messages(), timeout=_SUBMIT_SECONDS)).step
 
         return await retry_unavailable(once, timeout_s=_RETRY_SECONDS)
+
+    async def drive(self, job_id: str) -> None:
+        """Says from now on, until `close` or the end of the process, that the job's client lives.
+
+        Of one that falls silent the controller gives the job's place away to one that waits.
+        """
+        if self._heartbeats is None:
+            self._heartbeats = Heartbeats(*await self._blocking())
+        self._heartbeats.begin(job_id)
+
+    async def close(self) -> None:
+        """Takes leave of the jobs that this client drove. Idempotent."""
+        heartbeats, self._heartbeats = self._heartbeats, None
+        if heartbeats is not None:
+            await asyncio.to_thread(heartbeats.close)
 
     async def finish(self, job_id: str) -> job_service_pb2.Job:
         """Ends a job as succeeded once it has trained what it has."""

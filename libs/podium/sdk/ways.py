@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from podium.core.errors import FailedPreconditionError
 from podium.rpc import connect
+from podium.rpc.client import connect_blocking
 from podium.rpc.watched_files import token_now
 from podium.sdk import handshake
 from podium.sdk.addresses import ENVIRONMENT, Addresses
@@ -61,6 +62,22 @@ class Ways:
         await forward.open()
         forward.keep()
         return forward.address
+
+    async def blocking(self, service: str) -> tuple[grpc.Channel, str]:
+        """A channel to a service for a thread, and the bearer token of its calls.
+
+        Raises:
+            FailedPreconditionError: it has no address.
+            PodiumError: why it cannot be reached.
+        """
+        token = await self.token()
+        tls, name = self._addresses.tls, self._addresses.server_name
+        if address := self._address(service):
+            return connect_blocking(address, tls, name), token
+        forward = self._forward(service, PORTS[service])
+        await forward.open()
+        forward.keep()
+        return connect_blocking(forward.address, tls, name or FORWARDED_NAME), token
 
     async def close(self) -> None:
         """Closes every channel and ends every port-forward. Idempotent."""

@@ -11,6 +11,11 @@ from podium_controller.pools import Offer, Pool, served
 from podium_controller.ports import NOTHING, JobRecord, Wait
 from podium_controller.projects import Projects, project_of
 
+PLACES = ("MAX_ACTIVE_JOBS", "PROJECT_ACTIVE_JOBS", "PROJECT_GPUS", "POOL_FULL", "POOL_TAKEN")
+"""Reasons to wait that end when a job which runs gives its place up."""
+
+_SHOWN = 3
+
 
 @dataclass(frozen=True)
 class Place:
@@ -50,7 +55,7 @@ class Line:
         self._jobs_of: Counter[str] = Counter()
         self._gpus_of: Counter[str] = Counter()
         self._in_pool: Counter[str] = Counter()
-        self._holder: dict[str, str] = {}
+        self._places: list[Place] = []
         for place in places:
             self.take(place)
 
@@ -60,7 +65,7 @@ class Line:
         self._jobs_of[place.project] += 1
         self._gpus_of[place.project] += place.gpus
         self._in_pool[place.pool] += 1
-        self._holder[place.pool] = place.job_id
+        self._places.append(place)
 
     def turn(self, job: JobRecord, gpus: int = 0) -> Pool | Wait:
         """The pool that the job may run at now, or what it waits for, as far as is known.
@@ -71,7 +76,7 @@ class Line:
         if self._jobs >= self._limits.active_jobs:
             most = self._limits.active_jobs
             text = f"{most} job{'s run' if most > 1 else ' runs'}, which is MAX_ACTIVE_JOBS"
-            return Wait("MAX_ACTIVE_JOBS", text)
+            return Wait("MAX_ACTIVE_JOBS", text + _held(self._places))
         return self._above_project(project_of(job.spec), gpus) or self._pool(job)
 
     def _above_project(self, project: str, gpus: int) -> Wait | None:
@@ -79,11 +84,13 @@ class Line:
         jobs, most = self._jobs_of[project], limits.max_active_jobs
         if most is not None and jobs >= most:
             text = f"the project {project!r} has {jobs} running; its maxActiveJobs is {most}"
-            return Wait("PROJECT_ACTIVE_JOBS", text)
+            own = [place for place in self._places if place.project == project]
+            return Wait("PROJECT_ACTIVE_JOBS", text + _held(own))
         used, most = self._gpus_of[project], limits.max_gpus
         if most is not None and gpus and used + gpus > most:
             text = f"the project {project!r} uses {used} GPUs and this job needs {gpus} more"
-            return Wait("PROJECT_GPUS", f"{text}; its maxGpus is {most}")
+            own = [place for place in self._places if place.project == project and place.gpus]
+            return Wait("PROJECT_GPUS", f"{text}; its maxGpus is {most}{_held(own)}")
         return None
 
     def _pool(self, job: JobRecord) -> Pool | Wait:
@@ -108,11 +115,13 @@ class Line:
 
     def _taken(self, offer: Offer) -> Wait:
         name = offer.pool.name
+        there = [place for place in self._places if place.pool == name]
         if offer.is_shared:
             most = self._limits.jobs_per_pool
-            return Wait("POOL_FULL", f"{most} jobs share the pool {name!r}: MAX_JOBS_PER_POOL")
+            text = f"{most} jobs share the pool {name!r}, which is MAX_JOBS_PER_POOL"
+            return Wait("POOL_FULL", text + _held(there))
         text = f"the pool {name!r} holds the weights of one job at a time, now"
-        return Wait("POOL_TAKEN", f"{text} {self._holder[name]}'s")
+        return Wait("POOL_TAKEN", f"{text} {there[-1].job_id}'s{_held(there)}")
 
     def _unserved(self, job: JobRecord, serving: Sequence[Offer]) -> Wait:
         if any(offer.is_pending for offer in self._offers):
@@ -126,3 +135,13 @@ class Line:
             return Wait("CONTEXT_WINDOW", f"{what} that serves {job.spec.base_model!r}")
         what = f"no pool serves {job.spec.base_model!r} any more"
         return Wait("BASE_MODEL_NOT_SERVED", f"{what}; {served(self._offers)}")
+
+
+def _held(places: Sequence[Place]) -> str:
+    """By whom, and how one of them gives it up."""
+    if not places:
+        return ""
+    names = [place.job_id for place in places]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    freed = f"`podium job pause {names[0]}` or `podium job cancel {names[0]}` frees a place"
+    return f": {', '.join(names[:_SHOWN])}{more}; {freed}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from podium.core.errors import InternalError
+from podium.jobs.v1 import job_service_pb2 as events_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 from podium_controller.errors import JobIdleError
@@ -75,11 +76,20 @@ class ClientOrigin:
         """Waits for a step's batch; False when the client says that none will come.
 
         Raises:
-            JobIdleError: the client was silent for the job's idle time.
+            JobIdleError: the client was silent for the job's idle time, or is gone while another
+                job waits for a place.
         """
         seconds = self._client.idle_seconds
         found = await self._ledger.await_submission(self._job_id, step, seconds)
         if not found.groups and not found.finishing:
+            if found.gone:
+                await self._ledger.add_event(
+                    self._job_id,
+                    events_pb.EVENT_TYPE_WARNING,
+                    "the job's client is gone and another job waits for its place: the job pauses"
+                    " until its client is back",
+                    step,
+                )
             raise JobIdleError
         return found.groups > 0
 

@@ -226,6 +226,8 @@ class Submission:
     """How many; 0 for no batch yet."""
     finishing: bool
     """Whether no batch will come any more."""
+    gone: bool = False
+    """Whether the client lives no more, and another job waits for a place."""
 
 
 @dataclass(frozen=True)

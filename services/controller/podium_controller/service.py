@@ -18,7 +18,14 @@ from podium_controller.scheduler import Scheduler
 from podium_controller.servicer import JobServicer
 from podium_controller.session_servicer import SessionServicer
 from podium_controller.settings import Settings
-from podium_controller.store import BatchStore, Database, JobStore, LeaseStore, SqlLedger
+from podium_controller.store import (
+    BatchStore,
+    ClientStore,
+    Database,
+    JobStore,
+    LeaseStore,
+    SqlLedger,
+)
 
 
 @asynccontextmanager
@@ -55,7 +62,9 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
             )
             server.add(
                 session_service_pb2_grpc.add_SessionServiceServicer_to_server,
-                SessionServicer(BatchStore(database, hub), scheduler.wake),
+                SessionServicer(
+                    BatchStore(database, hub), ClientStore(database, hub), scheduler.wake
+                ),
                 "podium.jobs.v1.SessionService",
             )
             running = asyncio.create_task(scheduler.run(), name="scheduler")

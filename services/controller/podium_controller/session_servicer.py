@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
+from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.jobs.v1 import session_service_pb2 as pb
 from podium.jobs.v1 import session_service_pb2_grpc
 from podium.rpc.streams import header_and_groups
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller import submissions
-from podium_controller.store import BatchStore, NewBatch
+from podium_controller.store import BatchStore, ClientStore, NewBatch
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -20,9 +21,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
     """Every replica answers; only the one with the lease trains what it stores."""
 
-    def __init__(self, store: BatchStore, wake: Callable[[], None]) -> None:
+    def __init__(self, store: BatchStore, clients: ClientStore, wake: Callable[[], None]) -> None:
         """`wake` tells the scheduler that there is news."""
         self._store = store
+        self._clients = clients
         self._wake = wake
 
     async def SubmitBatch(
@@ -47,3 +49,12 @@ class SessionServicer(session_service_pb2_grpc.SessionServiceServicer):
         job = await self._store.finish(request.job_id)
         self._wake()
         return pb.FinishJobResponse(job=job)
+
+    async def Heartbeat(
+        self, request: pb.HeartbeatRequest, context: Context
+    ) -> pb.HeartbeatResponse:
+        """See the proto file."""
+        job = await self._clients.beat(request.job_id, request.client, request.seconds)
+        if job.state == jobs_pb.JOB_STATE_QUEUED:
+            self._wake()
+        return pb.HeartbeatResponse(job=job)

@@ -88,13 +88,30 @@ def test_the_bound_of_the_installation_comes_first() -> None:
     assert turn(line, job()) == "MAX_ACTIVE_JOBS"
 
 
+def test_who_waits_is_told_for_whom() -> None:
+    many = [Place(f"job-{n}", "a") for n in range(5)]
+    waits = [
+        Line(Limits(active_jobs=5, jobs_per_pool=9), FREE, [offer("a", shared=True)], many),
+        Line(Limits(active_jobs=9, jobs_per_pool=5), FREE, [offer("a", shared=True)], many),
+        Line(LIMITS, FREE, [offer("a")], many[:1]),
+    ]
+    found = [line.turn(job()) for line in waits]
+    assert all(isinstance(each, Wait) for each in found)
+    texts = [each.message for each in found if isinstance(each, Wait)]
+    assert "MAX_ACTIVE_JOBS: job-0, job-1, job-2 and 2 more; `podium job pause job-0`" in texts[0]
+    assert "MAX_JOBS_PER_POOL: job-0, job-1, job-2 and 2 more; " in texts[1]
+    assert "now job-0's: job-0; `podium job pause job-0`" in texts[2]
+
+
 def test_a_project_has_its_jobs_and_another_one_goes_on() -> None:
     projects = Projects({"a": ProjectLimits(maxActiveJobs=1)})
     places = [Place("first", "p", "a")]
     line = Line(LIMITS, projects, [offer("p", shared=True)], places)
     found = line.turn(job(project="a"))
     assert found == Wait(
-        "PROJECT_ACTIVE_JOBS", "the project 'a' has 1 running; its maxActiveJobs is 1"
+        "PROJECT_ACTIVE_JOBS",
+        "the project 'a' has 1 running; its maxActiveJobs is 1: first; `podium job pause first` or"
+        " `podium job cancel first` frees a place",
     )
     assert turn(line, job(project="b")) == "p"
     assert turn(line, job()) == "p"

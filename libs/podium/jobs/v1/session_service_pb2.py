@@ -27,7 +27,7 @@ from podium.options.v1 import rules_pb2 as podium_dot_options_dot_v1_dot_rules__
 from podium.types.v1 import trajectory_pb2 as podium_dot_types_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$podium/jobs/v1/session_service.proto\x12\x0epodium.jobs.v1\x1a podium/jobs/v1/job_service.proto\x1a\x1dpodium/options/v1/rules.proto\x1a podium/types/v1/trajectory.proto\"r\n\x0b\x42\x61tchHeader\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1d\n\nrequest_id\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12 \n\x04step\x18\x03 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\xf0?H\x00\x88\x01\x01\x42\x07\n\x05_step\"t\n\x12SubmitBatchRequest\x12-\n\x06header\x18\x01 \x01(\x0b\x32\x1b.podium.jobs.v1.BatchHeaderH\x00\x12\'\n\x05group\x18\x02 \x01(\x0b\x32\x16.podium.types.v1.GroupH\x00\x42\x06\n\x04item\"#\n\x13SubmitBatchResponse\x12\x0c\n\x04step\x18\x01 \x01(\x03\"-\n\x10\x46inishJobRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\"5\n\x11\x46inishJobResponse\x12 \n\x03job\x18\x01 \x01(\x0b\x32\x13.podium.jobs.v1.Job2\xca\x01\n\x0eSessionService\x12\x61\n\x0bSubmitBatch\x12\".podium.jobs.v1.SubmitBatchRequest\x1a#.podium.jobs.v1.SubmitBatchResponse\"\x07\xc0\xbe\x18\x80\x80\x80 (\x01\x12U\n\tFinishJob\x12 .podium.jobs.v1.FinishJobRequest\x1a!.podium.jobs.v1.FinishJobResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$podium/jobs/v1/session_service.proto\x12\x0epodium.jobs.v1\x1a podium/jobs/v1/job_service.proto\x1a\x1dpodium/options/v1/rules.proto\x1a podium/types/v1/trajectory.proto\"r\n\x0b\x42\x61tchHeader\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1d\n\nrequest_id\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12 \n\x04step\x18\x03 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\xf0?H\x00\x88\x01\x01\x42\x07\n\x05_step\"t\n\x12SubmitBatchRequest\x12-\n\x06header\x18\x01 \x01(\x0b\x32\x1b.podium.jobs.v1.BatchHeaderH\x00\x12\'\n\x05group\x18\x02 \x01(\x0b\x32\x16.podium.types.v1.GroupH\x00\x42\x06\n\x04item\"#\n\x13SubmitBatchResponse\x12\x0c\n\x04step\x18\x01 \x01(\x03\"-\n\x10\x46inishJobRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\"5\n\x11\x46inishJobResponse\x12 \n\x03job\x18\x01 \x01(\x0b\x32\x13.podium.jobs.v1.Job\"o\n\x10HeartbeatRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x17\n\x06\x63lient\x18\x02 \x01(\tB\x07\xba\xbe\x18\x03\x30\x80\x01\x12\'\n\x07seconds\x18\x03 \x01(\x01\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00 \xac@\"5\n\x11HeartbeatResponse\x12 \n\x03job\x18\x01 \x01(\x0b\x32\x13.podium.jobs.v1.Job2\xa1\x02\n\x0eSessionService\x12\x61\n\x0bSubmitBatch\x12\".podium.jobs.v1.SubmitBatchRequest\x1a#.podium.jobs.v1.SubmitBatchResponse\"\x07\xc0\xbe\x18\x80\x80\x80 (\x01\x12U\n\tFinishJob\x12 .podium.jobs.v1.FinishJobRequest\x1a!.podium.jobs.v1.FinishJobResponse\"\x03\x90\x02\x02\x12U\n\tHeartbeat\x12 .podium.jobs.v1.HeartbeatRequest\x1a!.podium.jobs.v1.HeartbeatResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,10 +42,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHHEADER'].fields_by_name['step']._serialized_options = b'\272\276\030\t\021\000\000\000\000\000\000\360?'
   _globals['_FINISHJOBREQUEST'].fields_by_name['job_id']._loaded_options = None
   _globals['_FINISHJOBREQUEST'].fields_by_name['job_id']._serialized_options = b'\272\276\030\005\010\0010\200\001'
+  _globals['_HEARTBEATREQUEST'].fields_by_name['job_id']._loaded_options = None
+  _globals['_HEARTBEATREQUEST'].fields_by_name['job_id']._serialized_options = b'\272\276\030\005\010\0010\200\001'
+  _globals['_HEARTBEATREQUEST'].fields_by_name['client']._loaded_options = None
+  _globals['_HEARTBEATREQUEST'].fields_by_name['client']._serialized_options = b'\272\276\030\0030\200\001'
+  _globals['_HEARTBEATREQUEST'].fields_by_name['seconds']._loaded_options = None
+  _globals['_HEARTBEATREQUEST'].fields_by_name['seconds']._serialized_options = b'\272\276\030\022\021\000\000\000\000\000\000\000\000\031\000\000\000\000\000 \254@'
   _globals['_SESSIONSERVICE'].methods_by_name['SubmitBatch']._loaded_options = None
   _globals['_SESSIONSERVICE'].methods_by_name['SubmitBatch']._serialized_options = b'\300\276\030\200\200\200 '
   _globals['_SESSIONSERVICE'].methods_by_name['FinishJob']._loaded_options = None
   _globals['_SESSIONSERVICE'].methods_by_name['FinishJob']._serialized_options = b'\220\002\002'
+  _globals['_SESSIONSERVICE'].methods_by_name['Heartbeat']._loaded_options = None
+  _globals['_SESSIONSERVICE'].methods_by_name['Heartbeat']._serialized_options = b'\220\002\002'
   _globals['_BATCHHEADER']._serialized_start=155
   _globals['_BATCHHEADER']._serialized_end=269
   _globals['_SUBMITBATCHREQUEST']._serialized_start=271
@@ -56,6 +64,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINISHJOBREQUEST']._serialized_end=471
   _globals['_FINISHJOBRESPONSE']._serialized_start=473
   _globals['_FINISHJOBRESPONSE']._serialized_end=526
-  _globals['_SESSIONSERVICE']._serialized_start=529
-  _globals['_SESSIONSERVICE']._serialized_end=731
+  _globals['_HEARTBEATREQUEST']._serialized_start=528
+  _globals['_HEARTBEATREQUEST']._serialized_end=639
+  _globals['_HEARTBEATRESPONSE']._serialized_start=641
+  _globals['_HEARTBEATRESPONSE']._serialized_end=694
+  _globals['_SESSIONSERVICE']._serialized_start=697
+  _globals['_SESSIONSERVICE']._serialized_end=986
 # @@protoc_insertion_point(module_scope)

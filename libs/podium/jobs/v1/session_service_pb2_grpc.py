@@ -49,6 +49,11 @@ class SessionServiceStub:
                 request_serializer=podium_dot_jobs_dot_v1_dot_session__service__pb2.FinishJobRequest.SerializeToString,
                 response_deserializer=podium_dot_jobs_dot_v1_dot_session__service__pb2.FinishJobResponse.FromString,
                 _registered_method=True)
+        self.Heartbeat = channel.unary_unary(
+                '/podium.jobs.v1.SessionService/Heartbeat',
+                request_serializer=podium_dot_jobs_dot_v1_dot_session__service__pb2.HeartbeatRequest.SerializeToString,
+                response_deserializer=podium_dot_jobs_dot_v1_dot_session__service__pb2.HeartbeatResponse.FromString,
+                _registered_method=True)
 
 
 class SessionServiceServicer:
@@ -87,6 +92,20 @@ class SessionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Heartbeat(self, request, context):
+        """Says that the job's client lives; a client that has said so once does it
+        every few seconds for as long as it does. When it falls silent for the
+        seconds that it named, and another job waits for a place that this one
+        holds, the job pauses (phase `idle`) at the next batch that it would wait
+        for; when it is heard again, the job is queued again. A job whose client
+        never said so waits for ClientSpec.idle_seconds, as does one whose client
+        lives and sends no batch. Fails with NOT_FOUND, and FAILED_PRECONDITION
+        for a job that has no client (NOT_CLIENT_DRIVEN) or has ended (JOB_ENDED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SessionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -99,6 +118,11 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.FinishJob,
                     request_deserializer=podium_dot_jobs_dot_v1_dot_session__service__pb2.FinishJobRequest.FromString,
                     response_serializer=podium_dot_jobs_dot_v1_dot_session__service__pb2.FinishJobResponse.SerializeToString,
+            ),
+            'Heartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.Heartbeat,
+                    request_deserializer=podium_dot_jobs_dot_v1_dot_session__service__pb2.HeartbeatRequest.FromString,
+                    response_serializer=podium_dot_jobs_dot_v1_dot_session__service__pb2.HeartbeatResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -160,6 +184,33 @@ class SessionService:
             '/podium.jobs.v1.SessionService/FinishJob',
             podium_dot_jobs_dot_v1_dot_session__service__pb2.FinishJobRequest.SerializeToString,
             podium_dot_jobs_dot_v1_dot_session__service__pb2.FinishJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Heartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.jobs.v1.SessionService/Heartbeat',
+            podium_dot_jobs_dot_v1_dot_session__service__pb2.HeartbeatRequest.SerializeToString,
+            podium_dot_jobs_dot_v1_dot_session__service__pb2.HeartbeatResponse.FromString,
             options,
             channel_credentials,
             insecure,

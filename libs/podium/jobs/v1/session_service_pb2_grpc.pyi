@@ -58,6 +58,16 @@ class SessionServiceStub:
     FAILED_PRECONDITION for a job that has no client (NOT_CLIENT_DRIVEN) or
     has failed or was cancelled (JOB_ENDED).
     """
+    Heartbeat: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.HeartbeatRequest, _session_service_pb2.HeartbeatResponse]
+    """Says that the job's client lives; a client that has said so once does it
+    every few seconds for as long as it does. When it falls silent for the
+    seconds that it named, and another job waits for a place that this one
+    holds, the job pauses (phase `idle`) at the next batch that it would wait
+    for; when it is heard again, the job is queued again. A job whose client
+    never said so waits for ClientSpec.idle_seconds, as does one whose client
+    lives and sends no batch. Fails with NOT_FOUND, and FAILED_PRECONDITION
+    for a job that has no client (NOT_CLIENT_DRIVEN) or has ended (JOB_ENDED).
+    """
 
 @_typing.type_check_only
 class SessionServiceAsyncStub(SessionServiceStub):
@@ -88,6 +98,16 @@ class SessionServiceAsyncStub(SessionServiceStub):
     its last version is evaluated. Idempotent. Fails with NOT_FOUND, and
     FAILED_PRECONDITION for a job that has no client (NOT_CLIENT_DRIVEN) or
     has failed or was cancelled (JOB_ENDED).
+    """
+    Heartbeat: _aio.UnaryUnaryMultiCallable[_session_service_pb2.HeartbeatRequest, _session_service_pb2.HeartbeatResponse]  # type: ignore[assignment]
+    """Says that the job's client lives; a client that has said so once does it
+    every few seconds for as long as it does. When it falls silent for the
+    seconds that it named, and another job waits for a place that this one
+    holds, the job pauses (phase `idle`) at the next batch that it would wait
+    for; when it is heard again, the job is queued again. A job whose client
+    never said so waits for ClientSpec.idle_seconds, as does one whose client
+    lives and sends no batch. Fails with NOT_FOUND, and FAILED_PRECONDITION
+    for a job that has no client (NOT_CLIENT_DRIVEN) or has ended (JOB_ENDED).
     """
 
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -128,6 +148,22 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         its last version is evaluated. Idempotent. Fails with NOT_FOUND, and
         FAILED_PRECONDITION for a job that has no client (NOT_CLIENT_DRIVEN) or
         has failed or was cancelled (JOB_ENDED).
+        """
+
+    @_abc_1.abstractmethod
+    def Heartbeat(
+        self,
+        request: _session_service_pb2.HeartbeatRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_service_pb2.HeartbeatResponse, _abc.Awaitable[_session_service_pb2.HeartbeatResponse]]:
+        """Says that the job's client lives; a client that has said so once does it
+        every few seconds for as long as it does. When it falls silent for the
+        seconds that it named, and another job waits for a place that this one
+        holds, the job pauses (phase `idle`) at the next batch that it would wait
+        for; when it is heard again, the job is queued again. A job whose client
+        never said so waits for ClientSpec.idle_seconds, as does one whose client
+        lives and sends no batch. Fails with NOT_FOUND, and FAILED_PRECONDITION
+        for a job that has no client (NOT_CLIENT_DRIVEN) or has ended (JOB_ENDED).
         """
 
 def add_SessionServiceServicer_to_server(servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -663,7 +663,9 @@ class ClientSpec(_message.Message):
     idle_seconds: _builtins.float
     """Seconds without a batch after which the job pauses by itself (phase
     `idle`) and gives its trainer back, until the next batch, ResumeJob or
-    FinishJob. Default 600.
+    FinishJob. A client that says that it lives, and then falls silent, is
+    waited for only while no other job wants the place; see
+    SessionService.Heartbeat. Default 600.
     """
     def __init__(
         self,

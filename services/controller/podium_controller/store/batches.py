@@ -57,7 +57,7 @@ class BatchStore:
         async with self._database.write() as connection:
             row = await live_job(connection, new.job_id, lock=True)
             spec = spec_pb2.JobSpec.FromString(row.spec)
-            _check_client(new.job_id, spec)
+            check_client(new.job_id, spec)
             step = await _replay(connection, new)
             if step:
                 return step
@@ -102,7 +102,7 @@ class BatchStore:
         """
         async with self._database.write() as connection:
             row = await live_job(connection, job_id, lock=True)
-            _check_client(job_id, spec_pb2.JobSpec.FromString(row.spec))
+            check_client(job_id, spec_pb2.JobSpec.FromString(row.spec))
             if row.state in states.ENDED and row.state != pb.JOB_STATE_SUCCEEDED:
                 raise _ended(row)
             if row.state not in states.ENDED:
@@ -116,7 +116,18 @@ class BatchStore:
         return job_message(row)
 
 
-def _check_client(job_id: str, spec: spec_pb2.JobSpec) -> None:
+async def submitted(connection: AsyncConnection, job_id: str, step: int) -> int:
+    """How many groups the client's batch for a step has; 0 without one."""
+    query = select(batches.c.groups).where(batches.c.job_id == job_id, batches.c.step == step)
+    return (await connection.execute(query)).scalar_one_or_none() or 0
+
+
+def check_client(job_id: str, spec: spec_pb2.JobSpec) -> None:
+    """Refuses a job whose groups come from its environment.
+
+    Raises:
+        FailedPreconditionError: NOT_CLIENT_DRIVEN.
+    """
     if not spec.HasField("client"):
         raise FailedPreconditionError(
             f"the groups of job {job_id} come from its environment; a job takes them from its"

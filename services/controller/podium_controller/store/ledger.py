@@ -27,7 +27,8 @@ from podium_controller.ports import (
     Wait,
 )
 from podium_controller.statistics import seconds_per_step
-from podium_controller.store.batches import IDLE
+from podium_controller.store.batches import IDLE, submitted
+from podium_controller.store.clients import holds_for_nobody
 from podium_controller.store.database import Database
 from podium_controller.store.judge_usage import (
     add_usage,
@@ -37,7 +38,7 @@ from podium_controller.store.judge_usage import (
 )
 from podium_controller.store.leases import check_fence
 from podium_controller.store.rows import add_event, live_job, move, record
-from podium_controller.tables import batches, evaluations, groups, jobs, steps
+from podium_controller.tables import evaluations, groups, jobs, steps
 
 _RATE_STEPS = 8
 # How soon a batch is noticed that another replica took.
@@ -117,9 +118,7 @@ class SqlLedger:
         async with self._write() as connection:
             row = await _locked(connection, job_id)
             if row.state == pb.JOB_STATE_RUNNING:
-                news = row.finishing or await _submitted(
-                    connection, row.id, row.completed_steps + 1
-                )
+                news = row.finishing or await submitted(connection, row.id, row.completed_steps + 1)
                 target = pb.JOB_STATE_QUEUED if news else pb.JOB_STATE_PAUSED
             else:
                 target = states.after_run(row.state, pb.JOB_STATE_PAUSED)
@@ -135,10 +134,10 @@ class SqlLedger:
             ticket = self._hub.ticket(job_id)
             async with self._database.read() as connection:
                 row = await live_job(connection, job_id)
-                found = Submission(await _submitted(connection, job_id, step), row.finishing)
-            left = until - time.monotonic()
-            if found.groups or found.finishing or left <= 0:
-                return found
+                sent = await submitted(connection, job_id, step)
+                gone = await holds_for_nobody(connection, row.number)
+            if sent or row.finishing or gone or (left := until - time.monotonic()) <= 0:
+                return Submission(sent, row.finishing, gone)
             await self._hub.wait(ticket, min(left, _POLL_SECONDS))
 
     async def set_phase(self, job_id: str, phase: str) -> None:
@@ -375,12 +374,6 @@ async def _locked(connection: AsyncConnection, job_id: str) -> Row[Any]:
     if row is None:
         raise NotFoundError(f"there is no job {job_id!r}", reason="JOB_NOT_FOUND")
     return row
-
-
-async def _submitted(connection: AsyncConnection, job_id: str, step: int) -> int:
-    """How many groups the client's batch for a step has; 0 without one."""
-    query = select(batches.c.groups).where(batches.c.job_id == job_id, batches.c.step == step)
-    return (await connection.execute(query)).scalar_one_or_none() or 0
 
 
 async def _free(connection: AsyncConnection, group_id: str) -> bool:
