@@ -62,7 +62,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def wipe(cluster: Cluster) -> Callable[[str], None]:
-    """Removes a claim with all that its volume holds; a new claim gets an empty one."""
+    """Removes a claim with all that its volume holds; a new claim gets an empty one.
+
+    What is of base models stays, as it can be fetched again: their claim goes with the release.
+    """
 
     def wipe_one(name: str) -> None:
         cluster.kubectl("delete", "--ignore-not-found", "pvc", f"{RELEASE}-{name}")
@@ -70,7 +73,8 @@ def wipe(cluster: Cluster) -> Callable[[str], None]:
             volume = f"{cluster.namespace}-{name}"
             path = cluster.kubectl("get", "pv", volume, "-o", "jsonpath={.spec.hostPath.path}")
             cluster.kubectl("delete", "pv", volume)
-            shutil.rmtree(path)
+            if name != "models":
+                shutil.rmtree(path)
             cluster.apply(_host_volume(cluster.namespace, name, Path(path)))
 
     return wipe_one
@@ -128,7 +132,7 @@ def installation(
 
 def _host_volume(namespace: str, name: str, folder: Path) -> dict[str, object]:
     # A volume of the host's keeps the host's owner, and the pods' users are others.
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
     for parent in folder.parents[:3]:
         parent.chmod(0o755)

@@ -115,7 +115,7 @@ def test_the_documented_restore_brings_all_back_and_the_job_goes_on(
     installation: Installation, desk: Path, wipe: Callable[[str], None]
 ) -> None:
     cluster = installation.cluster
-    for name in ("postgresql", "registry"):
+    for name in ("postgresql", "registry", "models"):
         wipe(name)
     cluster.kubectl("delete", "secret", f"{RELEASE}-database")
     type_in(desk, RESTORE, installation)
