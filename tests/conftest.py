@@ -22,6 +22,8 @@ _TOGETHER = {
     "tests/integration/inference/": "engines",
     "tests/integration/spine/": "engines",
     "tests/integration/test_cli_": "engines",
+    "tests/integration/test_tutorial_demo": "engines",
+    "tests/integration/test_bench_gpu": "trainers",
     "tests/integration/test_trainer_": "trainers",
 }
 
