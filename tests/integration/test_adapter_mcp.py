@@ -283,7 +283,7 @@ async def test_a_wrong_scenario_or_option_is_named(
         ({"command": ["x"], "url": "http://x"}, "set either command or url"),
         ({"url": "ftp://x"}, "got 'ftp://x'; allowed are URLs such as"),
         ({"url": "http://x", "env": {"A": "b"}}, "env belongs to command"),
-        ({"url": "http://x", "path": "y"}, "environment.config.server.path: got 'y'"),
+        ({"url": "http://x", "path": "y"}, "environment.config.server.path: unknown option"),
     ],
 )
 def test_a_wrong_server_is_named(server: dict[str, Any], told: str) -> None:
