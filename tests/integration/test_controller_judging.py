@@ -55,8 +55,9 @@ def model() -> Iterator[FakeJudge]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> None:
-    """A judge service that asks once: what it repeats itself is tested with it."""
+    """A judge service that asks once, and tells: what it repeats itself is tested with it."""
     monkeypatch.setenv("PODIUM_JUDGE_REQUEST_ATTEMPTS", "1")
+    monkeypatch.setenv("PODIUM_JUDGE_TELL_FAILURES", "true")
     fleet.judge.forget()
 
 

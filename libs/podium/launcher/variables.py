@@ -82,6 +82,10 @@ def _specific(name: str, config: LauncherConfig, ports: Mapping[str, Ports]) -> 
             }
         case "judge":
             # Whoever has a judge elsewhere says so as for the service alone.
-            return {"base_url": os.environ.get(_JUDGE_URL) or openai_base_url(ports)}
+            return {
+                "base_url": os.environ.get(_JUDGE_URL) or openai_base_url(ports),
+                # Whose machine it is may know what listens on it.
+                "tell_failures": "true",
+            }
         case _:
             return {}

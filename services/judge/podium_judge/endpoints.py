@@ -95,7 +95,7 @@ def resolve_judge(
         _sampling(spec, settings),
         _price(spec, settings, model),
         _label(settings, model, is_default),
-        base_url in trusted,
+        base_url in trusted or settings.tell_failures,
     )
 
 

@@ -20,4 +20,4 @@ class JudgeConfig:
     label: str = "other"
     """Its name in metrics, one of few."""
     trusted: bool = True
-    """Whether the operator named its address: only then what it answered is told in full."""
+    """Whether what it answered is told in full: the operator named its address, or says so."""

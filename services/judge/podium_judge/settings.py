@@ -32,6 +32,9 @@ class Settings(ServerSettings):
     trusted_base_urls: tuple[str, ...] = ()
     """Further addresses that keys may be sent to, as a JSON list."""
 
+    tell_failures: bool = False
+    """Whether jobs are told what any judge of theirs answered, and not only one at an address
+    that is trusted: where users are the operators, as on a laptop."""
     allowed_networks: tuple[IPvAnyNetwork, ...] = ()
     """Networks of link-local and metadata addresses that judges may be at all the same, as a JSON
     list."""
