@@ -84,3 +84,10 @@ async def steps_of(stub: jobs_grpc.JobServiceStub, job_id: str) -> list[jobs.Ste
     """Every committed step of a job."""
     request = jobs.ListStepsRequest(job_id=job_id, page_size=1000)
     return list((await stub.ListSteps(request, timeout=10)).steps)
+
+
+async def at_the_base_model(stack: Launcher) -> None:
+    """A pool of merged weights serves one job, or the base model: what was before goes."""
+    async with client_of(stack) as client:
+        for job in {policy.job async for policy in client.policies.list() if policy.job}:
+            await client.policies.unload(job)

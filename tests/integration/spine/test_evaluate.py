@@ -6,27 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from podium.inference.v1 import inference_service_pb2 as inference_pb
-from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.launcher import Launcher
-from podium.rpc import connect
 from support.cli import podium
+from support.jobs import at_the_base_model
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
     pytest.mark.timeout(300),
 ]
-
-
-async def at_the_base_model(stack: Launcher) -> None:
-    """A pool of merged weights serves one job, or the base model: what was before goes."""
-    channel = connect(stack.address("inference"))
-    stub = inference_grpc.InferenceServiceStub(channel)
-    loaded = await stub.ListPolicies(inference_pb.ListPoliciesRequest())
-    for job in {policy.job for policy in loaded.policies if policy.job}:
-        await stub.UnloadPolicy(inference_pb.UnloadPolicyRequest(job=job), timeout=120)
-    await channel.close()
 
 
 async def test_a_policy_is_measured_beside_a_baseline(stack: Launcher, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
 from podium.launcher import Launcher
 from podium.types.v1 import spec_pb2
-from support.jobs import client_of
+from support.jobs import at_the_base_model, client_of
 from support.judging import group_of
 
 BASE_MODEL = "smollm2-135m-instruct"
@@ -40,6 +40,7 @@ async def test_a_merged_pool_judges_nothing_unless_it_is_named(stack: Launcher) 
 
 
 async def test_our_own_pool_judges_a_group(stack: Launcher) -> None:
+    await at_the_base_model(stack)
     judge = spec_pb2.JudgeModel(model=BASE_MODEL, max_completion_tokens=512)
     scorer = spec_pb2.Scorer(
         kind=spec_pb2.SCORER_KIND_RULER, ruler=spec_pb2.RulerSpec(judges=[judge])
