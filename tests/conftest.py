@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -38,3 +39,19 @@ class _Scheduling(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
     return _Scheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Half a surrogate pair in a report would end the whole run: workers send them as UTF-8."""
+    report = yield
+    report.sections = [(name, _sendable(text)) for name, text in report.sections]
+    if report.longrepr is not None and not report.skipped:
+        text = report.longreprtext
+        if text != _sendable(text):
+            report.longrepr = _sendable(text)
+    return report
+
+
+def _sendable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

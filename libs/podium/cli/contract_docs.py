@@ -40,6 +40,10 @@ _JSON_BOUNDS = {
 }
 
 
+# Where what the type alone suggests would be refused.
+_EXAMPLES = {"reward.scorers": "[{kind: environment}]", "training.max_row_tokens": "4096"}
+
+
 @dataclass(frozen=True)
 class Key:
     """One key of a file."""
@@ -164,8 +168,8 @@ def _uses(values: Mapping[str, str], path: str) -> bool:
 
 
 def _example(key: Key) -> str:
-    if key.path == "reward.scorers":
-        return "[{kind: environment}]"
+    if key.path in _EXAMPLES:
+        return _EXAMPLES[key.path]
     if key.row.type.startswith("list"):
         return "[]"
     return {"text": '""', "whole number": "1", "number": "1"}.get(key.row.type, "{}")

@@ -124,6 +124,8 @@ class SyncSessions(_Part):
 
     submit = _called(Sessions.submit)
     finish = _called(Sessions.finish)
+    drive = _called(Sessions.drive)
+    close = _called(Sessions.close)
 
 
 class SyncJudge(_Part):
