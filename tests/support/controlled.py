@@ -15,7 +15,8 @@ from podium.rpc import Server, connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.service import controller
 from podium_controller.settings import Settings
-from support.fleet import BASE_MODEL, Fleet, trained_weights
+from support.fleet import BASE_MODEL, Fleet
+from support.pretended import trained_weights
 
 ENDED = {pb.JOB_STATE_SUCCEEDED, pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED}
 GROUPS, ATTEMPTS = 3, 4

@@ -13,13 +13,12 @@ a hook.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +48,7 @@ from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings as JudgeSettings
 from support.hold import Hold
+from support.pretended import digest_of, learned_from, trained_weights
 from support.processes import RegistryProcess, free_port
 
 BASE_MODEL = "double-model"
@@ -282,7 +282,7 @@ class RolloutDouble(Member, rollout_grpc.RolloutServiceServicer):
             trajectory.failure.type = "KeyError"
             trajectory.failure.message = self.failure
             return trajectory
-        luck = _hash(request.seed, trajectory.id, request.sampling.temperature)[0] / 256
+        luck = digest_of(request.seed, trajectory.id, request.sampling.temperature)[0] / 256
         success = float(luck < 0.2 + 0.1 * version)
         trajectory.stop_reason = trajectory_pb2.STOP_REASON_TERMINATED
         trajectory.environment_reward = success + luck / 10
@@ -426,7 +426,7 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         await asyncio.sleep(self.fleet.step_seconds)
         here = self._expect(header.job_id, header.step - 1)
         here.step = header.step
-        here.weights = _learn(here.weights + self.noise, learned)
+        here.weights = learned_from(here.weights + self.noise, learned)
         self.taken.append((header.job_id, header.step))
         self.ages[header.step] = [span.weights_version for span in spans]
         await self.reached("step:taken", str(header.step))
@@ -591,21 +591,5 @@ async def fleet_of_doubles(registry: RegistryProcess) -> AsyncIterator[Fleet]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def trained_weights(seed: int, steps: Iterable[Sequence[trajectory_pb2.Trajectory]]) -> str:
-    """What TrainerDouble publishes after steps on these trajectories, each once and in order."""
-    weights = _hash(seed, "fresh").hex()
-    for trajectories in steps:
-        weights = _learn(weights, trajectories)
-    return weights
-
-
 async def _nothing(point: str, about: str) -> None:
     return None
-
-
-def _learn(weights: str, trajectories: Sequence[trajectory_pb2.Trajectory]) -> str:
-    return _hash(weights, [(t.id, t.reward) for t in trajectories]).hex()
-
-
-def _hash(*parts: object) -> bytes:
-    return hashlib.sha256(repr(parts).encode()).digest()

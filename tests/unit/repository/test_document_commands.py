@@ -31,6 +31,10 @@ from support.cli import podium
 from support.document_commands import ROOT, commands, pages, python
 from support.fake_judge import completion, fake_judge
 from support.fake_podium import FakePodium, fake_podium, watched_job
+from support.programs import missing
+
+if shutil.which("git") is None:
+    pytest.skip(missing("git", "git"), allow_module_level=True)
 
 HERE = {
     "podium job submit -f examples/email_search.yaml --follow",

@@ -127,7 +127,7 @@ class Operator:
         else:
             job = await self._steer(manifest, job)
             own = {"specDigest": status["specDigest"]}
-            await self._tell(manifest, True, "CREATED", "", own | job_status(job))
+            await self._tell(manifest, True, "CREATED", "the job is there", own | job_status(job))
 
     async def _create(self, name: str, manifest: Manifest) -> None:
         metadata = manifest["metadata"]
@@ -153,7 +153,7 @@ class Operator:
             await self._tell(manifest, False, error.reason, error.message, {})
             return
         own = {"specDigest": digest(manifest)}
-        await self._tell(manifest, True, "CREATED", "", own | job_status(job))
+        await self._tell(manifest, True, "CREATED", "the job is there", own | job_status(job))
 
     async def _steer(self, manifest: Manifest, job: pb.Job) -> pb.Job:
         """Pauses it, or lets it go on; a job that paused by itself is left to its client."""
