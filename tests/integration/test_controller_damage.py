@@ -143,5 +143,5 @@ async def test_a_version_that_nothing_can_make_again_ends_the_job_by_its_name(
         failed = await client.state(job.id, pb.JOB_STATE_FAILED)
         assert failed.failure_reason == "VERSION_DAMAGED"
         assert f"{job.id}@3" in failed.failure_message
-        assert "podium job fork" in failed.failure_message
+        assert f"--set fork.model={job.id} --set fork.version=" in failed.failure_message
         assert failed.completed_steps == 3

@@ -264,7 +264,8 @@ def version_damaged(job_id: str, version: int, damage: DataLossError) -> JobFail
     """What ends a job that cannot go on from a version, nor from one before it."""
     return JobFailedError(
         f"version {job_id}@{version} is damaged, and could not be made again: {damage.message}."
-        f" Push its files again, or go on from an older version with `podium job fork {job_id}`",
+        f" Push its files again, or submit a job that goes on from an older version, with"
+        f" `--set fork.model={job_id} --set fork.version=N`",
         reason="VERSION_DAMAGED",
         metadata={"version": str(version)},
     )
