@@ -63,7 +63,7 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.dev
 
 .PHONY: model
 model: setup ## Convert the base model into the model cache, once (MODEL=smollm2-135m-instruct)
-	@$(BIN)/python -m podium.models.prepare $(MODEL)
+	@$(BIN)/python -m podium.local.models.prepare $(MODEL)
 
 ##
 

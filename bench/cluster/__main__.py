@@ -16,7 +16,7 @@ from typing import Any
 
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
-from podium.rpc import connect
+from podium.kit.rpc import connect
 from podium.types.v1 import spec_pb2
 
 from bench.cluster.installation import Installation, installed, kubectl, running

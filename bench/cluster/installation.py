@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import yaml
-from podium.rpc import connect
+from podium.kit.rpc import connect
 from prometheus_client.parser import text_string_to_metric_families
 
 Manifest = dict[str, Any]

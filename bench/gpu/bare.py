@@ -24,8 +24,8 @@ def prepare() -> list[str]:
     """
     done = []
     if not all(_is_there(name) for name in ("opentelemetry.sdk.trace", "prometheus_client")):
-        sys.modules["podium.telemetry"] = _silent_telemetry()
-        done.append("podium.telemetry: nothing is traced")
+        sys.modules["podium.kit.telemetry"] = _silent_telemetry()
+        done.append("podium.kit.telemetry: nothing is traced")
     if (version := _accept_older_protobuf()) is not None:
         done.append(f"protobuf {version} is older than the generated code: its check is set aside")
     return done
@@ -47,7 +47,7 @@ class _Tracer:
 
 
 def _silent_telemetry() -> ModuleType:
-    module = ModuleType("podium.telemetry")
+    module = ModuleType("podium.kit.telemetry")
     tracer = _Tracer()
     module.tracer = lambda name: tracer  # type: ignore[attr-defined]
     return module

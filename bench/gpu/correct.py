@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from podium_trainer.attention import DENSE, FLEX, SEGMENTS, attend
-from podium_trainer.head import logprobs_and_entropy
-from podium_trainer.layout import Layout
-from podium_trainer.objectives import Tokens, token_losses
-from podium_trainer.packing import Row, flat, pack
+from podium_trainer.domain.packing import Row, flat, pack
+from podium_trainer.learner.attention import DENSE, FLEX, SEGMENTS, attend
+from podium_trainer.learner.head import logprobs_and_entropy
+from podium_trainer.learner.layout import Layout
+from podium_trainer.learner.objectives import Tokens, token_losses
 
 from bench.gpu.measure import gradient, measured, relative, relative_of_all
 from bench.gpu.part import Found

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from podium.contract import complete_training
+from podium.core.contract import complete_training
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_trainer.batch import Weighted
-from podium_trainer.model import Policy
-from podium_trainer.packing import Row, build_row
-from podium_trainer.parallel import Ranks
-from podium_trainer.samples import Sample
+from podium_trainer.domain.batch import Weighted
+from podium_trainer.domain.packing import Row, build_row
+from podium_trainer.domain.samples import Sample
+from podium_trainer.learner.model import Policy
+from podium_trainer.learner.parallel import Ranks
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 QWEN3_VOCABULARY = 151_936

@@ -11,11 +11,11 @@ import time
 from typing import Any
 
 import torch
-from podium_trainer.attention import DENSE, FLEX
-from podium_trainer.model import Policy
-from podium_trainer.optimizer import Optimizer
-from podium_trainer.packing import flat, pack
-from podium_trainer.step import Phases, apply_gradient
+from podium_trainer.domain.packing import flat, pack
+from podium_trainer.learner.attention import DENSE, FLEX
+from podium_trainer.learner.model import Policy
+from podium_trainer.learner.optimizer import Optimizer
+from podium_trainer.learner.step import Phases, apply_gradient
 
 from bench.gpu.measure import (
     PUBLISHED_PEAK,

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from podium.types.v1 import spec_pb2
-from podium_trainer.checkpoint import Checkpoint
-from podium_trainer.parallel import Ranks, join, leave, whole
-from podium_trainer.session import Compute, JobConfig, Session
-from podium_trainer.sharded import Shards
+from podium_trainer.learner.checkpoint import Checkpoint
+from podium_trainer.learner.parallel import Ranks, join, leave, whole
+from podium_trainer.learner.session import Compute, JobConfig, Session
+from podium_trainer.learner.sharded import Shards
 
 from bench.gpu.measure import relative_of_all
 from bench.gpu.part import Found

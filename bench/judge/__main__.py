@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from podium.models import resolve
+from podium.local.models import resolve
 
 from bench.judge import art_side, podium_side
 from bench.judge.groups import Kind, kinds

@@ -6,19 +6,19 @@ import statistics
 import time
 from typing import Any
 
-from podium.environments.convert import scenario_to_pb
+from podium.environments.serving.convert import scenario_to_pb
 from podium.environments.tic_tac_toe import TicTacToe
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2, spec_pb2
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.episode import Episode
 
 from bench.rollout.stub_engine import answered
 
 
 class InProcess:
-    """`podium_rollout.policy.Policy` without a wire: the stub engine's words at once."""
+    """`podium_rollout.adapters.policy.Policy` without a wire: the stub engine's words at once."""
 
     async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
         return answered(request)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from podium.environments import load
-from podium.environments.convert import scenario_to_pb
+from podium.environments.serving.convert import scenario_to_pb
+from podium.kit.rpc import connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
-from podium.rpc import connect, rpc_errors
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 GROUP_SIZE = 8

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import torch
-from podium_trainer.head import logprobs_and_entropy
+from podium_trainer.learner.head import logprobs_and_entropy
 
 from bench.trainer.measure import (
     clear_peak,

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from podium.contract import complete_training
-from podium.models import resolve
+from podium.core.contract import complete_training
+from podium.local.models import resolve
 from podium.types.v1 import spec_pb2
-from podium_trainer.batch import Weighted
-from podium_trainer.memory import keep_freed_memory
-from podium_trainer.model import Policy
-from podium_trainer.objectives import Tokens, token_losses
-from podium_trainer.packing import Row, flat, pack
-from podium_trainer.samples import Sample
+from podium_trainer.adapters.memory import keep_freed_memory
+from podium_trainer.domain.batch import Weighted
+from podium_trainer.domain.packing import Row, flat, pack
+from podium_trainer.domain.samples import Sample
+from podium_trainer.learner.model import Policy
+from podium_trainer.learner.objectives import Tokens, token_losses
 from transformers import AutoTokenizer
 
 from bench.trainer.measure import (

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from podium_inference.engine import VllmEngine
+from podium_inference.adapters.engine import VllmEngine
 from podium_inference.settings import Settings
 
 from bench.trainer.measure import tell

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 import torch
-from podium.models import resolve
+from podium.local.models import resolve
 from podium.types.v1 import trajectory_pb2
 
 from bench.trainer import podium_side, sampler_side

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from podium.sdk.client import AsyncClient
+    from podium.sdk.ruler import ruler, ruler_score_group
     from podium.sdk.sync import Client
     from podium.training.gather import gather_trajectories, gather_trajectory_groups
     from podium.training.in_process import InProcessBackend
     from podium.training.model import Model, TrainableModel, TrainConfig
     from podium.training.retry import retry
-    from podium.training.ruler import ruler, ruler_score_group
     from podium.training.trajectories import History, Trajectory, TrajectoryGroup
 
 __version__ = "0.1.0"

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from podium.training.ruler import TrajectoryScore, ruler, ruler_score_group
+from podium.sdk.ruler import TrajectoryScore, ruler, ruler_score_group
 
 __all__ = ["TrajectoryScore", "ruler", "ruler_score_group"]

@@ -38,7 +38,7 @@ def exported() -> set[str]:
     """Every series that Podium's services make."""
     for service in ("controller", "inference", "judge", "registry", "rollout", "trainer"):
         importlib.import_module(f"podium_{service}.metrics")
-    importlib.import_module("podium.rpc.observe")
+    importlib.import_module("podium.kit.rpc.observe")
     names = set()
     for metric in REGISTRY.collect():
         names |= {metric.name, f"{metric.name}_total"}

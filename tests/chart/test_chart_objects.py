@@ -11,12 +11,12 @@ import jsonschema
 import kubernetes_validate
 import pytest
 from chart_golden import GOLDEN, case_names, golden, render
-from podium.launcher.layout import READINESS
+from podium.local.launcher.layout import READINESS
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.jobset import wrap
 from podium_controller.cluster.template import TrainerTemplate
-from podium_controller.projects import Projects
+from podium_controller.pools.projects import Projects
 from podium_controller.settings import Settings
 from support.chart_pods import (
     SELECTORS,

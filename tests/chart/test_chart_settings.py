@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from podium.rpc import ServerSettings
-from podium.rpc.pools import parse_pools
+from podium.kit.rpc import ServerSettings
+from podium.kit.rpc.pools import parse_pools
 from support.chart_pods import pods
 
 SERVICES = ("controller", "inference", "judge", "registry", "rollout", "trainer")
@@ -18,7 +18,7 @@ GITOPS = "gitops"
 def settings_class(service: str) -> type[ServerSettings]:
     module = f"podium_{service}.settings"
     if service == GITOPS:
-        module = "podium_controller.gitops.__main__"
+        module = "podium_gitops.__main__"
     found: type[ServerSettings] = importlib.import_module(module).Settings
     return found
 

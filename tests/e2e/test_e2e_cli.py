@@ -17,7 +17,8 @@ from typing import Any
 import httpx
 import pytest
 from podium.core.errors import DeadlineExceededError, UnavailableError
-from podium.sdk import AsyncClient, contexts
+from podium.sdk import AsyncClient
+from podium.sdk.connection import contexts
 from support.kubernetes_cluster import RELEASE, Cluster, Installation
 
 pytestmark = pytest.mark.timeout(900)

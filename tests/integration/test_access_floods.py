@@ -11,10 +11,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from podium.kit.rpc import connect
+from podium.kit.rpc.details import decode
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
-from podium.rpc import connect
-from podium.rpc.details import decode
 from support.descriptors import silence
 from support.registry_service import RegistryService
 

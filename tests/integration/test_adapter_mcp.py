@@ -17,12 +17,12 @@ from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Un
 from podium.environments import Message, Scenario, ToolCall, load
 from podium.environments.adapters.mcp import Mcp
 from podium.environments.adapters.mcp_session import McpServer, McpSession, ServerGoneError
-from podium.environments.convert import struct
+from podium.environments.serving.convert import struct
 from podium.environments.types import StepResult
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.episode import Episode
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script
 

@@ -22,11 +22,11 @@ from podium.core.errors import (
 )
 from podium.environments import Message, Scenario, Scripted, ToolCall, load, play
 from podium.environments.adapters.openenv import OpenEnv
-from podium.environments.convert import struct
+from podium.environments.serving.convert import struct
 from podium.environments.types import tool_result
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.episode import Episode
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script
 

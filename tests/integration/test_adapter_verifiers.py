@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.environments import load
-from podium.environments.convert import struct, unstruct
+from podium.environments.serving.convert import struct, unstruct
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.group import Collector
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script
 

@@ -91,7 +91,7 @@ async def test_every_part_is_kept_and_one_that_dies_takes_no_other_along(
         ("machine", "exact", "session", "mesh", "trl"), "ok"
     ), output
     telemetry, protobuf = parts["machine"]["substituted"]
-    assert "podium.telemetry" in telemetry
+    assert "podium.kit.telemetry" in telemetry
     assert "older than the generated code" in protobuf
     assert parts["machine"]["matmul_tflops"] > 0
     assert parts["exact"]["podium_dense T9 packed"]["within"] is True

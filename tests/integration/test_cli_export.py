@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from podium.models import digest
+from podium.local.models import digest
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from support.cli import podium
 from support.fake_podium import fake_podium

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from podium.launcher import upfile
+from podium.local.launcher import upfile
 from support.cli import podium, start
 from support.fake_service import write_packages
 

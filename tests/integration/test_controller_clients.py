@@ -14,7 +14,7 @@ from podium.core.errors import FailedPreconditionError, InvalidArgumentError, No
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import session_service_pb2 as sessions_pb
 from podium.jobs.v1 import session_service_pb2_grpc
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from support.controlled import Client, running_controller, small_job
 from support.controlled_fixtures import client, fleet, registry
 from support.fleet import BASE_MODEL, Fleet

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from podium.core.errors import AlreadyExistsError, PermissionDeniedError
-from podium.types.v1 import spec_pb2
-from podium_controller.cluster.api import (
+from podium.kit.kubernetes.api import (
     DEPLOYMENTS,
     JOBS,
     PODS,
@@ -24,12 +23,13 @@ from podium_controller.cluster.api import (
     Selection,
     connected,
 )
+from podium.kit.kubernetes.object_template import JOB_LABEL, Manifest
+from podium.types.v1 import spec_pb2
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.environments import KubernetesEnvironments
-from podium_controller.cluster.object_template import JOB_LABEL, Manifest
 from podium_controller.cluster.owner import Owner
 from podium_controller.cluster.view import pod_of
-from podium_controller.errors import JobFailedError
+from podium_controller.domain.errors import JobFailedError
 from support.cluster import (
     IMAGE,
     Namespace,

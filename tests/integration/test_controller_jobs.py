@@ -14,7 +14,7 @@ from podium.core.errors import (
     PodiumError,
 )
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import policy_pb2, spec_pb2
 from prometheus_client import REGISTRY
 from support.controlled import (

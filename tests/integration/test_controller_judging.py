@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import spec_pb2
-from podium_controller.times import month
+from podium_controller.domain.timestamps import month
 from prometheus_client import REGISTRY
 from support.controlled import (
     ATTEMPTS,

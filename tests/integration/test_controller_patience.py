@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium_controller import recovery
+from podium_controller.training import recovery
 from support.controlled import assert_every_step_once, running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.fleet import Fleet, Member

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import spec_pb2
-from podium_controller.peers import FixedTrainer
+from podium_controller.grpc_peers.peers import FixedTrainer
 from prometheus_client import REGISTRY
 from support.controlled import (
     ATTEMPTS,

@@ -12,9 +12,9 @@ from podium.core.errors import (
     NotFoundError,
 )
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.kit.rpc import connect, retry_unavailable
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
-from podium.rpc import connect, retry_unavailable
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.controlled import Client, assert_every_step_once, small_job
 from support.controlled_fixtures import client, fleet, registry

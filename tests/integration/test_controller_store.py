@@ -19,15 +19,15 @@ from podium.core.errors import (
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1.judge_service_pb2 import JudgeUsage
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller import states
-from podium_controller.errors import DatabaseUnavailableError, LeaseLostError
-from podium_controller.hub import Hub
-from podium_controller.ports import COLLECTED, CONSUMED, JUDGED, GroupKey
+from podium_controller.domain import job_states
+from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
+from podium_controller.domain.notifications import Hub
+from podium_controller.domain.ports import COLLECTED, CONSUMED, JUDGED, GroupKey
+from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.store import Database, JobStore, LeaseStore, SqlLedger
 from podium_controller.store.jobs import NewJob
 from podium_controller.store.leases import check_fence
-from podium_controller.tables import metadata, steps
-from podium_controller.times import now_ns, timestamp
+from podium_controller.store.tables import metadata, steps
 from support.postgres import Postgres, postgres
 
 __all__ = ["postgres"]
@@ -167,7 +167,7 @@ async def test_an_id_is_given_once_even_after_its_job_was_deleted(stores: Stores
     assert raised.value.reason == "JOB_EXISTS"
     with pytest.raises(FailedPreconditionError):
         await stores.jobs.delete("job")
-    await stores.jobs.request("job", states.after_cancel)
+    await stores.jobs.request("job", job_states.after_cancel)
     await stores.jobs.delete("job")
     await stores.jobs.delete("job")
     with pytest.raises(NotFoundError):
@@ -346,7 +346,7 @@ async def test_trajectories_page_by_step_group_and_attempt(stores: Stores) -> No
 async def test_jobs_page_newest_first(stores: Stores) -> None:
     for index in range(5):
         await stores.jobs.create(new(f"job-{index}"))
-    await stores.jobs.request("job-3", states.after_cancel)
+    await stores.jobs.request("job-3", job_states.after_cancel)
     first, after = await stores.jobs.page([], None, 2)
     assert [job.id for job in first] == ["job-4", "job-3"]
     rest, end = await stores.jobs.page([], after, 10)
@@ -479,8 +479,8 @@ async def test_queue_order_is_that_of_queueing(stores: Stores) -> None:
     ledger = await stores.lead()
     for index in range(3):
         await stores.jobs.create(new(f"job-{index}"))
-    await stores.jobs.request("job-0", states.after_pause)
-    await stores.jobs.request("job-0", states.after_resume)
+    await stores.jobs.request("job-0", job_states.after_pause)
+    await stores.jobs.request("job-0", job_states.after_resume)
     queued = await ledger.in_states([pb.JOB_STATE_QUEUED])
     assert [job.id for job in queued] == ["job-1", "job-2", "job-0"]
     assert await ledger.counts() == {("default", pb.JOB_STATE_QUEUED): 3}
@@ -492,6 +492,6 @@ async def test_waiters_wake_at_once(stores: Stores) -> None:
     await stores.jobs.create(new())
     ticket = stores.hub.ticket("job")
     waiting = asyncio.create_task(stores.hub.wait(ticket, 60))
-    await stores.jobs.request("job", states.after_cancel)
+    await stores.jobs.request("job", job_states.after_cancel)
     await asyncio.wait_for(waiting, 10)
     assert ticket.is_set()

@@ -12,12 +12,12 @@ import pytest
 from podium.core import errors
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.environment.v1 import environment_service_pb2_grpc
-from podium.environments.convert import struct, unstruct
-from podium.rpc import connect, rpc_errors
+from podium.environments.serving.convert import struct, unstruct
+from podium.kit.rpc import connect, rpc_errors
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.group import Collector
 from support.cutting_proxy import CuttingProxy
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script

@@ -11,10 +11,10 @@ import pytest
 from podium.core import errors
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
-from podium.environments.convert import struct
-from podium.environments.serve import EnvironmentServicer
-from podium.environments.sessions import Limits
-from podium.rpc import Server, ServerSettings, connect, rpc_errors
+from podium.environments.serving.convert import struct
+from podium.environments.serving.servicer import EnvironmentServicer
+from podium.environments.serving.sessions import Limits
+from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.types.v1 import trajectory_pb2
 from support.counting_environment import Counting
 from support.waiting import eventually

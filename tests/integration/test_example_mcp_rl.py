@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from podium.contract import parse_yaml
+from podium.core.contract import parse_yaml
 from podium.environments import Message, ToolCall, play
 from podium.environments.adapters.mcp import Mcp
 from podium.environments.agents import Agent
-from podium.environments.convert import unstruct
+from podium.environments.serving.convert import unstruct
 from podium.environments.types import Observation
 from podium.types.v1 import spec_pb2
 from support.cli import podium

@@ -16,9 +16,9 @@ from podium.core.errors import (
 )
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
-from podium.rpc import retry_unavailable
-from podium_controller.serving import Serving
-from podium_inference import pool as pool_module
+from podium.kit.rpc import retry_unavailable
+from podium_controller.training.serving import Serving
+from podium_inference.domain import pool as pool_module
 from support.certificates import Authority
 from support.pool_pods import KEY, NAME, PodDouble, PoolPods, weights
 from support.processes import RegistryProcess, running_registry

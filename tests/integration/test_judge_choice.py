@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import spec_pb2
 from support.fake_judge import Answer, Behaviour, FakeJudge, completion, fails, scores, shown
 from support.judge_process import RULER, Process, ask, group, process, stub

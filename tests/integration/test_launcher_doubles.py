@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
-from podium.launcher import Event, EventKind, Launcher, LauncherConfig, upfile
-from podium.launcher.config import RestartPolicy
-from podium.launcher.layout import SERVICES
+from podium.local.launcher import Event, EventKind, Launcher, LauncherConfig, upfile
+from podium.local.launcher.config import RestartPolicy
+from podium.local.launcher.layout import SERVICES
 from support.fake_service import write_packages
 from support.waiting import eventually
 
@@ -150,7 +150,7 @@ async def test_taken_port_is_named(tmp_path: Path) -> None:
 _SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from podium.launcher import Launcher, LauncherConfig
+from podium.local.launcher import Launcher, LauncherConfig
 
 async def main():
     services = ("inference", "judge")

@@ -12,9 +12,9 @@ from pathlib import Path
 import grpc
 import pytest
 from podium.core.errors import UnauthenticatedError
-from podium.launcher import Event, EventKind, Launcher, LauncherConfig
+from podium.local.launcher import Event, EventKind, Launcher, LauncherConfig
 from podium.sdk import AsyncClient
-from podium.sdk.addresses import Addresses, locate
+from podium.sdk.connection.addresses import Addresses, locate
 from support.waiting import eventually
 
 LIGHT = ("controller", "registry", "rollout", "judge")

@@ -21,10 +21,10 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, Phase, given, settings
 from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
+from podium.kit.rpc import connect
+from podium.kit.rpc.errors import from_rpc
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.rpc import connect
-from podium.rpc.errors import from_rpc
-from podium_controller import paging
+from podium_controller.api import paging
 from support.controlled import running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.descriptors import class_of, finish, messages, methods, path_of
@@ -37,7 +37,7 @@ __all__ = ["fleet", "postgres", "registry"]
 NUL = "a\0b"
 EXAMPLES = 25
 FREE = {"google.protobuf.Struct", "podium.types.v1.Trajectory", "podium.types.v1.Judgement"}
-"""What was said in an episode is any text; see `podium.contract.nul`."""
+"""What was said in an episode is any text; see `podium.core.contract.nul`."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -19,8 +19,8 @@ from support.waiting import eventually
 _CLIENT = """
 import asyncio, sys
 from podium.registry.v1 import registry_service_pb2 as pb, registry_service_pb2_grpc as grpc_pb
-from podium.rpc import connect
-from podium.telemetry import setup_tracing, tracer
+from podium.kit.rpc import connect
+from podium.kit.telemetry import setup_tracing, tracer
 
 async def ask():
     async with connect(sys.argv[1]) as channel:

@@ -11,10 +11,10 @@ from pathlib import Path
 import google_crc32c
 import pytest
 from podium.core.errors import DataLossError, InvalidArgumentError, NotFoundError, OutOfRangeError
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
-from podium.registry_client import RegistryClient
-from podium.rpc import rpc_errors
-from podium_registry.digests import of_bytes
+from podium_registry.domain.digests import of_bytes
 from support.registry_service import MIB, Calls, RegistryService, running
 
 SIZE = 10 * MIB + 321

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import FailedPreconditionError, NotFoundError, PodiumError
-from podium_registry.digests import of_bytes
+from podium_registry.domain.digests import of_bytes
 from support.postgres import Postgres, postgres
 from support.registry import manifest_of
 from support.registry_service import MIB, Calls, RegistryService, chunk

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import DataLossError, FailedPreconditionError, NotFoundError
+from podium.kit.registry_client import RegistryClient
 from podium.registry.v1 import registry_service_pb2 as pb
-from podium.registry_client import RegistryClient
-from podium_registry.digests import of_bytes
+from podium_registry.domain.digests import of_bytes
 from support.registry import manifest_of
 from support.registry_service import MIB, Calls, RegistryService, running
 

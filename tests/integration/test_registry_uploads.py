@@ -21,10 +21,10 @@ from podium.core.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
-from podium.registry_client import RegistryClient
-from podium.rpc import rpc_errors
-from podium_registry.digests import of_bytes
+from podium_registry.domain.digests import of_bytes
 from support.registry import manifest_of
 from support.registry_service import MIB, Calls, RegistryService, chunk, chunks, running
 

@@ -18,9 +18,9 @@ from podium.core.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
-from podium.rpc import rpc_errors
-from podium_registry.digests import of_bytes
+from podium_registry.domain.digests import of_bytes
 from support.postgres import Postgres, postgres
 from support.registry import manifest_of
 from support.registry_service import Calls, RegistryService

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import OutOfRangeError, UnavailableError
+from podium.kit.registry_client import RegistryClient
 from podium.registry.v1 import registry_service_pb2 as pb
-from podium.registry_client import RegistryClient
 from support.postgres import Postgres, postgres
 from support.registry_service import RegistryService
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from podium.core.errors import ResourceExhaustedError
-from podium.environments.convert import struct
+from podium.environments.serving.convert import struct
+from podium.kit.rpc import connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc
-from podium.rpc import connect, rpc_errors
 from podium.types.v1 import trajectory_pb2
 from support.namespaces import needs_namespaces
 from support.processes import free_port, wait_for_port

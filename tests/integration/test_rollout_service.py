@@ -24,17 +24,17 @@ from podium.core.errors import (
 )
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import catalog
-from podium.environments.serve import EnvironmentServicer
-from podium.environments.sessions import Limits
-from podium.evaluation import run_policy
+from podium.environments.serving.servicer import EnvironmentServicer
+from podium.environments.serving.sessions import Limits
+from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc
-from podium.rpc import Server, ServerSettings, connect, rpc_errors
+from podium.sdk.evaluation import run_policy
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_rollout import metrics
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
-from podium_rollout.policy import InferencePolicy
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.adapters.policy import InferencePolicy
+from podium_rollout.domain import metrics
+from podium_rollout.domain.group import Collector
 from podium_rollout.servicer import RolloutServicer
 from podium_rollout.settings import Settings
 from support.guess_environment import Guess

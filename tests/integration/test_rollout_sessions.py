@@ -10,16 +10,16 @@ import pytest
 from podium.core.errors import ResourceExhaustedError, UnavailableError
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import catalog
-from podium.environments.convert import struct, unstruct
-from podium.environments.serve import EnvironmentServicer
-from podium.environments.sessions import Limits
+from podium.environments.serving.convert import struct, unstruct
+from podium.environments.serving.servicer import EnvironmentServicer
+from podium.environments.serving.sessions import Limits
+from podium.kit.rpc import Server, ServerSettings
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
-from podium.rpc import Server, ServerSettings
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout import metrics
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
-from podium_rollout.remote import RemoteSession
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.adapters.remote import RemoteSession
+from podium_rollout.domain import metrics
+from podium_rollout.domain.group import Collector
 from support.counting_environment import Counting
 from support.cutting_proxy import CuttingProxy
 from support.rollout import PolicyDouble, group_request, script

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from podium.sandbox import Outcome
+from podium.environments.sandbox import Outcome
 from support.namespaces import needs_namespaces
 from support.sandboxed import MIB, Marked, found, outside, read, run, sandbox
 from support.waiting import eventually

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import FailedPreconditionError
-from podium.sandbox import Limits, Sandbox
+from podium.environments.sandbox import Limits, Sandbox
 from support.namespaces import needs_namespaces
 from support.sandboxed import MIB, Marked, outside, run
 from support.waiting import eventually
@@ -50,7 +50,7 @@ async def test_the_sandbox_dies_with_its_parent() -> None:
         [
             sys.executable,
             "-c",
-            "import asyncio, sys\nfrom podium.sandbox import Limits, Sandbox\n"
+            "import asyncio, sys\nfrom podium.environments.sandbox import Limits, Sandbox\n"
             "limits = Limits.model_validate_json(sys.argv[1])\n"
             "asyncio.run(Sandbox(limits).run(sys.argv[2]))",
             marked.sandbox.limits.model_dump_json(),
@@ -67,7 +67,7 @@ async def test_the_sandbox_dies_with_its_parent() -> None:
 
 AS_PROCESS_ONE = """
 import asyncio, ctypes, json, os
-from podium.sandbox import Limits, Sandbox
+from podium.environments.sandbox import Limits, Sandbox
 ctypes.CDLL(None).prctl(36, 1)
 leave = "import os, time\\nif os.fork() == 0: time.sleep(1000)"
 asyncio.run(Sandbox(Limits(processes=2)).run(leave))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from podium_trainer.session import Compute, JobConfig, Session
+from podium_trainer.learner.session import Compute, JobConfig, Session
 from support.families import FAMILIES, build_family
 from support.sample_family import LENGTH, PROMPT, TEMPERATURE
 from support.tiny_policy import group, training_spec, trajectory

@@ -16,9 +16,9 @@ import pytest
 import pytest_asyncio
 import torch
 import torch.distributed.checkpoint as dcp
-from podium.deltas import apply_delta
-from podium.registry_client import RegistryClient
-from podium.rpc import connect
+from podium.kit.deltas import apply_delta
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import connect
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2

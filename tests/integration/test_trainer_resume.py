@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import connect
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
-from podium.registry_client import RegistryClient
-from podium.rpc import connect
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2

@@ -17,8 +17,8 @@ from podium.core.errors import (
     NotFoundError,
     ResourceExhaustedError,
 )
-from podium.registry_client import RegistryClient
-from podium.rpc import connect, rpc_errors
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import connect, rpc_errors
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2, trajectory_pb2

@@ -17,35 +17,35 @@ from typing import Any
 
 import pytest
 from podium.chat.replies import completion_of
-from podium.contract import validate
+from podium.core.contract import validate
 from podium.core.errors import InternalError, PodiumError
 from podium.core.openai_messages import messages_of, tools_of
 from podium.core.tool_calls import parse_tool_calls
 from podium.core.tool_formats import FORMATS
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import Observation, catalog, user
-from podium.environments.convert import observation_to_pb
-from podium.environments.serve import EnvironmentServicer
+from podium.environments.serving.convert import observation_to_pb
+from podium.environments.serving.servicer import EnvironmentServicer
 from podium.environments.types import assistant
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.judge.v1 import judge_service_pb2_grpc as judge_grpc
+from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
-from podium.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
-from podium_inference.capture import Asked, How, capture
-from podium_inference.captures import Captures
-from podium_judge import verdict
-from podium_judge.prompt import Question, build_prompt
-from podium_judge.transcript import attempt_of
-from podium_judge.transcript import tools_of as judged_tools
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
-from podium_rollout.policy import InferencePolicy
+from podium_inference.adapters.http.capture import Asked, How, capture
+from podium_inference.domain.captures import Captures
+from podium_judge.domain import verdict
+from podium_judge.domain.prompt import Question, build_prompt
+from podium_judge.domain.transcript import attempt_of
+from podium_judge.domain.transcript import tools_of as judged_tools
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.adapters.policy import InferencePolicy
+from podium_rollout.domain.group import Collector
+from podium_rollout.domain.trajectories import failure_of
 from podium_rollout.servicer import RolloutServicer
-from podium_rollout.trajectories import failure_of
 from support.fake_judge import Answer, Behaviour, FakeJudge, fake_judge, shown
 from support.judging import judge_service
 from support.pool_pods import _Params

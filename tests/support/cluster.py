@@ -19,14 +19,14 @@ import pytest
 import yaml
 from podium.core.errors import PodiumError
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
-from podium.rpc import connect
+from podium.kit.kubernetes.api import ClusterApi, Manifest, connected
+from podium.kit.rpc import connect
 from podium.types.v1 import spec_pb2
-from podium_controller.cluster.api import ClusterApi, Manifest, connected
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.trainers import KubernetesTrainers
 from podium_controller.cluster.workloads import Workloads
-from podium_controller.peers import GrpcTrainer
-from podium_controller.ports import JobRecord, Wait
+from podium_controller.domain.ports import JobRecord, Wait
+from podium_controller.grpc_peers.peers import GrpcTrainer
 from podium_controller.settings import Settings
 
 IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "localhost/busybox:1")

@@ -11,7 +11,7 @@ from typing import Any
 from podium.core.errors import UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
-from podium.rpc import Server, connect, rpc_errors
+from podium.kit.rpc import Server, connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.service import controller
 from podium_controller.settings import Settings

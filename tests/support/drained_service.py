@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from podium.core.errors import FailedPreconditionError
-from podium.rpc import Server, ServerSettings, run_service
+from podium.kit.rpc import Server, ServerSettings, run_service
 from support.rpc_doubles import add_doubles
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.environments import Environment, Observation, Scenario, StepResult
-from podium.environments.convert import observation_to_pb, struct
+from podium.environments.serving.convert import observation_to_pb, struct
 from podium.environments.types import assistant
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from podium.core.errors import AlreadyExistsError, NotFoundError, PodiumError
-from podium_controller.cluster.api import Resource, Selection
+from podium.kit.kubernetes.api import Resource, Selection
 
 Manifest = dict[str, Any]
 

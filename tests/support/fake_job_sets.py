@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from podium_controller.cluster.api import JOBS, SERVICES, Resource
+from podium.kit.kubernetes.api import JOBS, SERVICES, Resource
 from podium_controller.cluster.jobset import JOBSETS
 from support.fake_api import FakeApi
 

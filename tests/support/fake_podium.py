@@ -16,7 +16,7 @@ from typing import Any
 
 import google_crc32c
 import grpc
-from podium.contract import apply_defaults
+from podium.core.contract import apply_defaults
 from podium.core.errors import (
     AlreadyExistsError,
     FailedPreconditionError,
@@ -27,11 +27,11 @@ from podium.inference.v1 import inference_service_pb2 as inference
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
+from podium.kit.rpc import Server, ServerSettings
 from podium.registry.v1 import registry_service_pb2 as registry
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.rollout.v1 import rollout_service_pb2 as rollout
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
-from podium.rpc import Server, ServerSettings
 from podium.sdk import Addresses
 from podium.types.v1 import trajectory_pb2
 

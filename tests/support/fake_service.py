@@ -50,7 +50,7 @@ def main(name: str) -> None:
 async def _serve(name: str, behaviour: str) -> None:
     import grpc
     from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-    from podium.launcher.layout import READINESS
+    from podium.local.launcher.layout import READINESS
 
     stop = asyncio.Event()
     if behaviour == "grandchild":

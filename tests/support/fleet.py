@@ -37,11 +37,11 @@ from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.judge.v1 import judge_service_pb2_grpc as judge_grpc
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import Server, ServerSettings
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.registry_client import RegistryClient
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
-from podium.rpc import Server, ServerSettings
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import policy_pb2, trajectory_pb2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from podium.contract import apply_defaults
+from podium.core.contract import apply_defaults
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.types.v1 import spec_pb2, trajectory_pb2
 

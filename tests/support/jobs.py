@@ -10,7 +10,7 @@ import grpc
 from podium import AsyncClient
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
-from podium.launcher import Launcher
+from podium.local.launcher import Launcher
 from podium.sdk import Addresses
 from podium.types.v1 import policy_pb2, spec_pb2
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
-from podium.rpc import connect, rpc_errors
+from podium.kit.rpc import connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.fake_judge import FakeJudge, fake_judge
 from support.processes import free_port

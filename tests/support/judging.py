@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import httpx
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
-from podium.rpc import Server, ServerSettings
+from podium.kit.rpc import Server, ServerSettings
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from podium.launcher import Launcher, LauncherConfig
-from podium.launcher.config import RestartPolicy
-from podium.registry_client import RegistryClient
-from podium.rpc import connect
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import connect
+from podium.local.launcher import Launcher, LauncherConfig
+from podium.local.launcher.config import RestartPolicy
 from support.pool import TinyPool
 from support.processes import free_port
 

@@ -12,10 +12,10 @@ import grpc
 import torch
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.launcher import Launcher
-from podium.models import digest
+from podium.kit.registry_client import RegistryClient
+from podium.local.launcher import Launcher
+from podium.local.models import digest
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.registry_client import RegistryClient
 from podium.types.v1 import policy_pb2
 from safetensors.torch import save
 

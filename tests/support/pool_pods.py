@@ -17,20 +17,20 @@ from typing import Any
 import grpc
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
+from podium.kit.rpc.members import Members
+from podium.kit.rpc.tls import Tls
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.registry_client import RegistryClient
-from podium.rpc import Server, ServerSettings, connect, rpc_errors
-from podium.rpc.members import Members
-from podium.rpc.tls import Tls
 from podium.sdk.policies import Policies
 from podium.types.v1 import policy_pb2, trajectory_pb2
-from podium_controller.inference_peer import GrpcInference
-from podium_inference.capture import Asked, How, capture
-from podium_inference.captures import Captures
-from podium_inference.engine import Piece
-from podium_inference.holders import Holders
-from podium_inference.pool import Pool
-from podium_inference.siblings import Siblings, join
+from podium_controller.grpc_peers.inference import GrpcInference
+from podium_inference.adapters.engine import Piece
+from podium_inference.adapters.http.capture import Asked, How, capture
+from podium_inference.adapters.pool_peers import Siblings, join
+from podium_inference.domain.captures import Captures
+from podium_inference.domain.holders import Holders
+from podium_inference.domain.pool import Pool
 from support.processes import free_port
 
 NAME = "pool.test"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import podium_registry
 import pytest
+from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2 as pb
-from podium.sql import Database
-from podium_registry.blobs import Blobs
-from podium_registry.collector import Collector
-from podium_registry.digests import of_bytes
-from podium_registry.history import History
-from podium_registry.object_store import ObjectBlobStore
-from podium_registry.staging import Staging
-from podium_registry.versions import Versions
+from podium_registry.adapters.blobs import Blobs
+from podium_registry.adapters.garbage_collector import Collector
+from podium_registry.adapters.history import History
+from podium_registry.adapters.object_store import ObjectBlobStore
+from podium_registry.adapters.staging import Staging
+from podium_registry.adapters.versions import Versions
+from podium_registry.domain.digests import of_bytes
 from support.postgres import Postgres
 
 MIGRATIONS = Path(podium_registry.__file__).parent / "migrations"

@@ -17,10 +17,10 @@ import google_crc32c
 import grpc
 import httpx
 from google.protobuf.duration_pb2 import Duration
+from podium.kit.rpc import connect, rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
-from podium.rpc import connect, rpc_errors
-from podium_registry.digests import of_bytes
+from podium_registry.domain.digests import of_bytes
 from support.processes import free_port, start_process, wait_for_port
 from support.registry import manifest_of
 

@@ -14,21 +14,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from podium.contract import apply_defaults
+from podium.core.contract import apply_defaults
 from podium.core.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
     UnavailableError,
 )
-from podium.environments.convert import struct
+from podium.environments.serving.convert import struct
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.kit.rpc import Server, ServerSettings
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
-from podium.rpc import Server, ServerSettings
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
-from podium_rollout.seeds import derive
+from podium_rollout.domain.seeds import derive
 
 JOB = "guesser"
 END = 256
@@ -63,7 +63,7 @@ class Call:
 
 @dataclass
 class PolicyDouble:
-    """`podium_rollout.policy.Policy`; says what the script holds for a generation's seed.
+    """`podium_rollout.adapters.policy.Policy`; says what the script holds for a generation's seed.
 
     `hold` waits until it is cancelled or released, `die` is UNAVAILABLE.
     """

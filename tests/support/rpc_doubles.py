@@ -13,9 +13,9 @@ from typing import Any
 from podium.core.errors import AbortedError, NotFoundError, UnavailableError
 from podium.environment.v1 import environment_service_pb2 as env
 from podium.environment.v1 import environment_service_pb2_grpc as env_grpc
+from podium.kit.rpc import Server
 from podium.registry.v1 import registry_service_pb2 as reg
 from podium.registry.v1 import registry_service_pb2_grpc as reg_grpc
-from podium.rpc import Server
 
 REGISTRY = "podium.registry.v1.RegistryService"
 ENVIRONMENT = "podium.environment.v1.EnvironmentService"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from podium.sandbox import Limits, Outcome, Sandbox
+from podium.environments.sandbox import Limits, Outcome, Sandbox
 
 MIB = 1024 * 1024
 MARKS = itertools.count(os.getpid() * 1000)

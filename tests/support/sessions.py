@@ -9,7 +9,7 @@ from typing import Any
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.jobs.v1 import session_service_pb2 as pb
 from podium.jobs.v1 import session_service_pb2_grpc as pb_grpc
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.controlled import ATTEMPTS, GROUPS, Client, small_job
 

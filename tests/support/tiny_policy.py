@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from podium.contract import complete_training
+from podium.core.contract import complete_training
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_trainer.batch import Weighted
-from podium_trainer.model import Policy
-from podium_trainer.samples import Sample
+from podium_trainer.domain.batch import Weighted
+from podium_trainer.domain.samples import Sample
+from podium_trainer.learner.model import Policy
 
 VOCABULARY = 97
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from podium_trainer.batch import Weighted
-from podium_trainer.samples import Sample
+from podium_trainer.domain.batch import Weighted
+from podium_trainer.domain.samples import Sample
 from support.tiny_policy import VOCABULARY, sample, weighted
 
 

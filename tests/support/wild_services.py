@@ -12,11 +12,11 @@ from podium.environments import Environment, Message, Observation, Scenario, Ste
 from podium.environments.types import tool_result
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.rpc import Server, ServerSettings
+from podium.kit.rpc import Server, ServerSettings
 from podium.types.v1 import policy_pb2, trajectory_pb2
-from podium_inference.captures import Captures
-from podium_inference.engine import Piece
-from podium_inference.render import Renderer
+from podium_inference.adapters.engine import Piece
+from podium_inference.domain.captures import Captures
+from podium_inference.domain.render import Renderer
 from podium_inference.servicer import InferenceServicer
 from support.wild_text import Wild
 

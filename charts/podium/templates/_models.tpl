@@ -6,7 +6,7 @@
 - name: model-{{ .name }}
   image: {{ include "podium.image" (list $.root $.service $.values.tagSuffix) }}
   imagePullPolicy: {{ $.root.Values.image.pullPolicy }}
-  command: [python, -m, podium.models.prepare, {{ .model | quote }}{{ with .revision }}, --revision, {{ . | quote }}{{ end }}]
+  command: [python, -m, podium.local.models.prepare, {{ .model | quote }}{{ with .revision }}, --revision, {{ . | quote }}{{ end }}]
   {{- include "podium.containerSecurity" $ | nindent 2 }}
   resources:
     {{- toYaml $.root.Values.modelCache.resources | nindent 4 }}

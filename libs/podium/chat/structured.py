@@ -17,7 +17,7 @@ from podium.chat.models import frozen_model
 from podium.chat.replies import Reply, completion_of
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.core.weight_modes import MERGED, WEIGHT_MODE_HEADER
-from podium.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, tracer
 
 log = logging.getLogger(__name__)
 _tracer = tracer(__name__)

@@ -92,7 +92,7 @@ def name_the_base(config: Path) -> None:
     """
     import json
 
-    from podium.models import HUB_NAMES
+    from podium.local.models import HUB_NAMES
 
     if not config.exists():
         return

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from podium.cli.findings import Finding
 from podium.core.errors import PodiumError
-from podium.launcher import health, layout, upfile
-from podium.sdk.addresses import Addresses, data_dir_in_use
+from podium.local.launcher import health, layout, upfile
 from podium.sdk.client import AsyncClient
+from podium.sdk.connection.addresses import Addresses, data_dir_in_use
 
 _GIB = 2**30
 _LOW_DISK, _LOW_MEMORY = 5 * _GIB, 4 * _GIB
@@ -116,7 +116,7 @@ async def _controller(addresses: Addresses, expected: bool) -> Finding:
 
 
 def _where(addresses: Addresses) -> str:
-    from podium.sdk.release import describe
+    from podium.sdk.connection.release import describe
 
     if addresses.controller or addresses.kubernetes is None:
         return addresses.controller or "no address"
@@ -124,7 +124,7 @@ def _where(addresses: Addresses) -> str:
 
 
 def _model(name: str) -> Finding:
-    from podium.models import resolve
+    from podium.local.models import resolve
 
     try:
         return Finding("ok", "model", f"{name} in {resolve(name)}")
@@ -133,7 +133,7 @@ def _model(name: str) -> Finding:
             "fail",
             "model",
             f"{name} is not prepared",
-            f"Run 'python -m podium.models.prepare {name}'.",
+            f"Run 'python -m podium.local.models.prepare {name}'.",
         )
 
 

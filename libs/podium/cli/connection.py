@@ -64,8 +64,8 @@ def run_client(
     """Runs `body` with a client on a fresh event loop; the rest is `locate`'s."""
     import asyncio
 
-    from podium.sdk.addresses import locate
     from podium.sdk.client import AsyncClient
+    from podium.sdk.connection.addresses import locate
 
     async def main() -> R:
         async with AsyncClient(locate(address, data_dir, context)) as client:

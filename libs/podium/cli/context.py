@@ -10,7 +10,7 @@ import click
 from podium.cli.output import data, note, output_option, table
 
 if TYPE_CHECKING:
-    from podium.sdk.contexts import Context
+    from podium.sdk.connection.contexts import Context
 
 
 @click.group(short_help="List, choose and delete saved installations.")
@@ -26,7 +26,7 @@ def context() -> None:
 @output_option
 def list_contexts(output: str) -> None:
     """List the saved installations, the one in use with a star."""
-    from podium.sdk import contexts
+    from podium.sdk.connection import contexts
 
     saved = contexts.load()
     current = os.environ.get("PODIUM_CONTEXT", "") or saved.current
@@ -50,7 +50,7 @@ def list_contexts(output: str) -> None:
 @click.option("--none", is_flag=True, help="Use none: what 'podium up' runs here is found again.")
 def use(name: str | None, none: bool) -> None:
     """Choose the installation that commands and clients talk to: NAME, or --none."""
-    from podium.sdk import contexts
+    from podium.sdk.connection import contexts
 
     if none == bool(name):
         raise click.UsageError("name one context, or --none")
@@ -67,7 +67,7 @@ def use(name: str | None, none: bool) -> None:
 @click.argument("name")
 def delete(name: str) -> None:
     """Forget an installation, and its token if one is kept here. The installation stays."""
-    from podium.sdk import contexts
+    from podium.sdk.connection import contexts
 
     saved = contexts.load()
     saved.named(name)
@@ -80,7 +80,7 @@ def delete(name: str) -> None:
 
 def where(item: Context) -> str:
     """Where a context leads, in words."""
-    from podium.sdk.release import describe
+    from podium.sdk.connection.release import describe
 
     direct = item.addresses.controller
     if direct or item.kubernetes is None:

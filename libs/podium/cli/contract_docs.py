@@ -17,9 +17,9 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from podium.contract import FieldRow, describe_fields
-from podium.contract.rules import descriptor_of, rules_of
-from podium.contract.text import enum_names
+from podium.core.contract import FieldRow, describe_fields
+from podium.core.contract.rules import descriptor_of, rules_of
+from podium.core.contract.text import enum_names
 
 _JSON_TYPES = {
     FieldDescriptor.CPPTYPE_INT32: "integer",

@@ -29,7 +29,7 @@ def doctor(address: str, context: str, data_dir: Path | None, model: str, output
     """
     from podium.cli.checks import checks_without_stack, every_check
     from podium.core.errors import NotFoundError
-    from podium.sdk.addresses import locate
+    from podium.sdk.connection.addresses import locate
 
     try:
         findings = asyncio.run(every_check(locate(address, data_dir, context), data_dir, model))

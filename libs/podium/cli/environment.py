@@ -73,9 +73,9 @@ def serve(
     of scenarios below this folder, or below PODIUM_SCENARIOS_DIR.
     """
     from podium.core.errors import PodiumError
-    from podium.environments.server import serve as run
-    from podium.environments.sessions import Limits
-    from podium.rpc import ServerSettings
+    from podium.environments.serving.server import serve as run
+    from podium.environments.serving.sessions import Limits
+    from podium.kit.rpc import ServerSettings
 
     try:
         kind = environment_class(path)

@@ -19,8 +19,8 @@ from podium.cli.settings import read_settings
 if TYPE_CHECKING:
     from podium.cli.serving import Pool
     from podium.environments import Agent, Environment
-    from podium.evaluation import Attempt
     from podium.sdk import AsyncClient
+    from podium.sdk.evaluation import Attempt
 
 _AGENTS = (
     "a policy (`base`, `JOB`, `JOB@VERSION` or `JOB@ALIAS`, such as `JOB@best`), `baseline:NAME`,"
@@ -136,8 +136,8 @@ async def evaluate(
     """
     from podium.cli.evaluation_tables import of_scenarios, show_scenarios, show_summaries
     from podium.cli.serving import pool_for
-    from podium.evaluation import answered, compare, summarise
-    from podium.evaluation import by_scenario as attempted
+    from podium.sdk.evaluation import answered, compare, summarise
+    from podium.sdk.evaluation import by_scenario as attempted
 
     async with pool_for(client) as served:
         task = _Task(
@@ -250,7 +250,7 @@ class _Task:
 
     async def _policy(self, agent: str) -> list[Attempt]:
         from podium.cli.serving import named
-        from podium.contract import apply_defaults
+        from podium.core.contract import apply_defaults
         from podium.sdk.policies import resolve_policy
         from podium.types.v1 import policy_pb2, spec_pb2
 
@@ -281,7 +281,7 @@ class _Task:
     async def _model(self, name: str) -> list[Attempt]:
         import httpx
 
-        from podium.evaluation import ChatModel
+        from podium.sdk.evaluation import ChatModel
 
         key = os.environ.get("OPENAI_API_KEY", "")
         base = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
@@ -298,7 +298,7 @@ class _Task:
             )
 
     async def _local(self, agent: Callable[[int], Agent]) -> list[Attempt]:
-        from podium.evaluation import run_local
+        from podium.sdk.evaluation import run_local
 
         kind = self._class()
         scenarios_here()

@@ -11,7 +11,7 @@ import click
 from podium.cli.output import table
 
 if TYPE_CHECKING:
-    from podium.evaluation import Attempt, Comparison, Summary
+    from podium.sdk.evaluation import Attempt, Comparison, Summary
 
 ROWS = 20
 """Scenarios that the normal output tells one by one."""
@@ -72,7 +72,7 @@ def of_scenarios(
     attempts: Sequence[Attempt], threshold: float | None
 ) -> dict[str, dict[str, float]]:
     """By scenario `successes` of how many `attempts`, and the mean `reward`."""
-    from podium.evaluation import by_scenario
+    from podium.sdk.evaluation import by_scenario
 
     return {
         name: {

@@ -15,7 +15,7 @@ from podium.cli.exits import CliError, Exit
 from podium.cli.output import note
 
 if TYPE_CHECKING:
-    from podium.sdk.contexts import Context
+    from podium.sdk.connection.contexts import Context
 
 
 @click.command(short_help="Save an installation to work with.")
@@ -96,7 +96,7 @@ def login(
     you alone may read. Of the files for TLS the paths are saved; they are read at each use.
     """
     from podium.core.errors import UnauthenticatedError
-    from podium.sdk import contexts
+    from podium.sdk.connection import contexts
 
     contexts.check_name(name)
     saved = contexts.load()
@@ -155,7 +155,7 @@ def _tls(
     certificate: Path | None, key: Path | None, authorities: Path | None, server_name: str
 ) -> dict[str, str] | None:
     """The files that are given, else those of the environment, as a context has them."""
-    from podium.sdk.addresses import SERVER_NAME, tls_files
+    from podium.sdk.connection.addresses import SERVER_NAME, tls_files
 
     given = {"certificate": certificate, "key": key, "authorities": authorities}
     if any(given.values()):
@@ -185,15 +185,15 @@ def _from_stdin() -> str:
 
 async def _kube_context() -> str:
     """The one that kubectl uses now: pinned, so that it means the same cluster tomorrow."""
-    from podium.sdk.kubectl import Kubectl
+    from podium.sdk.connection.kubectl import Kubectl
 
     return (await Kubectl().run("config", "current-context")).strip()
 
 
 def _check(name: str, made: Context, token: str) -> None:
     """Asks the controller for a job, with the token and without what the environment says."""
-    from podium.sdk.addresses import of_context
     from podium.sdk.client import AsyncClient
+    from podium.sdk.connection.addresses import of_context
 
     async def ask() -> None:
         async with AsyncClient(of_context(name, made, token)) as client:

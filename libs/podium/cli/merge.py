@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from podium.core.errors import FailedPreconditionError
-from podium.models import digest, resolve
+from podium.local.models import digest, resolve
 from podium.registry.v1 import registry_service_pb2 as pb
 
 

@@ -49,7 +49,7 @@ class View(Generic[M]):
 
 def emit_list(items: Sequence[M], view: View[M], output: str) -> None:
     """Prints messages; as JSON or YAML they are one list."""
-    from podium.contract import to_plain
+    from podium.core.contract import to_plain
 
     match output:
         case "table":
@@ -64,7 +64,7 @@ def emit_list(items: Sequence[M], view: View[M], output: str) -> None:
 
 def emit_one(item: M, view: View[M], output: str) -> None:
     """Prints one message; as a table it is one row a field."""
-    from podium.contract import to_plain
+    from podium.core.contract import to_plain
 
     match output:
         case "table":

@@ -17,7 +17,7 @@ from podium.cli.exits import CliError, Exit
 from podium.cli.output import data, note, plain_output_option, table
 
 if TYPE_CHECKING:
-    from podium.launcher import Event, Launcher, LauncherConfig
+    from podium.local.launcher import Event, Launcher, LauncherConfig
 
 DEFAULT_DATA_DIR = ".podium"
 # What tells that a service's extra of the package is not installed.
@@ -93,9 +93,9 @@ def up(
     them; logs go to DATA_DIR/logs. A service that dies is reported and
     started again, at most five times in a minute.
     """
-    from podium.launcher import LauncherConfig
-    from podium.launcher.config import RestartPolicy
-    from podium.launcher.layout import service_names
+    from podium.local.launcher import LauncherConfig
+    from podium.local.launcher.config import RestartPolicy
+    from podium.local.launcher.layout import service_names
 
     services = service_names([name.strip() for name in only.split(",") if name.strip()])
     check_packages(services)
@@ -117,7 +117,7 @@ def up(
 
 async def run_until_signal(config: LauncherConfig) -> int:
     """Runs a stack until SIGINT, SIGTERM or a service's end for good; returns an exit code."""
-    from podium.launcher import Launcher
+    from podium.local.launcher import Launcher
 
     stack = Launcher(config, print_event)
     stop = asyncio.Event()
@@ -158,7 +158,7 @@ async def run_until_signal(config: LauncherConfig) -> int:
 
 def print_event(event: Event) -> None:
     """One status line on stderr for what happened to a service, and its log's end if it died."""
-    from podium.launcher import EventKind
+    from podium.local.launcher import EventKind
 
     colour = {
         EventKind.READY: "green",
@@ -178,7 +178,7 @@ def print_event(event: Event) -> None:
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait.")
 def down(data_dir: Path | None, timeout: float) -> None:
     """Stop a running 'podium up' and wait until it has ended."""
-    from podium.launcher import upfile
+    from podium.local.launcher import upfile
 
     folder = _running(data_dir)
     running = upfile.read(folder)
@@ -202,8 +202,8 @@ def down(data_dir: Path | None, timeout: float) -> None:
 @plain_output_option
 def status(data_dir: Path | None, output: str) -> int:
     """Show each service of a running 'podium up' with its address and health."""
-    from podium.launcher import health, upfile
-    from podium.launcher.layout import READINESS
+    from podium.local.launcher import health, upfile
+    from podium.local.launcher.layout import READINESS
 
     folder = _running(data_dir)
     running = upfile.read(folder)
@@ -239,8 +239,8 @@ def status(data_dir: Path | None, output: str) -> int:
 
 
 def _running(data_dir: Path | None) -> Path:
-    from podium.launcher import upfile
-    from podium.sdk.addresses import data_dir_in_use
+    from podium.local.launcher import upfile
+    from podium.sdk.connection.addresses import data_dir_in_use
 
     folder = data_dir or data_dir_in_use() or upfile.find()
     if folder is None or upfile.read(folder) is None:
@@ -279,20 +279,20 @@ def get_model(name: str) -> None:
         CliError: there is no such model, or the hub cannot be reached.
     """
     from podium.core.errors import NotFoundError, UnavailableError
-    from podium.models import resolve
+    from podium.local.models import resolve
 
     try:
         resolve(name)
         return
     except NotFoundError as error:
         missing = error
-    from podium.models import BUILT_IN
+    from podium.local.models import BUILT_IN
 
     if "/" not in name and name not in BUILT_IN:
         raise CliError(missing.message, code=Exit.USAGE) from missing
     if Path(name).is_absolute() or name.startswith((".", "~")):
         raise CliError(f"the folder {name} holds no model", code=Exit.USAGE) from missing
-    from podium.models.prepare import prepare
+    from podium.local.models.prepare import prepare
 
     note(f"preparing {name}: it is not in the model cache yet")
     try:
@@ -323,7 +323,7 @@ def _print_ready(stack: Launcher) -> None:
 def note_context_in_use(data_dir: Path) -> None:
     """Commands go to a context in use, and not to what was just started."""
     from podium.core.errors import PodiumError
-    from podium.sdk.addresses import context_in_use
+    from podium.sdk.connection.addresses import context_in_use
 
     try:
         name = context_in_use()

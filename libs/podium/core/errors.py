@@ -17,7 +17,7 @@
     ├── UnimplementedError
     └── InternalError             a defect of ours; carries an id that is in the log
 
-``podium.rpc.status`` holds the one table from these to gRPC status codes, and
+``podium.kit.rpc.status`` holds the one table from these to gRPC status codes, and
 back. `reason` is UPPER_SNAKE and stable, for programs; the message is for
 people; `metadata` holds every dynamic value of the message as strings.
 """

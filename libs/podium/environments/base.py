@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from podium.contract.text import nearest
+from podium.core.contract.text import nearest
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.environments.scenarios.source import ScenarioSource
 from podium.environments.types import Message, Observation, Scenario, Score, StepResult
-from podium.scenarios.source import ScenarioSource
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -70,7 +70,7 @@ class Environment(ABC):
         """
         if self.scenario_source is None:
             return self.scenarios(split)
-        from podium.scenarios.loader import listed_scenarios
+        from podium.environments.scenarios.loader import listed_scenarios
 
         return listed_scenarios(self.scenario_source, split, self.splits)
 

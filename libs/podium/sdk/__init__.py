@@ -7,7 +7,7 @@
         for update in podium.jobs.watch(job.id):
             print(update.event.message)
 
-Which installation it talks to is `podium.sdk.addresses.locate`'s to say;
+Which installation it talks to is `podium.sdk.connection.addresses.locate`'s to say;
 `Client(context="work")` is one that `podium login` saved.
 
 `AsyncClient` is the same with `await` and `async for`. Both raise
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from podium.sdk.addresses import Addresses
+from podium.sdk.connection.addresses import Addresses
 
 if TYPE_CHECKING:
     from podium.sdk.client import AsyncClient

@@ -20,8 +20,8 @@ from podium.core.errors import (
 from podium.core.tasks import cancel_and_wait
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
+from podium.kit.rpc import retry_unavailable
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.rpc import retry_unavailable
 from podium.sdk.jobs import TERMINAL
 from podium.training.backend import TrainResult
 from podium.types.v1 import spec_pb2, trajectory_pb2

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.core.errors import NotFoundError
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
-from podium.registry_client import RegistryClient
-from podium.rpc import rpc_errors
 from podium.sdk.paging import pages
 
 if TYPE_CHECKING:

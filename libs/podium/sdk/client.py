@@ -6,9 +6,10 @@ from types import TracebackType
 from typing import cast
 
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.sdk.addresses import Addresses, locate
 from podium.sdk.backend import RemoteBackend
 from podium.sdk.checkpoints import Checkpoints
+from podium.sdk.connection.addresses import Addresses, locate
+from podium.sdk.connection.channels import Ways
 from podium.sdk.environments import Environments
 from podium.sdk.in_process import BackendCheckpoints, NotCovered, not_covered
 from podium.sdk.jobs import Jobs
@@ -16,7 +17,6 @@ from podium.sdk.judge import Judge
 from podium.sdk.models import Models
 from podium.sdk.policies import Policies
 from podium.sdk.sessions import Sessions
-from podium.sdk.ways import Ways
 from podium.training.backend import Backend
 
 

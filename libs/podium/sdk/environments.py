@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from podium.kit.rpc import rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
-from podium.rpc import rpc_errors
 from podium.sdk.paging import pages
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from podium.evaluation import Attempt
+    from podium.sdk.evaluation import Attempt
 
 
 class Environments:
@@ -51,8 +51,8 @@ class Environments:
         episode: spec_pb2.EpisodeSpec,
         **options: Any,
     ) -> builtins.list[Attempt]:
-        """Attempts of a policy; see `podium.evaluation.run_policy`."""
-        from podium.evaluation import run_policy
+        """Attempts of a policy; see `podium.sdk.evaluation.run_policy`."""
+        from podium.sdk.evaluation import run_policy
 
         return await run_policy(
             self._stub, environment, scenarios, policy, sampling, episode, **options

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from podium.core.errors import DeadlineExceededError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.sdk.paging import pages
 from podium.types.v1 import spec_pb2, trajectory_pb2
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podium.judge.v1 import judge_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2_grpc as pb_grpc
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.rpc import rpc_errors
 from podium.sdk.paging import pages
 from podium.types.v1 import policy_pb2, trajectory_pb2
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from podium.jobs.v1 import job_service_pb2, session_service_pb2_grpc
 from podium.jobs.v1 import session_service_pb2 as pb
-from podium.rpc import retry_unavailable, rpc_errors
+from podium.kit.rpc import retry_unavailable, rpc_errors
 from podium.sdk.heartbeats import Heartbeats
 from podium.types.v1 import trajectory_pb2
 

@@ -10,9 +10,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from podium.sdk.addresses import Addresses
 from podium.sdk.checkpoints import Checkpoints
 from podium.sdk.client import AsyncClient
+from podium.sdk.connection.addresses import Addresses
 from podium.sdk.environments import Environments
 from podium.sdk.jobs import Jobs
 from podium.sdk.judge import Judge

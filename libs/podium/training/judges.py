@@ -12,8 +12,8 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from podium.contract import validate
-from podium.contract.judging import judge_violations
+from podium.core.contract import validate
+from podium.core.contract.judging import judge_violations
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.contract import complete_training
+from podium.core.contract import complete_training
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.names import slug
 from podium.core.packages import needed

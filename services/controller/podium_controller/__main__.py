@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podium.rpc import load_settings, run_service
+from podium.kit.rpc import load_settings, run_service
 
 from podium_controller.service import controller
 from podium_controller.settings import Settings

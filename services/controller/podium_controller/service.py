@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 
 from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2_grpc, session_service_pb2_grpc
-from podium.rpc import Server
+from podium.kit.rpc import Server
 
-from podium_controller.admission import Admission
-from podium_controller.hub import Hub
-from podium_controller.peers import connected, connected_pools
-from podium_controller.projects import Projects
-from podium_controller.scheduler import Scheduler
-from podium_controller.servicer import JobServicer
-from podium_controller.session_servicer import SessionServicer
+from podium_controller.api.admission import Admission
+from podium_controller.api.job_servicer import JobServicer
+from podium_controller.api.session_servicer import SessionServicer
+from podium_controller.domain.notifications import Hub
+from podium_controller.grpc_peers.peers import connected, connected_pools
+from podium_controller.pools.projects import Projects
+from podium_controller.scheduling.scheduler import Scheduler
 from podium_controller.settings import Settings
 from podium_controller.store import (
     BatchStore,

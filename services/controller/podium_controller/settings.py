@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from podium.rpc import ServerSettings
-from podium.rpc.pools import DEFAULT_POOL, PoolAddresses
+from podium.kit.rpc import ServerSettings
+from podium.kit.rpc.pools import DEFAULT_POOL, PoolAddresses
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 

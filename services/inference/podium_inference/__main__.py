@@ -11,27 +11,27 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from podium import models
 from podium.core.tool_formats import SPECIAL
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.registry_client import RegistryClient
-from podium.rpc import Server, connect_peer, load_settings, run_service
-from podium.rpc.members import Members
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import Server, connect_peer, load_settings, run_service
+from podium.kit.rpc.members import Members
+from podium.local import models
 
-from podium_inference import worker
-from podium_inference.captures import Captures
-from podium_inference.engine import VllmEngine
-from podium_inference.engine_options import engine_options, for_this_device, traits
-from podium_inference.group import Leader, Place
-from podium_inference.holders import Holders
-from podium_inference.keys import Keys
-from podium_inference.openai_api import OpenAiApi, take_api_key
-from podium_inference.pool import Pool
-from podium_inference.render import Renderer
+from podium_inference.adapters import node_worker
+from podium_inference.adapters.engine import VllmEngine
+from podium_inference.adapters.engine_options import engine_options, for_this_device, traits
+from podium_inference.adapters.http.keys import Keys
+from podium_inference.adapters.http.openai_api import OpenAiApi, take_api_key
+from podium_inference.adapters.node_group import Leader, Place
+from podium_inference.adapters.pool_peers import Siblings, join
+from podium_inference.domain.captures import Captures
+from podium_inference.domain.holders import Holders
+from podium_inference.domain.pool import Pool
+from podium_inference.domain.render import Renderer
 from podium_inference.servicer import InferenceServicer
 from podium_inference.settings import Settings
-from podium_inference.siblings import Siblings, join
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def main() -> None:
     """Serves until SIGTERM or SIGINT; ends with status 1 when the engine dies, on any node."""
     given = load_settings(Settings)
     if given.node_rank > 0:
-        worker.run(given)
+        node_worker.run(given)
     api_key = take_api_key()
 
     @asynccontextmanager

@@ -10,23 +10,23 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
 import grpc
-from podium.contract import apply_defaults
+from podium.core.contract import apply_defaults
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.outside import clean
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, tracer
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
 
-from podium_inference import metrics
-from podium_inference.captures import Captures
-from podium_inference.engine import Engine
-from podium_inference.holders import Holders
-from podium_inference.pool import Pool, Served
-from podium_inference.render import Renderer
-from podium_inference.siblings import Siblings, take_everywhere
+from podium_inference.adapters.engine import Engine
+from podium_inference.adapters.pool_peers import Siblings, take_everywhere
+from podium_inference.domain import metrics
+from podium_inference.domain.captures import Captures
+from podium_inference.domain.holders import Holders
+from podium_inference.domain.pool import Pool, Served
+from podium_inference.domain.render import Renderer
 
 _Context = grpc.aio.ServicerContext
 _tracer = tracer(__name__)

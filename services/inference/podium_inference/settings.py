@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from podium.rpc import ServerSettings
+from podium.kit.rpc import ServerSettings
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
@@ -25,7 +25,7 @@ class Settings(ServerSettings):
     `auth_tokens_file`; read again when it changes."""
 
     model: str = "smollm2-135m-instruct"
-    """Base model: a name that `podium.models` knows, or a folder."""
+    """Base model: a name that `podium.local.models` knows, or a folder."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     """Compute type of the engine. `auto` is bfloat16, and float32 on a CPU."""
     weight_mode: Literal["auto", "merged", "adapter"] = "auto"

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import httpx
 from podium.judge.v1 import judge_service_pb2_grpc
-from podium.rpc import Server, run_service
+from podium.kit.rpc import Server, run_service
 
-from podium_judge.guard import guard
+from podium_judge.adapters.guard import guard
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings
 

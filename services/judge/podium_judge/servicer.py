@@ -7,16 +7,16 @@ from typing import Any
 
 import grpc
 import httpx
-from podium.contract import apply_defaults
+from podium.core.contract import apply_defaults
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
-from podium.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, tracer
 from podium.types.v1 import spec_pb2
 
-from podium_judge import metrics
-from podium_judge.budget import ProjectBudget
-from podium_judge.rulers import Rulers, Told
-from podium_judge.scores import Usage
-from podium_judge.scoring import check_reward, score_group
+from podium_judge.adapters.ruler_factory import Rulers, Told
+from podium_judge.domain import metrics
+from podium_judge.domain.budget import ProjectBudget
+from podium_judge.domain.scores import Usage
+from podium_judge.domain.scoring import check_reward, score_group
 from podium_judge.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podium.contract.judging import is_judge_address
-from podium.rpc import ServerSettings
-from podium.rpc.watched_files import TokenFile
+from podium.core.contract.judging import is_judge_address
+from podium.kit.rpc import ServerSettings
+from podium.kit.rpc.watched_files import TokenFile
 from pydantic import Field, IPvAnyNetwork, NonNegativeFloat, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 

@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from podium.core.errors import PodiumError
+from podium.kit.rpc import Server, load_settings, run_service
+from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2_grpc
-from podium.rpc import Server, load_settings, run_service
-from podium.sql import Database
 
-from podium_registry.blobs import Blobs, measure
-from podium_registry.collector import Collector
-from podium_registry.history import History
-from podium_registry.object_store import ObjectBlobStore
+from podium_registry.adapters.blobs import Blobs, measure
+from podium_registry.adapters.garbage_collector import Collector
+from podium_registry.adapters.history import History
+from podium_registry.adapters.object_store import ObjectBlobStore
+from podium_registry.adapters.staging import Staging
+from podium_registry.adapters.versions import Versions
 from podium_registry.servicer import RegistryServicer
 from podium_registry.settings import Settings
-from podium_registry.staging import Staging
-from podium_registry.versions import Versions
 
 logger = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from podium.core.errors import (
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 
-from podium_registry.blobs import Blobs
-from podium_registry.collector import Collector
-from podium_registry.history import History
-from podium_registry.versions import Versions
+from podium_registry.adapters.blobs import Blobs
+from podium_registry.adapters.garbage_collector import Collector
+from podium_registry.adapters.history import History
+from podium_registry.adapters.versions import Versions
 
 _Context = grpc.aio.ServicerContext
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podium.rpc import ServerSettings
+from podium.kit.rpc import ServerSettings
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 

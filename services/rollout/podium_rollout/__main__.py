@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from podium.kit.rpc import Server, load_settings, run_service
 from podium.rollout.v1 import rollout_service_pb2_grpc
-from podium.rpc import Server, load_settings, run_service
 
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
-from podium_rollout.policy import InferencePolicy
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.adapters.policy import InferencePolicy
+from podium_rollout.domain.group import Collector
 from podium_rollout.servicer import RolloutServicer
 from podium_rollout.settings import Settings
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import grpc
-from podium.contract import apply_defaults
+from podium.core.contract import apply_defaults
 from podium.environments.catalog import builtin_names, load
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
 
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.group import Collector
 
 _Context = grpc.aio.ServicerContext
 

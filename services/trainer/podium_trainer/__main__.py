@@ -10,17 +10,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from podium.registry_client import RegistryClient
-from podium.rpc import Server, load_settings, run_service
-from podium.telemetry import setup_logging
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import Server, load_settings, run_service
+from podium.kit.telemetry import setup_logging
 from podium.trainer.v1 import trainer_service_pb2_grpc
 
-from podium_trainer.memory import keep_freed_memory
-from podium_trainer.openmp import prefer_intel_openmp
+from podium_trainer.adapters.memory import keep_freed_memory
+from podium_trainer.adapters.openmp import prefer_intel_openmp
 from podium_trainer.settings import Settings
 
 if TYPE_CHECKING:
-    from podium_trainer.session import Compute
+    from podium_trainer.learner.session import Compute
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +37,11 @@ def main() -> None:
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
         # torch and Transformers load in seconds; the probes answer meanwhile.
-        await asyncio.to_thread(importlib.import_module, "podium_trainer.session")
-        from podium_trainer.parallel import join
+        await asyncio.to_thread(importlib.import_module, "podium_trainer.learner.session")
+        from podium_trainer.adapters.team import Team
+        from podium_trainer.adapters.versions import RegistryVersions
+        from podium_trainer.learner.parallel import join
         from podium_trainer.servicer import TrainerServicer
-        from podium_trainer.team import Team
-        from podium_trainer.versions import RegistryVersions
         from podium_trainer.worker import Worker
 
         registry = RegistryClient(
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _compute(settings: Settings) -> Compute:
-    from podium_trainer.session import Compute
+    from podium_trainer.learner.session import Compute
 
     return Compute(
         row_tokens=settings.row_tokens,
@@ -88,9 +88,9 @@ def _follow(settings: Settings) -> None:
     setup_logging(f"trainer-{os.environ['RANK']}", settings.log_level, settings.log_format)
     import torch
 
-    from podium_trainer.parallel import join, leave
-    from podium_trainer.team import follow
-    from podium_trainer.versions import FollowerVersions
+    from podium_trainer.adapters.team import follow
+    from podium_trainer.adapters.versions import FollowerVersions
+    from podium_trainer.learner.parallel import join, leave
 
     if settings.threads:
         torch.set_num_threads(settings.threads)

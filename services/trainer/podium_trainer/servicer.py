@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from podium.contract import complete_training
-from podium.rpc.streams import header_and_groups
-from podium.telemetry import attributes, tracer
+from podium.core.contract import complete_training
+from podium.kit.rpc.streams import header_and_groups
+from podium.kit.telemetry import attributes, tracer
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2
 
-from podium_trainer.session import JobConfig
+from podium_trainer.learner.session import JobConfig
 from podium_trainer.worker import Worker
 
 logger = logging.getLogger(__name__)

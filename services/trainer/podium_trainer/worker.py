@@ -21,10 +21,10 @@ from podium.core.errors import (
 )
 from podium.types.v1 import trajectory_pb2
 
-from podium_trainer import metrics
-from podium_trainer.session import JobConfig, Session, StepOutcome
-from podium_trainer.team import Team
-from podium_trainer.versions import Provenance, Published, Versions
+from podium_trainer.adapters.team import Team
+from podium_trainer.adapters.versions import Provenance, Published, Versions
+from podium_trainer.domain import metrics
+from podium_trainer.learner.session import JobConfig, Session, StepOutcome
 
 logger = logging.getLogger(__name__)
 

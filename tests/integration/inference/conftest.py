@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from podium.launcher import Launcher, LauncherConfig
-from podium.registry_client import RegistryClient
-from podium.rpc import connect
+from podium.kit.registry_client import RegistryClient
+from podium.kit.rpc import connect
+from podium.local.launcher import Launcher, LauncherConfig
 from support.pool import TinyPool
 from support.tiny_model import build_tiny_model
 

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from podium.core.errors import InvalidArgumentError, NotFoundError
 from podium.inference.v1 import inference_service_pb2 as pb
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import trajectory_pb2
 from support.pool import TinyPool, adapter_files, reference_logprobs
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from podium.core.errors import UnavailableError
 from podium.inference.v1 import inference_service_pb2 as pb
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from support.pool import TinyPool, request
 from support.process_tree import descendants, gone
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from podium.core.errors import InvalidArgumentError, NotFoundError
 from podium.inference.v1 import inference_service_pb2 as pb
-from podium.rpc import rpc_errors
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from support.pool import TinyPool, reference_logprobs, request
 

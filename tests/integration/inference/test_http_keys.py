@@ -15,10 +15,10 @@ import pytest_asyncio
 from podium.core.rollout_keys import new_key, signed
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.launcher import Launcher, LauncherConfig
+from podium.kit.rpc import connect
+from podium.local.launcher import Launcher, LauncherConfig
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
-from podium.rpc import connect
 from podium.types.v1 import trajectory_pb2
 from support.tiny_model import build_tiny_model
 

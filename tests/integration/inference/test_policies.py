@@ -10,12 +10,12 @@ import openai
 import pytest
 from podium.core.errors import FailedPreconditionError, NotFoundError
 from podium.inference.v1 import inference_service_pb2 as pb
+from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.rpc import rpc_errors
-from podium_trainer.checkpoint import write
-from podium_trainer.parallel import Ranks
-from podium_trainer.session import Compute, JobConfig, Session
-from podium_trainer.versions import Provenance, RegistryVersions
+from podium_trainer.adapters.versions import Provenance, RegistryVersions
+from podium_trainer.learner.checkpoint import write
+from podium_trainer.learner.parallel import Ranks
+from podium_trainer.learner.session import Compute, JobConfig, Session
 from support.pool import TinyPool, adapter_files, reference_logprobs, request
 from support.tiny_policy import group, training_spec, trajectory
 

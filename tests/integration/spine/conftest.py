@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from podium.launcher import Launcher, LauncherConfig
+from podium.local.launcher import Launcher, LauncherConfig
 from support.jobs import ENDED, client_of
 from support.otlp import OtlpReceiver
 

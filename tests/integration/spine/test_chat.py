@@ -7,8 +7,8 @@ import json
 import pytest
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.launcher import Launcher
-from podium.rpc import connect
+from podium.kit.rpc import connect
+from podium.local.launcher import Launcher
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
 pytestmark = [

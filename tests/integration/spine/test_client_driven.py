@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from podium import TrainableModel, Trajectory, TrajectoryGroup
 from podium import gather_trajectory_groups as gather
-from podium.launcher import Launcher
-from podium.models import resolve
+from podium.local.launcher import Launcher
+from podium.local.models import resolve
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.examples import example
 from support.jobs import client_of

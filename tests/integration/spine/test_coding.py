@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from podium.cli.job.submit import load
 from podium.jobs.v1 import job_service_pb2 as jobs
-from podium.launcher import Launcher
+from podium.local.launcher import Launcher
 from support.jobs import client_of
 from support.namespaces import needs_namespaces
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from podium.launcher import Launcher
+from podium.local.launcher import Launcher
 from support.cli import podium
 from support.jobs import at_the_base_model
 

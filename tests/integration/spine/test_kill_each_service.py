@@ -10,7 +10,7 @@ import grpc
 import pytest
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
-from podium.launcher import Launcher
+from podium.local.launcher import Launcher
 from podium.registry.v1 import registry_service_pb2 as registry
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.types.v1 import trajectory_pb2

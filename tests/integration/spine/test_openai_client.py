@@ -7,7 +7,7 @@ import openai
 import pytest
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
-from podium.launcher import Launcher
+from podium.local.launcher import Launcher
 from support.jobs import create, small_spec, wait_until
 
 pytestmark = [

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from podium.launcher import Launcher
+from podium.local.launcher import Launcher
 from support.cli import podium
 from support.jobs import ENDED, client_of, small_spec
 

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
-from podium.launcher import Launcher
+from podium.local.launcher import Launcher
 from podium.types.v1 import spec_pb2
 from support.jobs import at_the_base_model, client_of
 from support.judging import group_of

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
-from podium.launcher import Launcher
+from podium.local.launcher import Launcher
 from support.jobs import create, small_spec, steps_of, wait_until
 from support.otlp import OtlpReceiver
 from support.processes import free_port

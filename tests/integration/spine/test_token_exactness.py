@@ -9,22 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from podium.contract import complete_training
+from podium.core.contract import complete_training
 from podium.environment.v1 import environment_service_pb2_grpc
-from podium.environments.serve import EnvironmentServicer
+from podium.environments.serving.servicer import EnvironmentServicer
 from podium.inference.v1 import inference_service_pb2 as inference
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
-from podium.launcher import Launcher, LauncherConfig
-from podium.models import resolve
+from podium.kit.rpc import Server, ServerSettings, connect
+from podium.local.launcher import Launcher, LauncherConfig
+from podium.local.models import resolve
 from podium.rollout.v1 import rollout_service_pb2 as rollout
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
-from podium.rpc import Server, ServerSettings, connect
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
-from podium_rollout.seeds import derive
-from podium_trainer.batch import Weighted
-from podium_trainer.model import Policy
-from podium_trainer.packing import pack
-from podium_trainer.samples import Refused, Sample, read_samples
+from podium_rollout.domain.seeds import derive
+from podium_trainer.domain.batch import Weighted
+from podium_trainer.domain.packing import pack
+from podium_trainer.domain.samples import Refused, Sample, read_samples
+from podium_trainer.learner.model import Policy
 from support.long_talk import TURNS, LongTalk
 from transformers import AutoTokenizer
 

@@ -15,7 +15,7 @@ import podium as podium_package
 import pytest
 import yaml
 from podium.jobs.v1 import job_service_pb2 as jobs
-from podium.launcher import logs, upfile
+from podium.local.launcher import logs, upfile
 from support import job_records
 from support.cli import COMMAND, Result, podium, start
 from support.fake_podium import FakePodium, fake_podium, watched_job
@@ -388,7 +388,7 @@ async def test_doctor_says_what_to_do(tmp_path: Path) -> None:
     findings = {finding["name"]: finding for finding in json.loads(done.out)}
     assert done.code == 1
     assert findings["model"]["status"] == "fail"
-    assert "podium.models.prepare not-there" in findings["model"]["advice"]
+    assert "podium.local.models.prepare not-there" in findings["model"]["advice"]
     assert {"packages", "address", "disk", "memory", "cpu"} <= set(findings)
     text = await podium("doctor", "--model", "not-there", "--data-dir", ".", cwd=tmp_path)
     assert "FAIL  model" in text.out
@@ -470,7 +470,7 @@ async def test_the_plain_grpc_example_submits_and_prints_events(cli: Cli) -> Non
     example = Path(__file__).parents[3] / "examples" / "submit_grpc.py"
     lines = [line for line in example.read_text().splitlines() if line.strip()]
     assert len(lines) <= 20
-    assert not [line for line in lines if "podium.sdk" in line or "podium.rpc" in line]
+    assert not [line for line in lines if "podium.sdk" in line or "podium.kit.rpc" in line]
     job = job_records.job("job-1", 3, 3)
     cli.fake.jobs.updates = watched_job(job)
     process = await asyncio.create_subprocess_exec(

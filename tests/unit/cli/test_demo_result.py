@@ -7,7 +7,7 @@ import json
 import pytest
 from podium.cli.demo.result import measure, tell
 from podium.cli.exits import CliError
-from podium.report import ReportData
+from podium.cli.html_report import ReportData
 from support import job_records as records
 
 

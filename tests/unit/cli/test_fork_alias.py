@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from podium.cli.job.fork import take_alias
-from podium.contract import parse_yaml
+from podium.core.contract import parse_yaml
 from podium.core.errors import Violation
 from podium.types.v1 import spec_pb2
 from support.cli import Result, podium

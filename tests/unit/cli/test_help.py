@@ -11,7 +11,7 @@ import pytest
 from podium.cli.lazy import LazyGroup
 from podium.cli.main import cli
 
-HEAVY = ("grpc", "torch", "google.protobuf", "pydantic", "yaml", "asyncio", "podium.rpc")
+HEAVY = ("grpc", "torch", "google.protobuf", "pydantic", "yaml", "asyncio", "podium.kit.rpc")
 
 
 def commands(

@@ -17,7 +17,7 @@ from podium.cli.findings import Finding
 from podium.cli.install.cluster import JOB_SETS, NAMESPACE, RIGHTS, Cluster, Node, look
 from podium.cli.install.values import Wish, helm_command
 from podium.cli.install.verdict import MINIMUM, findings
-from podium.sdk.kubectl import Kubectl
+from podium.sdk.connection.kubectl import Kubectl
 from support.cli import podium
 from support.fake_api_server import api_server
 from support.fake_kubectl import FakeKubectl

@@ -12,7 +12,7 @@ from podium.cli.exits import CliError
 from podium.cli.job.overrides import apply
 from podium.cli.job.schema import _START
 from podium.cli.job.submit import describe, load
-from podium.contract import apply_defaults, describe_fields, parse_yaml
+from podium.core.contract import apply_defaults, describe_fields, parse_yaml
 from podium.types.v1 import spec_pb2
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "email_search.yaml"

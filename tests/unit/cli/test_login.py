@@ -17,9 +17,9 @@ import pytest
 import yaml
 from podium.cli.main import run
 from podium.cli.stack import note_context_in_use
-from podium.sdk import contexts
-from podium.sdk.addresses import CONTEXT, ENVIRONMENT, TLS
-from podium.sdk.addresses import TOKEN as TOKEN_VARIABLE
+from podium.sdk.connection import contexts
+from podium.sdk.connection.addresses import CONTEXT, ENVIRONMENT, TLS
+from podium.sdk.connection.addresses import TOKEN as TOKEN_VARIABLE
 from support.certificates import Authority
 from support.cli import COMMAND, Result, podium
 from support.fake_kubectl import FakeKubectl

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import click
 import pytest
+from podium.cli.html_report.plot import curves, whole_ticks
 from podium.cli.output import emit_one
 from podium.cli.progress import cut
 from podium.cli.views import JOB
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.report.plot import curves, whole_ticks
 from support import job_records
 from support.cli import COMMAND
 from support.fake_podium import fake_podium, watched_job

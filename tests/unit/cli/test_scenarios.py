@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from podium.core.errors import InvalidArgumentError
-from podium.scenarios.tools_file import read_tools
+from podium.environments.scenarios.tools_file import read_tools
 from support.cli import Result, podium
 from support.fake_judge import FakeJudge, completion, fake_judge
 

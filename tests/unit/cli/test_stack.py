@@ -10,7 +10,7 @@ from podium.cli import stack
 from podium.cli.exits import CliError, Exit
 from podium.cli.main import run
 from podium.core.errors import UnavailableError
-from podium.models import prepare, resolve
+from podium.local.models import prepare, resolve
 
 
 @pytest.fixture

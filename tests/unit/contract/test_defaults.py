@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from podium.contract import apply_defaults, validate
-from podium.contract.rules import rules_of
-from podium.contract.scalars import from_text
+from podium.core.contract import apply_defaults, validate
+from podium.core.contract.rules import rules_of
+from podium.core.contract.scalars import from_text
 from podium.jobs.v1 import job_service_pb2
 from podium.registry.v1 import registry_service_pb2
 from podium.types.v1 import spec_pb2

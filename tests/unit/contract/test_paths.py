@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from podium.contract import describe_fields, parse_yaml, set_path
+from podium.core.contract import describe_fields, parse_yaml, set_path
 from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2
 from podium.types.v1 import spec_pb2

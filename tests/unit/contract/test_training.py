@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from podium.contract import complete_training, training_violations
+from podium.core.contract import complete_training, training_violations
 from podium.types.v1 import spec_pb2
 
 

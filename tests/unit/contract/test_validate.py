@@ -7,8 +7,8 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from podium.contract import validate
-from podium.contract.rules import checked_fields
+from podium.core.contract import validate
+from podium.core.contract.rules import checked_fields
 from podium.environment.v1 import environment_service_pb2
 from podium.jobs.v1 import job_service_pb2
 from podium.registry.v1 import registry_service_pb2

@@ -6,9 +6,9 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from podium.contract import apply_defaults, parse_yaml, to_yaml
-from podium.contract.nodes import MAX_BYTES
-from podium.contract.text import enum_names
+from podium.core.contract import apply_defaults, parse_yaml, to_yaml
+from podium.core.contract.nodes import MAX_BYTES
+from podium.core.contract.text import enum_names
 from podium.jobs.v1 import job_service_pb2
 from podium.registry.v1 import registry_service_pb2
 from podium.types.v1 import spec_pb2, trajectory_pb2

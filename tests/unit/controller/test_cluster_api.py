@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
-from podium_controller.cluster.api import JOBS, ClusterApi
+from podium.kit.kubernetes.api import JOBS, ClusterApi
 from podium_controller.cluster.jobset import JOBSETS
 
 SERVED = "/apis/jobset.x-k8s.io/v1alpha2"

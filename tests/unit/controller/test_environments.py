@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError, PermissionDeniedError
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.kit.kubernetes.api import DEPLOYMENTS, PODS, SERVICES
 from podium.types.v1 import spec_pb2
-from podium_controller.cluster.api import DEPLOYMENTS, PODS, SERVICES
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.environments import KubernetesEnvironments
 from podium_controller.cluster.owner import Owner
-from podium_controller.errors import JobFailedError
-from podium_controller.peers import NoEnvironments
-from podium_controller.ports import JobRecord, Wait
+from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.ports import JobRecord, Wait
+from podium_controller.grpc_peers.peers import NoEnvironments
 from support.fake_api import FakeApi
 
 IMAGE = "registry.example.com/search:3"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from podium.core.errors import FailedPreconditionError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium_controller.gitops.operator import Operator
+from podium_gitops.operator import Operator
 from support.training_jobs import JOB, Jobs, Resources
 
 

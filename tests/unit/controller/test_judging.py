@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from podium.types.v1 import trajectory_pb2
-from podium_controller.judging import (
+from podium_controller.training.judging import (
     ALL_FAILED,
     JUDGE_BUDGET,
     JUDGE_FAILED,

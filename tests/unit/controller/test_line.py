@@ -5,11 +5,11 @@ from __future__ import annotations
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
-from podium_controller.line import Limits, Line, Place
-from podium_controller.pools import Offer, Pool
-from podium_controller.ports import NOTHING, JobRecord, Wait
-from podium_controller.projects import ProjectLimits, Projects
-from podium_controller.turns import Turns
+from podium_controller.domain.ports import NOTHING, JobRecord, Wait
+from podium_controller.pools.fair_share import Turns
+from podium_controller.pools.pools import Offer, Pool
+from podium_controller.pools.projects import ProjectLimits, Projects
+from podium_controller.scheduling.admission_queue import Limits, Line, Place
 
 FREE = Projects()
 LIMITS = Limits(active_jobs=100, jobs_per_pool=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from podium_controller.placement import (
+from podium_controller.cluster.pod_status import (
     Action,
     Ended,
     Placement,
@@ -14,7 +14,7 @@ from podium_controller.placement import (
     Watchman,
     judge,
 )
-from podium_controller.ports import Wait
+from podium_controller.domain.ports import Wait
 
 NO_ROOM = "0/50 nodes are available: 50 Insufficient nvidia.com/gpu."
 

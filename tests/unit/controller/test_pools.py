@@ -7,9 +7,9 @@ import asyncio
 from podium.core.errors import UnavailableError
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import spec_pb2
-from podium_controller.pools import Pool, Pools, served
-from podium_controller.projects import Projects
-from podium_controller.turns import Turns
+from podium_controller.pools.fair_share import Turns
+from podium_controller.pools.pools import Pool, Pools, served
+from podium_controller.pools.projects import Projects
 
 SPEC = spec_pb2.JobSpec(base_model="m")
 

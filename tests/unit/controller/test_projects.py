@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import InvalidArgumentError
-from podium_controller.projects import ProjectLimits, Projects
+from podium_controller.pools.projects import ProjectLimits, Projects
 
 
 def load(tmp_path: Path, text: str) -> Projects:

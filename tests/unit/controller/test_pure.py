@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller import paging
-from podium_controller.evaluator import is_due
-from podium_controller.identifiers import evaluation_group, new_job_id, training_group
-from podium_controller.judging import failure_text, unusable
-from podium_controller.scenarios import ScenarioOrder
-from podium_controller.staleness import staleness
-from podium_controller.statistics import (
+from podium_controller.api import paging
+from podium_controller.domain.identifiers import evaluation_group, new_job_id, training_group
+from podium_controller.domain.staleness import staleness
+from podium_controller.domain.step_metrics import (
     STEP_METRICS,
     evaluation_metrics,
     seconds_per_step,
     step_metrics,
 )
+from podium_controller.training.evaluator import is_due
+from podium_controller.training.judging import failure_text, unusable
+from podium_controller.training.scenario_order import ScenarioOrder
 
 SCENARIOS = [trajectory_pb2.Scenario(id=f"s{i}") for i in range(7)]
 

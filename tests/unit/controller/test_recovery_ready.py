@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium_controller.control import Control
-from podium_controller.errors import JobFailedError, PauseRequestedError
-from podium_controller.recovery import Recovery
-from podium_controller.reporter import Reporter
+from podium_controller.domain.errors import JobFailedError, PauseRequestedError
+from podium_controller.domain.stop_signals import Control
+from podium_controller.training.recovery import Recovery
+from podium_controller.training.reporter import Reporter
 
 
 class LedgerDouble:

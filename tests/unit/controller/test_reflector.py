@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import ApiClient, Configuration
-from podium_controller.cluster.api import PODS, ClusterApi, Selection
-from podium_controller.cluster.object_template import Manifest
-from podium_controller.cluster.reflector import Reflector
+from podium.kit.kubernetes.api import PODS, ClusterApi, Selection
+from podium.kit.kubernetes.object_template import Manifest
+from podium.kit.kubernetes.reflector import Reflector
 
 
 def pod(name: str, version: int) -> Manifest:

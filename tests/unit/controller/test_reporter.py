@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from podium_controller import reporter as module
-from podium_controller.ports import NOTHING, Wait
-from podium_controller.reporter import RECOVER, TRAIN, Reporter
+from podium_controller.domain.ports import NOTHING, Wait
+from podium_controller.training import reporter as module
+from podium_controller.training.reporter import RECOVER, TRAIN, Reporter
 from support.waiting import eventually
 
 LOST = Wait("TRAINER_LOST", "trainer cannot be reached")

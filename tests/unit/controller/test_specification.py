@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from podium.contract import validate
+from podium.core.contract import validate
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
-from podium_controller.evaluator import evaluation_episode
-from podium_controller.specification import complete, violations
+from podium_controller.api.specification import complete, violations
+from podium_controller.training.evaluator import evaluation_episode
 
 
 def spec(**changes: object) -> spec_pb2.JobSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from podium.core.errors import FailedPreconditionError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium_controller import states
+from podium_controller.domain import job_states
 
 ALL = [value for value in pb.JobState.values() if value != pb.JOB_STATE_UNSPECIFIED]
 Q, R, PG, P, CG, S, F, C = (
@@ -30,21 +30,21 @@ LEGAL = {
 
 @pytest.mark.parametrize("current", ALL)
 @pytest.mark.parametrize("target", ALL)
-def test_every_pair_of_states(current: states.State, target: states.State) -> None:
-    assert states.is_legal(current, target) == ((current, target) in LEGAL)
+def test_every_pair_of_states(current: job_states.State, target: job_states.State) -> None:
+    assert job_states.is_legal(current, target) == ((current, target) in LEGAL)
 
 
 def test_an_ended_job_never_leaves_its_state() -> None:
-    for current in states.ENDED:
-        assert not any(states.is_legal(current, target) for target in ALL)
+    for current in job_states.ENDED:
+        assert not any(job_states.is_legal(current, target) for target in ALL)
 
 
 @pytest.mark.parametrize(
     ("request_", "moves"),
     [
-        (states.after_cancel, {Q: C, R: CG, PG: CG, P: C, CG: CG, C: C, S: None, F: None}),
-        (states.after_pause, {Q: P, R: PG, PG: PG, P: P, CG: None, C: None, S: None, F: None}),
-        (states.after_resume, {Q: Q, R: R, PG: R, P: Q, CG: None, C: None, S: None, F: None}),
+        (job_states.after_cancel, {Q: C, R: CG, PG: CG, P: C, CG: CG, C: C, S: None, F: None}),
+        (job_states.after_pause, {Q: P, R: PG, PG: PG, P: P, CG: None, C: None, S: None, F: None}),
+        (job_states.after_resume, {Q: Q, R: R, PG: R, P: Q, CG: None, C: None, S: None, F: None}),
     ],
 )
 def test_requests_in_every_state(request_, moves) -> None:
@@ -53,22 +53,22 @@ def test_requests_in_every_state(request_, moves) -> None:
         if target is None:
             with pytest.raises(FailedPreconditionError) as raised:
                 request_(current)
-            assert raised.value.metadata["state"] == states.name(current)
+            assert raised.value.metadata["state"] == job_states.name(current)
         else:
             assert request_(current) == target
             # Idempotent: asking twice is asking once.
             assert request_(target) == target
-            assert target == current or states.is_legal(current, target)
+            assert target == current or job_states.is_legal(current, target)
 
 
 def test_what_people_asked_last_decides_how_a_run_ends() -> None:
-    assert states.after_run(R, S) == S
-    assert states.after_run(PG, P) == P
-    assert states.after_run(PG, S) == S
+    assert job_states.after_run(R, S) == S
+    assert job_states.after_run(PG, P) == P
+    assert job_states.after_run(PG, S) == S
     # Cancelled while it ended otherwise.
     for outcome in (S, F, P, C):
-        assert states.after_run(CG, outcome) == C
+        assert job_states.after_run(CG, outcome) == C
     # Resumed while the pause took effect.
-    assert states.after_run(R, P) == Q
+    assert job_states.after_run(R, P) == Q
     with pytest.raises(FailedPreconditionError):
-        states.after_run(P, S)
+        job_states.after_run(P, S)

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from podium.core.errors import InvalidArgumentError
+from podium.kit.kubernetes.object_template import Manifest, object_name
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.jobset import job_name
-from podium_controller.cluster.object_template import Manifest, object_name
 from podium_controller.cluster.quantity import times
 from podium_controller.cluster.template import TrainerTemplate
 

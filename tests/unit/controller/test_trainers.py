@@ -12,14 +12,14 @@ from typing import Any
 import grpc
 import pytest
 from podium.core.errors import UnavailableError
-from podium_controller.cluster.api import JOBS, PODS, SERVICES
+from podium.kit.kubernetes.api import JOBS, PODS, SERVICES
+from podium.kit.kubernetes.object_template import Manifest
 from podium_controller.cluster.jobset import JOBSETS, JobSets
-from podium_controller.cluster.object_template import Manifest
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.trainers import KubernetesTrainers
 from podium_controller.cluster.workloads import Workloads
-from podium_controller.errors import JobFailedError
-from podium_controller.ports import JobRecord
+from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.ports import JobRecord
 from support.cluster import Waits, record, template
 from support.fake_api import FakeApi
 from support.fake_job_sets import FakeJobSets

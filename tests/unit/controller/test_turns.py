@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from podium_controller.ports import NOTHING, Wait
-from podium_controller.projects import ProjectLimits, Projects
-from podium_controller.turns import Turns
+from podium_controller.domain.ports import NOTHING, Wait
+from podium_controller.pools.fair_share import Turns
+from podium_controller.pools.projects import ProjectLimits, Projects
 
 
 class Pool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from podium.contract import parse_yaml, validate
+from podium.core.contract import parse_yaml, validate
 from podium.environments import load
-from podium.environments.convert import unstruct
+from podium.environments.serving.convert import unstruct
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
-from podium_controller.specification import complete, violations
+from podium_controller.api.specification import complete, violations
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

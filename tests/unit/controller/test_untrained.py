@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from podium_controller.untrained import untrained
+from podium_controller.training.untrained import untrained
 
 
 @pytest.mark.parametrize(

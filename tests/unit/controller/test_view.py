@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from podium_controller.cluster.object_template import Manifest
+from podium.kit.kubernetes.object_template import Manifest
+from podium_controller.cluster.pod_status import Ended, Placement
 from podium_controller.cluster.view import View, pod_of
-from podium_controller.placement import Ended, Placement
-from podium_controller.ports import Wait
+from podium_controller.domain.ports import Wait
 
 
 def kubernetes_job(uid: str = "u1", job_id: str = "a", **changes: Any) -> Manifest:

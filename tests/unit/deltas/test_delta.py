@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from podium.core.errors import DataLossError
-from podium.deltas import apply_delta, write_delta
+from podium.kit.deltas import apply_delta, write_delta
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 

@@ -10,10 +10,10 @@ import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.environments import Message, Observation, Scenario, Scripted, load, play
 from podium.environments.adapters.gymnasium import Gymnasium, Random
-from podium.environments.convert import struct
+from podium.environments.serving.convert import struct
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.episode import Episode
 from support.rollout import PolicyDouble, group_request, script
 
 LAKE = {

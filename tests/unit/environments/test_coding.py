@@ -8,10 +8,10 @@ import pytest
 from podium.core.errors import FailedPreconditionError
 from podium.environments import Message, Observation, Scenario, Scripted, StepResult, play
 from podium.environments.coding import Coding, environment, grader
-from podium.environments.convert import struct
+from podium.environments.serving.convert import struct
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_judge.scores import Score
-from podium_judge.weighted import WeightedScorer
+from podium_judge.domain.scores import Score
+from podium_judge.domain.weighted import WeightedScorer
 from support.environments import check_contract
 from support.namespaces import needs_namespaces
 

@@ -11,7 +11,7 @@ from podium.environments.coding import Coding
 from podium.environments.coding.grader import Answer, right
 from podium.environments.coding.scenarios import read, scenario, tasks
 from podium.environments.coding.tasks import EXAMPLES, Task, Tasks
-from podium.environments.convert import scenario_from_pb, scenario_to_pb
+from podium.environments.serving.convert import scenario_from_pb, scenario_to_pb
 from support.namespaces import needs_namespaces
 
 pytestmark = needs_namespaces

@@ -9,11 +9,11 @@ import pytest
 from google.protobuf import json_format
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.environments import Message, Observation, Scenario, StepResult
-from podium.environments.convert import message_to_pb, scenario_to_pb, struct
 from podium.environments.email_search import EmailSearch, corpus, environment
-from podium.environments.session import LocalSession
+from podium.environments.serving.convert import message_to_pb, scenario_to_pb, struct
+from podium.environments.serving.session import LocalSession
 from podium.types.v1 import trajectory_pb2
-from podium_judge import criteria
+from podium_judge.domain import criteria
 
 SCENARIO = EmailSearch().scenarios("train")[0]
 EMAILS = {e.number: e for e in corpus.emails() if e.inbox == SCENARIO.data["inbox"]}

@@ -7,13 +7,13 @@ import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.core.tool_calls import parse_tool_calls
 from podium.environments import Message, Observation, Scenario, StepResult, ToolCall, play
-from podium.environments.convert import message_from_pb, struct
 from podium.environments.search_qa import SearchQa, environment
 from podium.environments.search_qa.actions import MOST_CALLS
 from podium.environments.search_qa.corpus import questions
+from podium.environments.serving.convert import message_from_pb, struct
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_judge.scores import Score
-from podium_judge.weighted import WeightedScorer
+from podium_judge.domain.scores import Score
+from podium_judge.domain.weighted import WeightedScorer
 from support.environments import check_contract
 
 SCENARIOS = SearchQa().scenarios("train")

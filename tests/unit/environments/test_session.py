@@ -14,7 +14,7 @@ from podium.cli.main import cli
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from podium.environments import Message, Tool, ToolCall, load, system, tool_result
 from podium.environments.catalog import load_class
-from podium.environments.convert import (
+from podium.environments.serving.convert import (
     message_from_pb,
     message_to_pb,
     scenario_from_pb,
@@ -23,8 +23,8 @@ from podium.environments.convert import (
     tool_to_pb,
     unstruct,
 )
-from podium.environments.serve import scenario_page
-from podium.environments.session import LocalSession
+from podium.environments.serving.servicer import scenario_page
+from podium.environments.serving.session import LocalSession
 from podium.types.v1 import trajectory_pb2 as pb
 from support.guess_environment import TOOL, Guess
 

@@ -9,8 +9,8 @@ import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.environments import Scenario, from_tuples
 from podium.environments.catalog import load_class
-from podium.environments.convert import struct
-from podium.environments.session import LocalSession
+from podium.environments.serving.convert import struct
+from podium.environments.serving.session import LocalSession
 from podium.types.v1 import trajectory_pb2 as pb
 from support.environments import check_contract
 from support.tutorial_environment import Dice, InboxEnvironment

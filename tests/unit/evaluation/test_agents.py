@@ -21,7 +21,7 @@ from podium.environments import (
     tool_result,
     user,
 )
-from podium.evaluation import ChatModel, run_local
+from podium.sdk.evaluation import ChatModel, run_local
 from support.fake_judge import Answer, Behaviour, FakeJudge, fails, fake_judge
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from podium.evaluation import Attempt, by_scenario, compare, summarise
+from podium.sdk.evaluation import Attempt, by_scenario, compare, summarise
 
 
 def attempt(

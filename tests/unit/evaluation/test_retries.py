@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from podium.environments import Environment, Message, Observation, Scenario, StepResult, user
-from podium.evaluation import Attempt, ChatModel, compare, run_local, summarise
-from podium.evaluation.retries import NotAnsweredError, Retries
+from podium.sdk.evaluation import Attempt, ChatModel, compare, run_local, summarise
+from podium.sdk.evaluation.retries import NotAnsweredError, Retries
 from support.fake_judge import Answer, Behaviour, FakeJudge, completion, fails, fake_judge
 
 QUICK = Retries(attempts=9, first_seconds=0.01, longest_seconds=0.05)

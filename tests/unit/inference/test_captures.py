@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from podium.core.errors import DataLossError, NotFoundError
 from podium.inference.v1 import inference_service_pb2 as pb
-from podium_inference.captures import Captures
+from podium_inference.domain.captures import Captures
 
 
 class Clock:

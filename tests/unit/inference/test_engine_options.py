@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from podium_inference.engine_options import engine_options, for_device, for_this_device
+from podium_inference.adapters.engine_options import engine_options, for_device, for_this_device
 from podium_inference.settings import Settings
 
 CPU = {"weight_mode": "merged", "enforce_eager": True, "max_num_seqs": 64}

@@ -12,10 +12,10 @@ import httpx
 import pytest
 from podium.core.errors import FailedPreconditionError
 from podium.core.rollout_keys import signed
-from podium_inference.capture import asked
-from podium_inference.gate import OPEN, ROUTES, Gate
-from podium_inference.keys import Keys
-from podium_inference.openai_api import build, take_api_key
+from podium_inference.adapters.http.capture import asked
+from podium_inference.adapters.http.gate import OPEN, ROUTES, Gate
+from podium_inference.adapters.http.keys import Keys
+from podium_inference.adapters.http.openai_api import build, take_api_key
 from podium_inference.settings import Settings
 from starlette.routing import BaseRoute, Mount, WebSocketRoute
 

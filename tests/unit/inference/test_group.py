@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from podium.core.errors import FailedPreconditionError, UnavailableError
-from podium_inference.group import Leader, Member, in_thread
+from podium_inference.adapters.node_group import Leader, Member, in_thread
 from podium_inference.settings import Settings
 from pydantic import ValidationError
 

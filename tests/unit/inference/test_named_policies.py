@@ -14,7 +14,7 @@ from podium.core.errors import (
     PodiumError,
     UnavailableError,
 )
-from podium_inference.named_policies import NamedPolicies, Receive, Scope, Send
+from podium_inference.adapters.http.named_policies import NamedPolicies, Receive, Scope, Send
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request

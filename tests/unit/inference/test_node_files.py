@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from podium.core.errors import UnavailableError
-from podium_inference import node_files
-from podium_inference.node_files import NodeFiles, on_every_node
+from podium_inference.adapters import node_files
+from podium_inference.adapters.node_files import NodeFiles, on_every_node
 
 
 class Worker(NodeFiles):

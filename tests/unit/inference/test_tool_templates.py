@@ -9,7 +9,7 @@ from podium.core.errors import FailedPreconditionError
 from podium.core.tool_calls import parse_tool_calls
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_inference.render import Renderer
+from podium_inference.domain.render import Renderer
 from transformers.utils.chat_template_utils import render_jinja_template
 
 TOOLS = "{% if tools %}TOOLS {{ tools | tojson }}\n{% endif %}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from podium.core.weight_modes import ADAPTER, MERGED, WEIGHT_MODE_HEADER
-from podium_inference.weight_mode import TellsWeightMode
+from podium_inference.adapters.http.weight_mode import TellsWeightMode
 
 Message = MutableMapping[str, Any]
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from podium_judge import criteria
-from podium_judge.criteria import CriteriaScores
+from podium_judge.domain import criteria
+from podium_judge.domain.criteria import CriteriaScores
 from support.golden import golden
 
 GOLDEN = golden("judge_criteria.json")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import spec_pb2
-from podium_judge.endpoints import resolve_judges
-from podium_judge.judge_config import Endpoint
+from podium_judge.adapters.endpoints import resolve_judges
+from podium_judge.domain.judge_config import Endpoint
 from podium_judge.settings import Settings
 from pydantic import SecretStr
 

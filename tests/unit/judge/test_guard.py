@@ -6,12 +6,12 @@ import ipaddress
 
 import httpx
 import pytest
-from podium.contract.judging import is_judge_address
+from podium.core.contract.judging import is_judge_address
 from podium.core.errors import FailedPreconditionError, UnavailableError
-from podium_judge.guard import guard
-from podium_judge.judge_config import CallLimits, Endpoint, JudgeConfig
-from podium_judge.judge_model import OpenAIJudge, RequestRefusedError
-from podium_judge.scores import Usage
+from podium_judge.adapters.guard import guard
+from podium_judge.adapters.judge_model import OpenAIJudge, RequestRefusedError
+from podium_judge.domain.judge_config import CallLimits, Endpoint, JudgeConfig
+from podium_judge.domain.scores import Usage
 from support.fake_judge import fails, fake_judge
 
 ONCE = CallLimits(attempts=1, timeout_seconds=10)

@@ -4,7 +4,7 @@ import json
 import re
 
 from podium.types.v1 import trajectory_pb2
-from podium_judge.prompt import (
+from podium_judge.domain.prompt import (
     DEFAULT_RUBRIC,
     JudgePrompt,
     Question,
@@ -12,9 +12,9 @@ from podium_judge.prompt import (
     fair_shares,
     presentation_order,
 )
-from podium_judge.transcript import attempt_of, common_prefix, tools_of
-from podium_judge.trimming import shorten, tokens_of
-from podium_judge.verdict import schema
+from podium_judge.domain.transcript import attempt_of, common_prefix, tools_of
+from podium_judge.domain.trimming import shorten, tokens_of
+from podium_judge.domain.verdict import schema
 from support.fake_judge import shown
 
 SYSTEM = (trajectory_pb2.ROLE_SYSTEM, "You find emails.")

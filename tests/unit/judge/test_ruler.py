@@ -9,12 +9,12 @@ import httpx
 import pytest
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.types.v1 import trajectory_pb2
-from podium_judge.judge import ModelJudge
-from podium_judge.judge_config import CallLimits, Endpoint, JudgeConfig
-from podium_judge.judge_model import OpenAIJudge
-from podium_judge.panel import Panel, Seat
-from podium_judge.ruler import RulerScorer
-from podium_judge.scores import GroupSkippedError, Score, SkipReason, Unscored, Usage
+from podium_judge.adapters.judge_model import OpenAIJudge
+from podium_judge.domain.judge import ModelJudge
+from podium_judge.domain.judge_config import CallLimits, Endpoint, JudgeConfig
+from podium_judge.domain.panel import Panel, Seat
+from podium_judge.domain.ruler import RulerScorer
+from podium_judge.domain.scores import GroupSkippedError, Score, SkipReason, Unscored, Usage
 from support.fake_judge import (
     NEVER,
     Answer,

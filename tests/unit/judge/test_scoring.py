@@ -7,13 +7,13 @@ import httpx
 import pytest
 from podium.core.errors import InvalidArgumentError, UnavailableError
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_judge.judge import ModelJudge
-from podium_judge.judge_config import CallLimits, Endpoint, JudgeConfig
-from podium_judge.judge_model import OpenAIJudge
-from podium_judge.panel import Panel, Seat
-from podium_judge.ruler import RulerScorer
-from podium_judge.scores import Usage
-from podium_judge.scoring import score_group
+from podium_judge.adapters.judge_model import OpenAIJudge
+from podium_judge.domain.judge import ModelJudge
+from podium_judge.domain.judge_config import CallLimits, Endpoint, JudgeConfig
+from podium_judge.domain.panel import Panel, Seat
+from podium_judge.domain.ruler import RulerScorer
+from podium_judge.domain.scores import Usage
+from podium_judge.domain.scoring import score_group
 from support.fake_judge import FakeJudge, fails, says, scores
 
 FAILED = trajectory_pb2.STOP_REASON_FAILED

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from podium.types.v1 import spec_pb2
-from podium_judge.agreement import kendall_w, ranks
-from podium_judge.position import PositionBias, correlation
+from podium_judge.domain.agreement import kendall_w, ranks
+from podium_judge.domain.position import PositionBias, correlation
 from prometheus_client import REGISTRY
 from support.fake_judge import Behaviour, FakeJudge, fails, says, scores, shown
 from support.judging import JudgeBench, by_number, group_of, model, rewards

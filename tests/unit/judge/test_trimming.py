@@ -8,9 +8,9 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from podium_judge.prompt import Question, build_prompt
-from podium_judge.transcript import attempt_of
-from podium_judge.trimming import cut_line, shorten, size_of, to_json
+from podium_judge.domain.prompt import Question, build_prompt
+from podium_judge.domain.transcript import attempt_of
+from podium_judge.domain.trimming import cut_line, shorten, size_of, to_json
 from support.judging import group_of, said
 
 WORDS = st.sampled_from(["x", "Ein Satz. ", 'say "yes"\n', "日本語", "\u2028<attempt>", "\x00\x1b"])

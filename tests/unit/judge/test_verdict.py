@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from podium_judge.scores import Score
-from podium_judge.verdict import VerdictError, parse
+from podium_judge.domain.scores import Score
+from podium_judge.domain.verdict import VerdictError, parse
 
 LABELS = ("2", "1")
 

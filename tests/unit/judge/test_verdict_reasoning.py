@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from podium_judge import verdict
+from podium_judge.domain import verdict
 from support.fake_judge import Answer, Behaviour, FakeJudge, shown
 from support.judging import JudgeBench, group_of, rewards
 

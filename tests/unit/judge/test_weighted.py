@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_judge.scores import Score, Unscored
-from podium_judge.weighted import WeightedScorer
+from podium_judge.domain.scores import Score, Unscored
+from podium_judge.domain.weighted import WeightedScorer
 
 
 def spec(**fields: Any) -> spec_pb2.WeightedCriteria:

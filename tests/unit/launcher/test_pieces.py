@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import AlreadyExistsError, InvalidArgumentError
-from podium.launcher import LauncherConfig, logs, upfile, variables
-from podium.launcher.config import RestartPolicy
-from podium.launcher.events import Event, EventKind, describe_exit
-from podium.launcher.guardian import Guardian
-from podium.launcher.layout import READINESS, SERVICES, choose_ports, service_names
-from podium.launcher.supervisor import ServicePlan, Supervisor
+from podium.local.launcher import LauncherConfig, logs, upfile, variables
+from podium.local.launcher.config import RestartPolicy
+from podium.local.launcher.events import Event, EventKind, describe_exit
+from podium.local.launcher.guardian import Guardian
+from podium.local.launcher.layout import READINESS, SERVICES, choose_ports, service_names
+from podium.local.launcher.supervisor import ServicePlan, Supervisor
 
 
 def test_default_ports_are_the_documented_ones() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import InvalidArgumentError, NotFoundError
-from podium.models import digest, known, models_dir, resolve
-from podium.models.prepare import prepare
+from podium.local.models import digest, known, models_dir, resolve
+from podium.local.models.prepare import prepare
 from tokenizers import Tokenizer
 
 SMOLLM2 = "smollm2-135m-instruct"

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 from podium.core.errors import NotFoundError
-from podium.models import known, resolve
+from podium.local.models import known, resolve
 from support.namespaces import needs_namespaces
 
 REVISIONS = {
@@ -87,7 +87,7 @@ def prepare(
         "PODIUM_MODELS_DIR": str(cache),
         "NO_PROXY": "127.0.0.1",
     }
-    command = [*before, sys.executable, "-m", "podium.models.prepare", *arguments]
+    command = [*before, sys.executable, "-m", "podium.local.models.prepare", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -166,7 +166,7 @@ def test_a_name_means_the_one_revision_that_is_there_and_never_one_of_two(
         resolved(tmp_path, monkeypatch)
     with pytest.raises(NotFoundError, match="'org/model' at revision 'v9'") as caught:
         resolved(tmp_path, monkeypatch, "v9")
-    assert "podium.models.prepare org/model --revision v9" in caught.value.message
+    assert "podium.local.models.prepare org/model --revision v9" in caught.value.message
 
 
 def filled(folder: Path) -> Path:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 import sqlalchemy as sa
-from podium_registry.blobs import touch
-from podium_registry.tables import version_blobs
+from podium_registry.adapters.blobs import touch
+from podium_registry.adapters.tables import version_blobs
 from support.registry import MIGRATIONS, MakeRegistry, Registry
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from podium_registry.tables import metadata
+from podium_registry.adapters.tables import metadata
 from support.registry import MIGRATIONS, Registry
 
 

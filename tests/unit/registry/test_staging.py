@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import NotFoundError
-from podium_registry.digests import of_bytes
-from podium_registry.staging import Staging
+from podium_registry.adapters.staging import Staging
+from podium_registry.domain.digests import of_bytes
 
 DATA = b"the same content"
 

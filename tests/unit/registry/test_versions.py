@@ -12,7 +12,7 @@ from podium.core.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from podium_registry.digests import of_bytes
+from podium_registry.domain.digests import of_bytes
 from support.registry import MIGRATIONS, MakeRegistry, Registry, manifest_of
 
 

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from podium.report import ReportData, render
-from podium.report.analysis import pairs, rates, split_gain
-from podium.report.plot import curves
-from podium.report.svg import Point, Series, line_chart, stacked_bars, ticks
+from podium.cli.html_report import ReportData, render
+from podium.cli.html_report.analysis import pairs, rates, split_gain
+from podium.cli.html_report.plot import curves
+from podium.cli.html_report.svg import Point, Series, line_chart, stacked_bars, ticks
 from podium.types.v1 import trajectory_pb2
 from support import job_records as records
 

@@ -24,7 +24,7 @@ import podium as package
 import pytest
 from podium import environments
 from podium.environments import Scenario, Scripted, play
-from podium.scenarios import write_scenarios
+from podium.environments.scenarios import write_scenarios
 from podium.training.in_process import InProcessBackend
 from support import job_records
 from support.cli import podium
@@ -108,7 +108,7 @@ PYTHON_NOT_RUN = {
     "# A sub-agent: it begins": "three endings of a method; tests/unit/rollout has whole ones",
     "from podium.core.time_limits import": "a part of a step; "
     "tests/unit/core/test_time_limits.py has the same calls",
-    "from podium.sandbox import Limits, Sandbox": "needs bubblewrap and a program that talks; "
+    "from podium.environments.sandbox import Limits, Sandbox": "needs bubblewrap and a program that talks; "
     "tests/integration/test_sandbox.py has the same calls",
     "async with httpx.AsyncClient": "a part of a program; tests/unit/scenarios/test_generate.py "
     "has the whole",
@@ -267,7 +267,7 @@ PYTHON_HERE: dict[str, Callable[[str, Path, pytest.MonkeyPatch], Any]] = {
     "model = await podium.AsyncClient()": train_with_the_readme,
     "import podium\n": train_with_the_library_s_page,
     "from podium.environments import Scenario, from_tuples": adapt_a_class,
-    "from podium.scenarios import ScenarioSource": iterate,
+    "from podium.environments.scenarios import ScenarioSource": iterate,
 }
 
 

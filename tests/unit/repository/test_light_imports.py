@@ -46,7 +46,7 @@ def test_every_module_imports_without_the_heavy_packages(package: str) -> None:
 
 def test_the_probe_notices_a_heavy_import() -> None:
     result = subprocess.run(
-        [sys.executable, "-c", PROBE.format(heavy=("json",), package="podium.models")],
+        [sys.executable, "-c", PROBE.format(heavy=("json",), package="podium.local.models")],
         capture_output=True,
         text=True,
     )

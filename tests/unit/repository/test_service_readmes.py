@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from podium.rpc import ServerSettings
+from podium.kit.rpc import ServerSettings
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ("controller", "inference", "judge", "registry", "rollout", "trainer")

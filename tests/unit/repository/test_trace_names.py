@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from podium.telemetry import attributes
+from podium.kit.telemetry import attributes
 
 ROOT = Path(__file__).parents[3]
-HOME = ROOT / "libs/podium/telemetry/attributes.py"
+HOME = ROOT / "libs/podium/kit/telemetry/attributes.py"
 FOLDERS = ("libs", "services", "examples", "bench")
 CONVENTIONS = re.compile(r"(gen_ai|rpc|error|exception|client|server|service)\.[a-z_.]+")
 NAMED = {value for name, value in vars(attributes).items() if name.isupper()}

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout import metrics
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain import metrics
+from podium_rollout.domain.episode import Episode
 from support.rollout import SAMPLED, PolicyDouble, encode, group_request
 
 FIRST = encode([pb.Message(role=pb.ROLE_USER, content="Guess a digit.")])

@@ -20,11 +20,11 @@ from podium.environments import (
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_judge.transcript import attempt_of, show
-from podium_rollout.conversation import Conversations
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
-from podium_trainer.samples import Sample, read_samples
+from podium_judge.domain.transcript import attempt_of, show
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.conversation import Conversations
+from podium_rollout.domain.episode import Episode
+from podium_trainer.domain.samples import Sample, read_samples
 from support.rollout import PolicyDouble, encode, group_request, sampled_ids, script
 from support.stage import set_stage
 

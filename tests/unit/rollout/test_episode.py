@@ -10,9 +10,9 @@ from podium.environments.types import user
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
-from podium_rollout.seeds import derive
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.episode import Episode
+from podium_rollout.domain.seeds import derive
 from prometheus_client import REGISTRY
 from support.guess_environment import Guess
 from support.rollout import (

@@ -9,12 +9,12 @@ from typing import ClassVar
 import pytest
 from podium.core.errors import InvalidArgumentError, UnavailableError
 from podium.environments import Message, Observation, Scenario, StepResult, catalog
-from podium.environments.convert import struct
+from podium.environments.serving.convert import struct
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout import environments as environments_module
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
+from podium_rollout.adapters import environments as environments_module
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.group import Collector
 from support.guess_environment import Guess
 from support.rollout import PolicyDouble, group_request, script
 

@@ -8,9 +8,9 @@ import pytest
 from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
 from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout import metrics
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain import metrics
+from podium_rollout.domain.group import Collector
 from support.guess_environment import Guess
 from support.rollout import PolicyDouble, group_request, script
 from support.waiting import eventually

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from podium.environment.v1 import environment_service_pb2_grpc as environment_grpc
-from podium.environments.serve import EnvironmentServicer
-from podium.rpc import Server, ServerSettings
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
+from podium.environments.serving.servicer import EnvironmentServicer
+from podium.kit.rpc import Server, ServerSettings
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.episode import Episode
 from prometheus_client import REGISTRY
 from support.guess_environment import Guess
 from support.rollout import PolicyDouble, group_request

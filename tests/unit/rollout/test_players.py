@@ -8,12 +8,12 @@ import pytest
 from podium.core.errors import InvalidArgumentError, NotFoundError
 from podium.environments import Message, Observation, Scenario
 from podium.environments.agents import Agent
-from podium.environments.convert import scenario_to_pb, struct
+from podium.environments.serving.convert import scenario_to_pb, struct
 from podium.environments.tic_tac_toe import TicTacToe
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.environments import Environments
-from podium_rollout.group import Collector
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain.group import Collector
 from support.rollout import PolicyDouble, group_request, sampled_ids, script
 
 EMPTY = Scenario("empty", {"board": ".........", "agent": "X"})

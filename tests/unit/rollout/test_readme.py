@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from podium.rpc import ServerSettings
+from podium.kit.rpc import ServerSettings
 from podium.types.v1 import trajectory_pb2
-from podium_rollout import metrics
+from podium_rollout.domain import metrics
 from podium_rollout.settings import Settings
 
 README = (Path(__file__).parents[3] / "services" / "rollout" / "README.md").read_text()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.record import Record
+from podium_rollout.domain.record import Record
 
 TURN = st.tuples(
     st.lists(st.integers(0, 50_000), min_size=1, max_size=5),

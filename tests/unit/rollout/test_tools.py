@@ -7,9 +7,9 @@ from podium.environments import Observation, Tool, ToolCall, tool_result, user
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout import metrics
-from podium_rollout.environments import Environments
-from podium_rollout.episode import Episode
+from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain import metrics
+from podium_rollout.domain.episode import Episode
 from support.rollout import PolicyDouble, encode, group_request, sampled_ids, script
 from support.stage import set_stage
 

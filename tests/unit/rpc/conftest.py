@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 from podium.environment.v1 import environment_service_pb2_grpc
+from podium.kit.rpc import Server, ServerSettings, connect
 from podium.registry.v1 import registry_service_pb2_grpc
-from podium.rpc import Server, ServerSettings, connect
 from support.rpc_doubles import RegistryDouble, add_doubles
 from support.spans import exporter, spans
 

@@ -8,8 +8,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from podium.core import errors
+from podium.kit.rpc import BearerTokens, Server, ServerSettings, connect, rpc_errors
 from podium.registry.v1 import registry_service_pb2 as reg
-from podium.rpc import BearerTokens, Server, ServerSettings, connect, rpc_errors
 from support.descriptors import EchoHandlers, add_echo, finish, methods, path_of, silence
 
 TOKEN = "correct-horse"

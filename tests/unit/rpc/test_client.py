@@ -8,10 +8,10 @@ import grpc
 import pytest
 from podium.core import errors
 from podium.environment.v1 import environment_service_pb2 as env
+from podium.kit.rpc import Server, ServerSettings, connect, retry_unavailable, rpc_errors
+from podium.kit.rpc.client_config import repeatable, service_config
 from podium.registry.v1 import registry_service_pb2 as reg
 from podium.registry.v1 import registry_service_pb2_grpc as reg_grpc
-from podium.rpc import Server, ServerSettings, connect, retry_unavailable, rpc_errors
-from podium.rpc.client_config import repeatable, service_config
 from support.descriptors import methods
 from support.rpc_doubles import add_doubles
 

@@ -6,8 +6,8 @@ import random
 
 import grpc
 from hypothesis import HealthCheck, Phase, given, settings
-from podium.rpc import Server, ServerSettings
-from podium.rpc.details import KEY
+from podium.kit.rpc import Server, ServerSettings
+from podium.kit.rpc.details import KEY
 from support.descriptors import EchoHandlers, add_echo, class_of, finish, messages, methods, path_of
 
 ALLOWED = {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT}

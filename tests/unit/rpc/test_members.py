@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 from podium.core.errors import UnavailableError
-from podium.rpc import connect, members
-from podium.rpc.members import Members, resolve_host
+from podium.kit.rpc import connect, members
+from podium.kit.rpc.members import Members, resolve_host
 
 
 class Names:

@@ -11,9 +11,9 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 from podium.environment.v1 import environment_service_pb2 as env
+from podium.kit.rpc import client_interceptors, observe
+from podium.kit.telemetry import attributes, tracer
 from podium.registry.v1 import registry_service_pb2 as reg
-from podium.rpc import client_interceptors, observe
-from podium.telemetry import attributes, tracer
 from prometheus_client import REGISTRY as METRICS
 from support.rpc_doubles import ENVIRONMENT, REGISTRY
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import podium.rpc
+import podium.kit.rpc
 import pytest
 
 
-@pytest.mark.parametrize("name", podium.rpc.__all__)
+@pytest.mark.parametrize("name", podium.kit.rpc.__all__)
 def test_every_name_is_there(name: str) -> None:
-    assert getattr(podium.rpc, name).__module__.startswith("podium.rpc.")
+    assert getattr(podium.kit.rpc, name).__module__.startswith("podium.kit.rpc.")
 
 
 def test_other_names_are_not() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        podium.rpc.nothing  # noqa: B018
+        podium.kit.rpc.nothing  # noqa: B018
 
 
 def test_a_client_does_not_load_what_serves() -> None:
     code = (
-        "import sys\nfrom podium.rpc import connect, rpc_errors\n"
+        "import sys\nfrom podium.kit.rpc import connect, rpc_errors\n"
         "heavy = {'pydantic_settings', 'grpc_reflection.v1alpha', 'opentelemetry.sdk', 'torch'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from podium.rpc import Server, ServerSettings
+from podium.kit.rpc import Server, ServerSettings
 
 
 def probe(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,10 +10,10 @@ from typing import Any
 import grpc
 import pytest
 from podium.core.errors import FailedPreconditionError, ResourceExhaustedError
+from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
+from podium.kit.rpc.client_interceptors import HANDLED, client_interceptors
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
-from podium.rpc import Server, ServerSettings, connect, rpc_errors
-from podium.rpc.client_interceptors import HANDLED, client_interceptors
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import trajectory_pb2

@@ -11,11 +11,11 @@ from typing import Any
 import grpc
 import pytest
 from podium.core.errors import FailedPreconditionError, UnauthenticatedError, UnavailableError
+from podium.kit.rpc import Server, ServerSettings, connect, connect_peer, rpc_errors
+from podium.kit.rpc.tls import Tls
+from podium.kit.rpc.watched_files import TokenFile
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
-from podium.rpc import Server, ServerSettings, connect, connect_peer, rpc_errors
-from podium.rpc.tls import Tls
-from podium.rpc.watched_files import TokenFile
 from support.certificates import Authority
 from support.rpc_doubles import add_doubles
 

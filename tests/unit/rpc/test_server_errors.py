@@ -11,9 +11,9 @@ import pytest
 from podium.core import errors
 from podium.core.errors import Violation
 from podium.environment.v1 import environment_service_pb2 as env
+from podium.kit.rpc import rpc_errors
+from podium.kit.rpc.details import KEY
 from podium.registry.v1 import registry_service_pb2 as reg
-from podium.rpc import rpc_errors
-from podium.rpc.details import KEY
 from support.rpc_doubles import SECRET
 
 

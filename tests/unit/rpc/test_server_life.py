@@ -17,9 +17,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from podium.core import errors
+from podium.kit.rpc import Server, ServerSettings, connect, load_settings, rpc_errors
 from podium.registry.v1 import registry_service_pb2 as reg
 from podium.registry.v1 import registry_service_pb2_grpc as reg_grpc
-from podium.rpc import Server, ServerSettings, connect, load_settings, rpc_errors
 from pydantic_settings import SettingsConfigDict
 from support.rpc_doubles import ENVIRONMENT, REGISTRY, add_doubles
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from podium.core import errors
 from podium.core.errors import InvalidArgumentError, PodiumError, Violation
-from podium.rpc.details import KEY, decode, encode
-from podium.rpc.errors import from_rpc, rpc_errors
-from podium.rpc.status import CODES, code_of, exception_of
+from podium.kit.rpc.details import KEY, decode, encode
+from podium.kit.rpc.errors import from_rpc, rpc_errors
+from podium.kit.rpc.status import CODES, code_of, exception_of
 
 
 def _tree(kind: type[PodiumError]) -> Iterator[type[PodiumError]]:

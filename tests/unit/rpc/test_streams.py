@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.jobs.v1 import session_service_pb2 as pb
-from podium.rpc.streams import header_and_groups
+from podium.kit.rpc.streams import header_and_groups
 from podium.types.v1 import trajectory_pb2
 
 HEADER = pb.SubmitBatchRequest(header=pb.BatchHeader(job_id="a"))

@@ -10,10 +10,10 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from podium.core.errors import InvalidArgumentError, UnavailableError
+from podium.kit.rpc import Server, ServerSettings, connect, load_settings, rpc_errors
+from podium.kit.rpc.tls import Tls
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
-from podium.rpc import Server, ServerSettings, connect, load_settings, rpc_errors
-from podium.rpc.tls import Tls
 from pydantic_settings import SettingsConfigDict
 from support.certificates import Authority
 

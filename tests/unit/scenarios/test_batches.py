@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from podium.scenarios import iterate_dataset
+from podium.environments.scenarios import iterate_dataset
 
 
 def test_each_epoch_has_everything_once_in_an_order_of_its_own() -> None:

@@ -15,9 +15,9 @@ import pytest
 from podium.chat import CallLimits, Endpoint, Price, StructuredChat
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from podium.environments import Tool
-from podium.scenarios import load_scenarios, write_scenarios
-from podium.scenarios.generate import generate_scenarios
-from podium.scenarios.similar import Known
+from podium.environments.scenarios import load_scenarios, write_scenarios
+from podium.environments.scenarios.generate import generate_scenarios
+from podium.environments.scenarios.similar import Known
 from support.fake_judge import Behaviour, FakeJudge, completion, fails, fake_judge, refuses, says
 
 TOOLS = [

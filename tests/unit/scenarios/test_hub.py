@@ -19,7 +19,7 @@ from support.fake_hub import COMMIT, fake_hub
 _LOAD = """
 import json, sys
 from podium.core.errors import PodiumError
-from podium.scenarios import ScenarioSource, load_scenarios
+from podium.environments.scenarios import ScenarioSource, load_scenarios
 
 columns = {"data": {"task": "question", "answer": "gold"}}
 found = {}

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.environments import load
-from podium.environments.convert import struct, unstruct
-from podium.environments.serve import scenario_page
+from podium.environments.serving.convert import struct, unstruct
+from podium.environments.serving.servicer import scenario_page
 from podium.types.v1 import spec_pb2
-from podium_rollout.environments import Environments
+from podium_rollout.adapters.environments import Environments
 from support.cli import podium
 from support.guess_environment import Guess
 

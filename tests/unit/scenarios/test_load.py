@@ -11,7 +11,7 @@ import datasets
 import pyarrow
 import pytest
 from podium.core.errors import InvalidArgumentError
-from podium.scenarios import (
+from podium.environments.scenarios import (
     Counts,
     ScenarioSource,
     load_scenarios,

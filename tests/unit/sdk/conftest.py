@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from podium.sdk.addresses import CONTEXT, DATA_DIR, ENVIRONMENT, SERVER_NAME, TLS, TOKEN
-from podium.sdk.contexts import FOLDER
+from podium.sdk.connection.addresses import CONTEXT, DATA_DIR, ENVIRONMENT, SERVER_NAME, TLS, TOKEN
+from podium.sdk.connection.contexts import FOLDER
 from support.fake_kubectl import FakeKubectl
 
 

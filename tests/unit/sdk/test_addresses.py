@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
-from podium.launcher.upfile import Claim, ServiceEntry, UpFile
-from podium.sdk import AsyncClient, contexts
-from podium.sdk.addresses import DATA_DIR, THIS_MACHINE, Addresses, locate
-from podium.sdk.contexts import Context, Contexts, Kubernetes, ServiceAddresses
+from podium.local.launcher.upfile import Claim, ServiceEntry, UpFile
+from podium.sdk import AsyncClient
+from podium.sdk.connection import contexts
+from podium.sdk.connection.addresses import DATA_DIR, THIS_MACHINE, Addresses, locate
+from podium.sdk.connection.contexts import Context, Contexts, Kubernetes, ServiceAddresses
 
 
 def running(folder: Path, token: str = "") -> Claim:

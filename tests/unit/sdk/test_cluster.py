@@ -20,10 +20,11 @@ from podium.core.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from podium.rpc import retry_unavailable
-from podium.sdk import Addresses, AsyncClient, Client, contexts
-from podium.sdk.contexts import Context, Contexts, Kubernetes
-from podium.sdk.kubectl import Kubectl
+from podium.kit.rpc import retry_unavailable
+from podium.sdk import Addresses, AsyncClient, Client
+from podium.sdk.connection import contexts
+from podium.sdk.connection.contexts import Context, Contexts, Kubernetes
+from podium.sdk.connection.kubectl import Kubectl
 from support import job_records
 from support.fake_kubectl import FakeKubectl
 from support.fake_podium import FakePodium, fake_podium, watched_job

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import InvalidArgumentError, NotFoundError
-from podium.sdk import contexts
-from podium.sdk.contexts import Context, Contexts, Kubernetes, ServiceAddresses
+from podium.sdk.connection import contexts
+from podium.sdk.connection.contexts import Context, Contexts, Kubernetes, ServiceAddresses
 
 
 def write(text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from podium.core.errors import UnimplementedError
 from podium.sdk import AsyncClient, Client
-from podium.sdk.addresses import THIS_MACHINE
+from podium.sdk.connection.addresses import THIS_MACHINE
 from podium.sdk.sync_models import SyncModel
 from podium.training.in_process import InProcessBackend
 from podium.training.model import TrainableModel

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import InvalidArgumentError, UnavailableError
-from podium.sdk import AsyncClient, contexts
-from podium.sdk.addresses import SERVER_NAME, TLS, locate
-from podium.sdk.contexts import Context, Contexts, Kubernetes, ServiceAddresses, TlsFiles
+from podium.sdk import AsyncClient
+from podium.sdk.connection import contexts
+from podium.sdk.connection.addresses import SERVER_NAME, TLS, locate
+from podium.sdk.connection.contexts import Context, Contexts, Kubernetes, ServiceAddresses, TlsFiles
 from support import job_records
 from support.certificates import Authority
 from support.fake_kubectl import FakeKubectl

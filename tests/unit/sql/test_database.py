@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from podium.sql import Database
+from podium.kit.sql import Database
 
 
 @pytest.fixture

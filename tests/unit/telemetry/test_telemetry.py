@@ -17,11 +17,11 @@ import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace import TracerProvider
 from podium.core.errors import UnavailableError
-from podium.telemetry import current_trace_id, setup_logging, start_metrics_server
+from podium.kit.telemetry import current_trace_id, setup_logging, start_metrics_server
 from prometheus_client import CollectorRegistry, Gauge
 
 _SPANS = """
-from podium.telemetry import setup_tracing, tracer
+from podium.kit.telemetry import setup_tracing, tracer
 flush = setup_tracing("judge")
 with tracer("x").start_as_current_span("score"):
     pass

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from podium_trainer.model import Policy
+from podium_trainer.learner.model import Policy
 from support.tiny_policy import build_small_llama, move_adapter, training_spec
 
 # Two threads on a model of this size only wait for each other.

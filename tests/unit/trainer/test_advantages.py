@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from podium.types.v1 import spec_pb2
-from podium_trainer.advantages import advantages
+from podium_trainer.domain.advantages import advantages
 from support.golden import golden
 
 STD, NONE, BATCH = (

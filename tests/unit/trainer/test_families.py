@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 from podium.core.errors import InvalidArgumentError
-from podium.models import resolve
-from podium_trainer import families
-from podium_trainer.attention import DENSE
-from podium_trainer.batch import Weighted, build_batch
-from podium_trainer.families import check_family
-from podium_trainer.model import Policy
-from podium_trainer.network import Network, load
-from podium_trainer.packing import Row, build_row, flat, pack
-from podium_trainer.session import Compute, JobConfig, Session
+from podium.local.models import resolve
+from podium_trainer.domain.batch import Weighted, build_batch
+from podium_trainer.domain.packing import Row, build_row, flat, pack
+from podium_trainer.learner import families
+from podium_trainer.learner.attention import DENSE
+from podium_trainer.learner.families import check_family
+from podium_trainer.learner.model import Policy
+from podium_trainer.learner.network import Network, load
+from podium_trainer.learner.session import Compute, JobConfig, Session
 from support.families import FAMILIES, build_family
 from support.tiny_policy import VOCABULARY, group, move_adapter, training_spec, trajectory
 

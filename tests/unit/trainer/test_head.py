@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from podium_trainer.head import logprobs_and_entropy
+from podium_trainer.learner.head import logprobs_and_entropy
 
 POSITIONS, VOCABULARY, HIDDEN = 13, 301, 32
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from podium.types.v1 import spec_pb2
-from podium_trainer.objectives import BatchValues, TokenLosses, Tokens, kl, token_losses
+from podium_trainer.learner.objectives import BatchValues, TokenLosses, Tokens, kl, token_losses
 from support.golden import golden
 from support.tiny_policy import training_spec
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 COMPUTE = "import torch; torch.randn(512, 512) @ torch.randn(512, 512)"
-PREFER = "from podium_trainer.openmp import prefer_intel_openmp as prefer; assert prefer(); "
+PREFER = (
+    "from podium_trainer.adapters.openmp import prefer_intel_openmp as prefer; assert prefer(); "
+)
 
 
 @pytest.mark.skipif(

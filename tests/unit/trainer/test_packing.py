@@ -10,11 +10,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from podium.types.v1 import spec_pb2
-from podium_trainer.attention import DENSE
-from podium_trainer.batch import Weighted
-from podium_trainer.model import Policy
-from podium_trainer.objectives import Tokens, token_losses
-from podium_trainer.packing import Row, build_row, flat, pack
+from podium_trainer.domain.batch import Weighted
+from podium_trainer.domain.packing import Row, build_row, flat, pack
+from podium_trainer.learner.attention import DENSE
+from podium_trainer.learner.model import Policy
+from podium_trainer.learner.objectives import Tokens, token_losses
 from support.tiny_policy import move_adapter, sample, training_spec, weighted
 from support.trees import samples_of_trees
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from podium_trainer.session import Compute, JobConfig, Session
+from podium_trainer.learner.session import Compute, JobConfig, Session
 from support.tiny_policy import training_spec
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from podium.core.errors import DataLossError
-from podium_trainer import sharded
-from podium_trainer.parallel import Ranks
-from podium_trainer.sharded import Shards, read_shards, shard_names
+from podium_trainer.learner import sharded
+from podium_trainer.learner.parallel import Ranks
+from podium_trainer.learner.sharded import Shards, read_shards, shard_names
 
 
 def state() -> dict[str, torch.Tensor]:

@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-from podium_trainer.objectives import Tokens, token_losses
-from podium_trainer.statistics import Statistics
+from podium_trainer.learner.objectives import Tokens, token_losses
+from podium_trainer.learner.statistics import Statistics
 from support.tiny_policy import training_spec
 
 LOSS = training_spec().loss

@@ -11,11 +11,11 @@ import pytest
 import torch
 from podium.core.errors import RequestCancelledError
 from podium.types.v1 import trajectory_pb2
-from podium_trainer import step as step_module
-from podium_trainer.batch import build_batch
-from podium_trainer.model import Policy
-from podium_trainer.packing import Row, flat, pack
-from podium_trainer.step import Phases, accumulate_gradient
+from podium_trainer.domain.batch import build_batch
+from podium_trainer.domain.packing import Row, flat, pack
+from podium_trainer.learner import step as step_module
+from podium_trainer.learner.model import Policy
+from podium_trainer.learner.step import Phases, accumulate_gradient
 from support.tiny_policy import VOCABULARY, group, move_adapter, training_spec, trajectory
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from hypothesis import HealthCheck, given, settings
 from podium.types.v1 import spec_pb2
-from podium_trainer.advantages import advantages
-from podium_trainer.batch import Weighted
-from podium_trainer.head import logprobs_and_entropy
-from podium_trainer.model import Policy
-from podium_trainer.packing import build_row
+from podium_trainer.domain.advantages import advantages
+from podium_trainer.domain.batch import Weighted
+from podium_trainer.domain.packing import build_row
+from podium_trainer.learner.head import logprobs_and_entropy
+from podium_trainer.learner.model import Policy
 from support.trees import samples_of_trees
 from trl.experimental.async_grpo.packing import TreeRow
 from trl.kernels.chunked_logprob import ChunkedLogProbFunction

@@ -12,6 +12,7 @@ import pytest
 from podium import rewards
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.sdk import Addresses, AsyncClient
+from podium.sdk.ruler import ruler, ruler_score_group
 from podium.training import (
     History,
     TrainableModel,
@@ -21,7 +22,6 @@ from podium.training import (
 )
 from podium.training.in_process import InProcessBackend
 from podium.training.judges import judge_of
-from podium.training.ruler import ruler, ruler_score_group
 from podium.training.trajectories import TrajectoryException
 from support.fake_judge import FakeJudge, fake_judge, says, scores, shown
 from support.judging import QUESTION, by_number, judge_service

@@ -9,11 +9,11 @@ import click
 
 from podium.cli.episodes import conversation
 from podium.cli.exits import CliError
+from podium.cli.html_report import ReportData
+from podium.cli.html_report.analysis import Gain, Rates, labelled, pairs, rates, split_gain
+from podium.cli.html_report.collect import SAMPLED
+from podium.cli.html_report.plot import of_report
 from podium.jobs.v1 import job_service_pb2 as jobs
-from podium.report import ReportData
-from podium.report.analysis import Gain, Rates, labelled, pairs, rates, split_gain
-from podium.report.collect import SAMPLED
-from podium.report.plot import of_report
 
 
 @dataclass(frozen=True)

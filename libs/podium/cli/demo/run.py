@@ -14,6 +14,7 @@ import click
 from podium.cli.demo.result import measure, tell
 from podium.cli.episodes import role_name
 from podium.cli.exits import CliError, Exit
+from podium.cli.html_report import collect, render
 from podium.cli.job.submit import load
 from podium.cli.output import note
 from podium.cli.progress import Progress
@@ -21,11 +22,10 @@ from podium.cli.stack import print_event
 from podium.core.errors import FailedPreconditionError
 from podium.core.names import slug
 from podium.jobs.v1 import job_service_pb2 as jobs
-from podium.launcher import Launcher, LauncherConfig, layout, upfile
-from podium.models import resolve
-from podium.report import collect, render
-from podium.sdk.addresses import locate
+from podium.local.launcher import Launcher, LauncherConfig, layout, upfile
+from podium.local.models import resolve
 from podium.sdk.client import AsyncClient
+from podium.sdk.connection.addresses import locate
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 _RECONNECT_SECONDS = 900.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from podium.core.errors import NotFoundError, PermissionDeniedError
-from podium.sdk.kubectl import Kubectl, failure
+from podium.sdk.connection.kubectl import Kubectl, failure
 
 T = TypeVar("T")
 

@@ -54,7 +54,7 @@ def install(
     from podium.cli.install.cluster import look
     from podium.cli.install.values import HUB_SECRET, Wish, helm_command
     from podium.cli.install.verdict import findings
-    from podium.sdk.kubectl import Kubectl
+    from podium.sdk.connection.kubectl import Kubectl
 
     wish = Wish(release, namespace, kube_context, chart, gpu_resource)
     kubectl = Kubectl(kube_context, namespace)

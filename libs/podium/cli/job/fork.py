@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from podium.contract.nodes import STR, compose
+from podium.core.contract.nodes import STR, compose
 from podium.core.errors import Violation
 
 if TYPE_CHECKING:

@@ -91,8 +91,8 @@ async def _print_new(readers: list[LogReader]) -> None:
 def _log_files(
     client: AsyncClient, services: tuple[str, ...], data_dir: Path | None
 ) -> dict[str, Path]:
-    from podium.launcher import upfile
-    from podium.sdk.addresses import data_dir_in_use
+    from podium.local.launcher import upfile
+    from podium.sdk.connection.addresses import data_dir_in_use
 
     folder = data_dir or data_dir_in_use() or upfile.find()
     running = upfile.read(folder) if folder else None
@@ -129,7 +129,7 @@ class LogReader:
 
     def new_lines(self) -> Iterator[str]:
         """The whole lines about the job that were written since the last call."""
-        from podium.launcher import logs
+        from podium.local.launcher import logs
 
         try:
             with self._path.open("rb") as file:

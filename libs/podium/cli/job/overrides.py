@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podium.cli.exits import CliError, Exit
-from podium.contract import set_path, validate
+from podium.core.contract import set_path, validate
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 

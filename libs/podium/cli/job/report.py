@@ -31,7 +31,7 @@ async def report(client: AsyncClient, job: str, output: Path | None, episodes: i
 
     The page needs no network and no other file.
     """
-    from podium.report import collect, render
+    from podium.cli.html_report import collect, render
 
     target = output or Path(f"{job}.html")
     page = render(await collect(client, job, episodes=episodes))

@@ -17,7 +17,7 @@ def schema(output: str) -> None:
     """
     from podium.cli.contract_docs import json_schema
     from podium.cli.job import fork
-    from podium.contract import describe_fields
+    from podium.core.contract import describe_fields
     from podium.types.v1 import spec_pb2
 
     if output != "table":

@@ -56,7 +56,7 @@ async def submit(
     """
     from podium.cli.job import fork
     from podium.cli.views import JOB
-    from podium.contract import to_plain, to_yaml
+    from podium.core.contract import to_plain, to_yaml
 
     if plot:
         needs_plotext()
@@ -111,8 +111,8 @@ def load(file: str, settings: Sequence[str]) -> JobFile:
     """
     from podium.cli.job import fork
     from podium.cli.job.overrides import apply
-    from podium.contract import parse_yaml
-    from podium.contract.nodes import compose
+    from podium.core.contract import parse_yaml
+    from podium.core.contract.nodes import compose
     from podium.types.v1 import spec_pb2
 
     text = _read(file)

@@ -87,7 +87,7 @@ async def follow_job(
     finally:
         progress.close()
     if plot and progress.steps:
-        from podium.report.plot import curves
+        from podium.cli.html_report.plot import curves
 
         note(curves(progress.steps, progress.evaluations))
     emit_one(job, JOB, output)

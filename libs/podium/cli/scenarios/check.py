@@ -34,8 +34,8 @@ def check(source: str, settings: Sequence[str], output: str) -> None:
     Hugging Face hub; SOURCE is then -.
     """
     from podium.environments.base import checked_options
-    from podium.scenarios import Counts, ScenarioSource, stream_scenarios
-    from podium.scenarios.loader import SPLITS
+    from podium.environments.scenarios import Counts, ScenarioSource, stream_scenarios
+    from podium.environments.scenarios.loader import SPLITS
 
     options = {**({} if source == "-" else {"path": source}), **read_settings(settings)}
     read = checked_options(ScenarioSource, options, "scenarios")

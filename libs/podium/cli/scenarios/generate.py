@@ -15,8 +15,8 @@ from podium.cli.exits import CliError, Exit
 from podium.cli.output import note
 
 if TYPE_CHECKING:
+    from podium.environments.scenarios.generate import Generated
     from podium.environments.types import Scenario, Tool
-    from podium.scenarios.generate import Generated
 
 _OPEN_SECONDS = 120.0
 _CALL_SECONDS = 300.0
@@ -108,8 +108,8 @@ def generate(
     if not out.parent.is_dir():
         raise click.BadParameter(f"there is no folder {out.parent}", param_hint="--out")
     from podium.chat import CallLimits, Endpoint, Price, Sampling, StructuredChat
-    from podium.scenarios.generate import generate_scenarios
-    from podium.scenarios.writer import write_scenarios
+    from podium.environments.scenarios.generate import generate_scenarios
+    from podium.environments.scenarios.writer import write_scenarios
 
     before = _before(out) if append and out.exists() else []
     endpoint = Endpoint(base_url, model, os.environ.get("OPENAI_API_KEY", ""))
@@ -169,8 +169,8 @@ def _tell(out: Path, made: Generated, priced: bool) -> None:
 
 
 def _before(out: Path) -> list[Scenario]:
-    from podium.scenarios import load_scenarios
-    from podium.scenarios.loader import SPLITS
+    from podium.environments.scenarios import load_scenarios
+    from podium.environments.scenarios.loader import SPLITS
 
     return [scenario for split in SPLITS for scenario in load_scenarios(str(out), split)]
 
@@ -179,7 +179,7 @@ async def _offered(
     command: str | None, url: str | None, file: Path | None
 ) -> tuple[Sequence[Tool], Sequence[Mapping[str, str]]]:
     if file is not None:
-        from podium.scenarios.tools_file import read_tools
+        from podium.environments.scenarios.tools_file import read_tools
 
         return read_tools(file), ()
     from podium.environments.adapters.mcp_session import McpServer, McpSession

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from podium.core.time_limits import time_left
-from podium.sandbox import Limits, Process, Sandbox
+from podium.environments.sandbox import Limits, Process, Sandbox
 
 LIVES = 3
 """A submission that dies or hangs so often is not asked again."""

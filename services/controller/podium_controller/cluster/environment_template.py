@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 
-from podium.types.v1 import spec_pb2
-
-from podium_controller.cluster.object_template import (
+from podium.kit.kubernetes.object_template import (
     GRPC_PORT_NAME,
     JOB_LABEL,
     Manifest,
     ObjectTemplate,
     reference,
 )
+from podium.types.v1 import spec_pb2
 
 
 class EnvironmentTemplate(ObjectTemplate):

@@ -17,31 +17,31 @@ from podium.core.errors import (
     Violation,
 )
 from podium.core.tasks import cancel_and_wait
-from podium.types.v1 import spec_pb2
-
-from podium_controller.cluster.api import (
+from podium.kit.kubernetes.api import (
     DEPLOYMENTS,
     PODS,
     SERVICES,
     ClusterApi,
     Selection,
 )
+from podium.kit.kubernetes.object_template import JOB_LABEL, Manifest
+from podium.kit.kubernetes.reflector import Reflector, all_listed
+from podium.types.v1 import spec_pb2
+
 from podium_controller.cluster.environment_template import EnvironmentTemplate
-from podium_controller.cluster.object_template import JOB_LABEL, Manifest
 from podium_controller.cluster.owner import Owner
-from podium_controller.cluster.reflector import Reflector, all_listed
-from podium_controller.cluster.telling import (
+from podium_controller.cluster.pod_status import Pod
+from podium_controller.cluster.view import pod_of
+from podium_controller.cluster.wait_reasons import (
     RETELL_SECONDS,
     SILENCE_SECONDS,
     Teller,
     over_quota,
     refusal,
 )
-from podium_controller.cluster.view import pod_of
-from podium_controller.errors import JobFailedError
-from podium_controller.hub import Hub
-from podium_controller.placement import Pod
-from podium_controller.ports import ENVIRONMENT_STARTING, JobRecord, OnWait, Wait
+from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.notifications import Hub
+from podium_controller.domain.ports import ENVIRONMENT_STARTING, JobRecord, OnWait, Wait
 
 logger = logging.getLogger(__name__)
 

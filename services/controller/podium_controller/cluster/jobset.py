@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from podium.core.errors import UnavailableError
+from podium.kit.kubernetes.api import JOBS, ClusterApi, Resource
+from podium.kit.kubernetes.object_template import Manifest
 
-from podium_controller.cluster.api import JOBS, ClusterApi, Resource
-from podium_controller.cluster.object_template import Manifest
 from podium_controller.cluster.template import QUEUE_LABEL, QUEUED_LABEL
 from podium_controller.settings import UseJobSets
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from podium.core.errors import InvalidArgumentError, Violation
-
-from podium_controller.cluster.api import ClusterApi, Resource
-from podium_controller.cluster.object_template import Manifest
+from podium.kit.kubernetes.api import ClusterApi, Resource
+from podium.kit.kubernetes.object_template import Manifest
 
 
 class Owner:

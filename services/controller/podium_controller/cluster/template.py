@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Self
 
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.types.v1 import spec_pb2
-
-from podium_controller.cluster.object_template import (
+from podium.kit.kubernetes.object_template import (
     JOB_LABEL,
     Manifest,
     ObjectTemplate,
     load_manifest,
     reference,
 )
+from podium.types.v1 import spec_pb2
+
+from podium_controller.cluster.pod_status import BAD_SETTINGS, TRAINER_CONTAINER
 from podium_controller.cluster.quantity import times
-from podium_controller.identifiers import DEFAULT_PROJECT
-from podium_controller.placement import BAD_SETTINGS, TRAINER_CONTAINER
+from podium_controller.domain.identifiers import DEFAULT_PROJECT
 
 PROJECT_LABEL = "podium.dev/project"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

@@ -14,25 +14,25 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.kit.kubernetes.api import connected
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_controller.cluster.api import connected
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.environments import KubernetesEnvironments
 from podium_controller.cluster.owner import Owner
-from podium_controller.cluster.telling import (
+from podium_controller.cluster.pod_status import Action, Pod, Watchman
+from podium_controller.cluster.template import TrainerTemplate
+from podium_controller.cluster.wait_reasons import (
     RETELL_SECONDS,
     SILENCE_SECONDS,
     Teller,
     over_quota,
     refusal,
 )
-from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.workloads import Workloads
-from podium_controller.errors import JobFailedError
-from podium_controller.placement import Action, Pod, Watchman
-from podium_controller.ports import TRAINER_STARTING, JobRecord, OnWait, Trainer, Wait
+from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.ports import TRAINER_STARTING, JobRecord, OnWait, Trainer, Wait
 from podium_controller.settings import Settings
 
 Dial = Callable[[str], tuple[grpc.aio.Channel, Trainer]]

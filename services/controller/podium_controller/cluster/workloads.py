@@ -13,8 +13,7 @@ from podium.core.errors import (
     PodiumError,
 )
 from podium.core.tasks import cancel_and_wait
-
-from podium_controller.cluster.api import (
+from podium.kit.kubernetes.api import (
     EVENTS,
     JOBS,
     PODS,
@@ -22,15 +21,16 @@ from podium_controller.cluster.api import (
     ClusterApi,
     Selection,
 )
+from podium.kit.kubernetes.reflector import Reflector, all_listed
+
 from podium_controller.cluster.jobset import JOBSETS, JobSets, job_name, outermost, wrap
 from podium_controller.cluster.owner import Owner
-from podium_controller.cluster.reflector import Reflector, all_listed
+from podium_controller.cluster.pod_status import Placement
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.view import View
-from podium_controller.hub import Hub
-from podium_controller.placement import Placement
-from podium_controller.ports import JobRecord
-from podium_controller.projects import project_of
+from podium_controller.domain.notifications import Hub
+from podium_controller.domain.ports import JobRecord
+from podium_controller.pools.projects import project_of
 from podium_controller.settings import UseJobSets
 
 logger = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podium.sql.migration import run
-from podium_controller.tables import metadata
+from podium.kit.sql.migration import run
+from podium_controller.store.tables import metadata
 
 run(metadata)

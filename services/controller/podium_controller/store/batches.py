@@ -12,12 +12,12 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from sqlalchemy import Row, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_controller import states
-from podium_controller.hub import Hub
-from podium_controller.ports import COLLECTED
+from podium_controller.domain import job_states
+from podium_controller.domain.notifications import Hub
+from podium_controller.domain.ports import COLLECTED
 from podium_controller.store.database import Database
 from podium_controller.store.rows import job_message, live_job, move
-from podium_controller.tables import batches, groups, jobs
+from podium_controller.store.tables import batches, groups, jobs
 
 IDLE = "idle"
 """The phase of a job that paused because its client sent nothing."""
@@ -103,9 +103,9 @@ class BatchStore:
         async with self._database.write() as connection:
             row = await live_job(connection, job_id, lock=True)
             check_client(job_id, spec_pb2.JobSpec.FromString(row.spec))
-            if row.state in states.ENDED and row.state != pb.JOB_STATE_SUCCEEDED:
+            if row.state in job_states.ENDED and row.state != pb.JOB_STATE_SUCCEEDED:
                 raise _ended(row)
-            if row.state not in states.ENDED:
+            if row.state not in job_states.ENDED:
                 await connection.execute(
                     update(jobs).where(jobs.c.id == job_id).values(finishing=True)
                 )
@@ -160,7 +160,7 @@ async def _replay(connection: AsyncConnection, new: NewBatch) -> int:
 async def _next_step(
     connection: AsyncConnection, row: Row[Any], spec: spec_pb2.JobSpec, expected: int
 ) -> int:
-    if row.state in states.ENDED or row.state == pb.JOB_STATE_CANCELLING:
+    if row.state in job_states.ENDED or row.state == pb.JOB_STATE_CANCELLING:
         raise _ended(row)
     if row.finishing:
         raise FailedPreconditionError(
@@ -192,7 +192,7 @@ async def _next_step(
 
 
 def _ended(row: Row[Any]) -> FailedPreconditionError:
-    name = states.name(row.state)
+    name = job_states.name(row.state)
     return FailedPreconditionError(
         f"job {row.id} is {name}; it trains no more", reason="JOB_ENDED", metadata={"state": name}
     )

@@ -8,14 +8,14 @@ from podium.types.v1 import spec_pb2
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_controller import states
-from podium_controller.hub import Hub
-from podium_controller.line import PLACES
+from podium_controller.domain import job_states
+from podium_controller.domain.notifications import Hub
+from podium_controller.scheduling.admission_queue import PLACES
 from podium_controller.store.batches import IDLE, check_client
 from podium_controller.store.clock import database_seconds
 from podium_controller.store.database import Database
 from podium_controller.store.rows import job_message, live_job, move
-from podium_controller.tables import jobs, leases
+from podium_controller.store.tables import jobs, leases
 
 
 class ClientStore:
@@ -37,9 +37,9 @@ class ClientStore:
         async with self._database.write() as connection:
             row = await live_job(connection, job_id, lock=True)
             check_client(job_id, spec_pb2.JobSpec.FromString(row.spec))
-            if row.state in states.ENDED:
+            if row.state in job_states.ENDED:
                 raise FailedPreconditionError(
-                    f"job {job_id} is {states.name(row.state)}", reason="JOB_ENDED"
+                    f"job {job_id} is {job_states.name(row.state)}", reason="JOB_ENDED"
                 )
             back = await client_is_gone(connection, row.number)
             await _renew(connection, row.number, client, seconds)

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from podium import sql
 from podium.core.errors import ResourceExhaustedError, UnavailableError
+from podium.kit import sql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_controller.errors import DatabaseUnavailableError
+from podium_controller.domain.errors import DatabaseUnavailableError
 
 _MIGRATIONS = Path(__file__).resolve().parents[1] / "migrations"
 
 
 class Database:
-    """Opens transactions on SQLite or PostgreSQL; see `podium.sql.Database`.
+    """Opens transactions on SQLite or PostgreSQL; see `podium.kit.sql.Database`.
 
     Whatever keeps it from doing so, a full disk included, is a
     DatabaseUnavailableError: jobs wait for it and then go on.

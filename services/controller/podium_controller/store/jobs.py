@@ -18,9 +18,10 @@ from sqlalchemy import Row, delete, func, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_controller import states
-from podium_controller.hub import Hub
-from podium_controller.projects import project_of
+from podium_controller.domain import job_states
+from podium_controller.domain.notifications import Hub
+from podium_controller.domain.timestamps import now_ns
+from podium_controller.pools.projects import project_of
 from podium_controller.store.database import Database
 from podium_controller.store.rows import (
     add_event,
@@ -30,8 +31,15 @@ from podium_controller.store.rows import (
     move,
     no_job,
 )
-from podium_controller.tables import batches, evaluations, events, groups, jobs, requests, steps
-from podium_controller.times import now_ns
+from podium_controller.store.tables import (
+    batches,
+    evaluations,
+    events,
+    groups,
+    jobs,
+    requests,
+    steps,
+)
 
 Cursor = tuple[int, str, int, int]
 """Step, mode, position of the group, attempt: the last trajectory of a page."""
@@ -117,7 +125,7 @@ class JobStore:
 
     async def page(
         self,
-        wanted: Sequence[states.State],
+        wanted: Sequence[job_states.State],
         before: int | None,
         limit: int,
         *,
@@ -142,7 +150,9 @@ class JobStore:
         page = rows[:limit]
         return [job_message(row) for row in page], page[-1].number if len(rows) > limit else None
 
-    async def request(self, job_id: str, after: Callable[[states.State], states.State]) -> pb.Job:
+    async def request(
+        self, job_id: str, after: Callable[[job_states.State], job_states.State]
+    ) -> pb.Job:
         """Moves a job to the state that `after` gives for its current one.
 
         Raises:
@@ -171,11 +181,11 @@ class JobStore:
             ).one_or_none()
             if row is None:
                 raise no_job(job_id)
-            if row.state not in states.ENDED:
+            if row.state not in job_states.ENDED:
                 raise FailedPreconditionError(
-                    f"job {job_id} is {states.name(row.state)}; cancel it first",
+                    f"job {job_id} is {job_states.name(row.state)}; cancel it first",
                     reason="JOB_NOT_ENDED",
-                    metadata={"job_id": job_id, "state": states.name(row.state)},
+                    metadata={"job_id": job_id, "state": job_states.name(row.state)},
                 )
             for table in (groups, batches, evaluations, steps, events):
                 await connection.execute(delete(table).where(table.c.job_id == job_id))
@@ -215,7 +225,7 @@ class JobStore:
             job = job_message(row)
             found = [await _update_of(connection, job, each) for each in rows]
         last = rows[-1].sequence if rows else after
-        return found, row.state in states.ENDED and last >= row.last_sequence
+        return found, row.state in job_states.ENDED and last >= row.last_sequence
 
     async def steps(self, job_id: str, after: int, limit: int) -> tuple[list[pb.Step], bool]:
         """Committed steps after a number, and whether there are more.

@@ -6,7 +6,7 @@ from podium.judge.v1 import judge_service_pb2 as judge_pb
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_controller.tables import jobs, judge_usage
+from podium_controller.store.tables import jobs, judge_usage
 
 _COUNTS = ("calls", "prompt_tokens", "completion_tokens", "cost", "cached")
 

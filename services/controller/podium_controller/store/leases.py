@@ -6,10 +6,10 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_controller.errors import LeaseLostError
+from podium_controller.domain.errors import LeaseLostError
 from podium_controller.store.clock import database_seconds
 from podium_controller.store.database import Database
-from podium_controller.tables import leases
+from podium_controller.store.tables import leases
 
 _NAME = "controller"
 

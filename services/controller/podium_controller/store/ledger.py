@@ -14,10 +14,10 @@ from podium.types.v1 import trajectory_pb2
 from sqlalchemy import Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_controller import states
-from podium_controller.hub import Hub
-from podium_controller.identifiers import evaluation_group, training_group
-from podium_controller.ports import (
+from podium_controller.domain import job_states
+from podium_controller.domain.identifiers import evaluation_group, training_group
+from podium_controller.domain.notifications import Hub
+from podium_controller.domain.ports import (
     CONSUMED,
     JUDGED,
     GroupKey,
@@ -26,7 +26,7 @@ from podium_controller.ports import (
     Submission,
     Wait,
 )
-from podium_controller.statistics import seconds_per_step
+from podium_controller.domain.step_metrics import seconds_per_step
 from podium_controller.store.batches import IDLE, submitted
 from podium_controller.store.clients import holds_for_nobody
 from podium_controller.store.database import Database
@@ -38,7 +38,7 @@ from podium_controller.store.judge_usage import (
 )
 from podium_controller.store.leases import check_fence
 from podium_controller.store.rows import add_event, live_job, move, record
-from podium_controller.tables import evaluations, groups, jobs, steps
+from podium_controller.store.tables import evaluations, groups, jobs, steps
 
 _RATE_STEPS = 8
 # How soon a batch is noticed that another replica took.
@@ -54,7 +54,7 @@ class SqlLedger:
         self._hub = hub
         self._epoch = epoch
 
-    async def in_states(self, wanted: Sequence[states.State]) -> list[JobRecord]:
+    async def in_states(self, wanted: Sequence[job_states.State]) -> list[JobRecord]:
         """Jobs in these states, in the order in which they were queued."""
         query = (
             select(jobs)
@@ -88,8 +88,8 @@ class SqlLedger:
                 )
 
     async def settle(
-        self, job_id: str, outcome: states.State, *, reason: str = "", message: str = ""
-    ) -> states.State:
+        self, job_id: str, outcome: job_states.State, *, reason: str = "", message: str = ""
+    ) -> job_states.State:
         """Ends a run; returns the state that the job has then.
 
         Raises:
@@ -97,7 +97,7 @@ class SqlLedger:
         """
         async with self._write() as connection:
             row = await _locked(connection, job_id)
-            target = states.after_run(row.state, outcome)
+            target = job_states.after_run(row.state, outcome)
             failed = target == pb.JOB_STATE_FAILED
             await move(
                 connection,
@@ -109,7 +109,7 @@ class SqlLedger:
         self._hub.notify(job_id)
         return target
 
-    async def rest(self, job_id: str) -> states.State:
+    async def rest(self, job_id: str) -> job_states.State:
         """Pauses a job whose client is silent; with a batch, or its end, it is queued again.
 
         Raises:
@@ -121,7 +121,7 @@ class SqlLedger:
                 news = row.finishing or await submitted(connection, row.id, row.completed_steps + 1)
                 target = pb.JOB_STATE_QUEUED if news else pb.JOB_STATE_PAUSED
             else:
-                target = states.after_run(row.state, pb.JOB_STATE_PAUSED)
+                target = job_states.after_run(row.state, pb.JOB_STATE_PAUSED)
             idle = row.state == pb.JOB_STATE_RUNNING and target == pb.JOB_STATE_PAUSED
             await move(connection, row, target, phase=IDLE if idle else "wait")
         self._hub.notify(job_id)
@@ -314,13 +314,13 @@ class SqlLedger:
         async with self._database.read() as connection:
             return set((await connection.execute(query)).scalars())
 
-    async def state_of(self, job_id: str) -> states.State | None:
+    async def state_of(self, job_id: str) -> job_states.State | None:
         """See `ports.Ledger`."""
         async with self._database.read() as connection:
             found = await connection.execute(select(jobs.c.state).where(jobs.c.id == job_id))
             return found.scalar_one_or_none()
 
-    async def counts(self) -> dict[tuple[str, states.State], int]:
+    async def counts(self) -> dict[tuple[str, job_states.State], int]:
         """How many jobs of each project are in each state."""
         query = (
             select(jobs.c.project, jobs.c.state, func.count().label("jobs"))

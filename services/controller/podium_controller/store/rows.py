@@ -10,10 +10,10 @@ from podium.types.v1 import spec_pb2
 from sqlalchemy import Row, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_controller import states
-from podium_controller.ports import JobRecord, Wait
-from podium_controller.tables import events, jobs
-from podium_controller.times import now_ns, timestamp
+from podium_controller.domain import job_states
+from podium_controller.domain.ports import JobRecord, Wait
+from podium_controller.domain.timestamps import now_ns, timestamp
+from podium_controller.store.tables import events, jobs
 
 
 async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = False) -> Row[Any]:
@@ -130,7 +130,7 @@ async def add_event(
 async def move(
     connection: AsyncConnection,
     row: Row[Any],
-    target: states.State,
+    target: job_states.State,
     *,
     reason: str = "",
     message: str = "",
@@ -144,21 +144,21 @@ async def move(
     now = now_ns()
     values: dict[str, Any] = {"state": target}
     # A trainer that is waited for stays so while the job is asked to pause.
-    if target in states.RESTING | states.ENDED or row.state == pb.JOB_STATE_QUEUED:
+    if target in job_states.RESTING | job_states.ENDED or row.state == pb.JOB_STATE_QUEUED:
         values |= {"wait_reason": "", "wait_message": ""}
-    if target in states.RESTING:
+    if target in job_states.RESTING:
         values["phase"] = phase
     if target == pb.JOB_STATE_QUEUED:
         values["queue_time"] = now
     if target == pb.JOB_STATE_RUNNING and row.start_time is None:
         values["start_time"] = now
-    if target in states.ENDED:
+    if target in job_states.ENDED:
         values |= {"end_time": now, "phase": ""}
     if target == pb.JOB_STATE_FAILED:
         values |= {"failure_reason": reason, "failure_message": message}
     await connection.execute(update(jobs).where(jobs.c.id == row.id).values(values))
     verb = "has" if target in (pb.JOB_STATE_SUCCEEDED, pb.JOB_STATE_FAILED) else "is"
-    text = f"the job {verb} {states.name(target)}"
+    text = f"the job {verb} {job_states.name(target)}"
     await add_event(
         connection,
         row.id,

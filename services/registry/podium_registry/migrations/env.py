@@ -1,6 +1,6 @@
 """Alembic's entry point for the registry's schema."""
 
-from podium.sql.migration import run
-from podium_registry.tables import metadata
+from podium.kit.sql.migration import run
+from podium_registry.adapters.tables import metadata
 
 run(metadata)

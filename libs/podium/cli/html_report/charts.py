@@ -1,0 +1,130 @@
+"""Which charts a report has, and of which numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from podium.cli.html_report.collect import SAMPLED, ReportData
+from podium.cli.html_report.svg import Point, Series, line_chart, stacked_bars
+from podium.jobs.v1 import job_service_pb2 as jobs
+
+_WIDTH, _HEIGHT = 480, 200
+
+_DYNAMICS = (
+    ("Loss", "train/loss", "the objective's value; near 0 on-policy"),
+    ("KL to the base model", "train/kl_reference", "nats a token"),
+    ("Entropy", "train/entropy", "nats a token, of the sampled policy"),
+    (
+        "Trainer against sampler",
+        "train/logprob_difference_mean",
+        "mean |Δ log-prob| of sampled tokens, nats",
+    ),
+    ("Gradient norm", "train/grad_norm", "before clipping"),
+    ("Clipped tokens", "train/clip_fraction", "share of trained tokens"),
+)
+
+
+def learning_curve(data: ReportData) -> str:
+    """Reward and success by step, with the evaluations on top."""
+    rewards = series(data.steps, "reward_mean", "reward", 1)
+    successes = series(data.steps, "success_mean", "training success", 2)
+    chosen = [rewards, successes]
+    for mode, style, shift in ((SAMPLED, 3, -5.0), ("greedy", 4, 5.0)):
+        points = [
+            Point(
+                x=float(item.version),
+                y=item.metrics["success"],
+                low=item.success_low if item.success_high else None,
+                high=item.success_high if item.success_high else None,
+                title=f"{mode}, version {item.version}: {item.metrics['success']:.3f} "
+                f"({item.success_low:.3f} to {item.success_high:.3f}, n={item.episodes})",
+            )
+            for item in data.of_mode(mode)
+            if "success" in item.metrics
+        ]
+        name = f"held-out success, {mode}"
+        chosen.append(Series(name, points, style, line=False, dots=True, shift=shift))
+    chosen = [one for one in chosen if one.points]
+    low = min([0.0, *(point.y for one in chosen for point in one.points)])
+    high = max([1.0, *(point.y for one in chosen for point in one.points)])
+    chart = line_chart(
+        chosen, label="Reward and success by step", width=1020, height=340, y_range=(low, high)
+    )
+    if not chart:
+        return ""
+    return (
+        "<h2>Learning curve</h2>"
+        f'<div class="panel">{legend([(one.name, one.style) for one in chosen])}{chart}'
+        '<div class="soft" style="text-align:center;font-size:13px">optimizer step</div></div>'
+    )
+
+
+def dynamics(data: ReportData) -> str:
+    """Small charts of the optimizer's numbers, and the steps' seconds by phase."""
+    panels = []
+    for title, name, unit in _DYNAMICS:
+        chart = line_chart(
+            [series(data.steps, name, title, 1)], label=title, width=_WIDTH, height=_HEIGHT
+        )
+        if chart:
+            panels.append(_panel(title, unit, chart))
+    if phases := _phases(data.steps):
+        panels.append(phases)
+    if tokens := line_chart(
+        [series(data.steps, "tokens_sampled", "tokens", 2)],
+        label="Tokens sampled",
+        width=_WIDTH,
+        height=_HEIGHT,
+    ):
+        panels.append(_panel("Tokens sampled", "a step", tokens))
+    if not panels:
+        return ""
+    return f'<h2>Training dynamics</h2><div class="grid2">{"".join(panels)}</div>'
+
+
+def series(steps: Sequence[jobs.Step], name: str, label: str, style: int) -> Series:
+    """One metric of the steps; steps without it are left out."""
+    points = [Point(float(s.number), s.metrics[name]) for s in steps if name in s.metrics]
+    return Series(label, points, style)
+
+
+def legend(items: Sequence[tuple[str, int]]) -> str:
+    """Names with their colours."""
+    entries = "".join(
+        f'<span><i class="b{style}"></i>{escape(name)}</span>' for name, style in items
+    )
+    return f'<div class="legend">{entries}</div>'
+
+
+def _phases(steps: Sequence[jobs.Step]) -> str:
+    prefix = "seconds/"
+    totals: dict[str, float] = {}
+    for step in steps:
+        for name, value in step.metrics.items():
+            if name.startswith(prefix):
+                totals[name] = totals.get(name, 0.0) + value
+    # Six colours: the smaller phases are told together.
+    names = sorted(totals, key=lambda name: -totals[name])
+    main, rest = names[:5], names[5:]
+    labels = [name.removeprefix(prefix) for name in main] + (["other"] if rest else [])
+    bars = [
+        (
+            float(step.number),
+            [step.metrics.get(name, 0.0) for name in main]
+            + ([sum(step.metrics.get(name, 0.0) for name in rest)] if rest else []),
+        )
+        for step in steps
+    ]
+    if not names:
+        return ""
+    chart = stacked_bars(labels, bars, label="Seconds by phase", width=_WIDTH, height=_HEIGHT)
+    colours = legend([(name, style) for style, name in enumerate(labels, start=1)])
+    return _panel("Time of a step", "seconds by phase", colours + chart)
+
+
+def _panel(title: str, unit: str, chart: str) -> str:
+    return (
+        f'<div class="panel"><h3>{escape(title)} <span class="soft" style="font-weight:400">'
+        f"{escape(unit)}</span></h3>{chart}</div>"
+    )

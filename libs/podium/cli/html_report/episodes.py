@@ -1,0 +1,81 @@
+"""Episodes in full, before and after, side by side."""
+
+from __future__ import annotations
+
+from html import escape
+
+from podium.cli.html_report.analysis import pairs
+from podium.cli.html_report.collect import ReportData
+from podium.types.v1 import trajectory_pb2 as pb
+
+
+def episode_pairs(data: ReportData) -> str:
+    """The same scenarios, attempted by the first and the last version."""
+    chosen = pairs(data.before, data.after, data.shown)
+    if not chosen:
+        return ""
+    rows = "".join(
+        f'<div class="pair"><h3>{escape(before.scenario_id)}</h3><div class="grid2">'
+        f"{_episode('before', before)}{_episode('after', after)}</div></div>"
+        for before, after in chosen
+    )
+    return (
+        "<h2>Episodes, before and after</h2>"
+        '<p class="soft">The same held-out scenarios at the training temperature; those that '
+        f"training turned from failure to success come first.</p>{rows}"
+    )
+
+
+def _episode(when: str, episode: pb.Trajectory) -> str:
+    verdict = ""
+    if "success" in episode.metrics:
+        good = episode.metrics["success"] >= 1.0
+        verdict = (
+            f'<span class="verdict {"good" if good else "bad"}">'
+            f"{'solved' if good else 'not solved'}</span>"
+        )
+    turns = "".join(
+        _message(message, first=index == 0)
+        for history in episode.histories
+        for index, message in enumerate(history.messages)
+    )
+    failure = (
+        f"<pre>{escape(f'{episode.failure.type}: {episode.failure.message}')}</pre>"
+        if episode.failure.type
+        else ""
+    )
+    return (
+        f'<div class="episode">{verdict}<h3>{when}</h3>{turns}{failure}'
+        f'{_rewards(episode)}<p class="end">{escape(_ending(episode))}</p></div>'
+    )
+
+
+def _message(message: pb.Message, *, first: bool) -> str:
+    role = pb.Role.Name(message.role).removeprefix("ROLE_").lower()
+    text = message.content
+    calls = [f"-> {call.name}({call.arguments_json})" for call in message.tool_calls]
+    body = f"<pre>{escape(chr(10).join(filter(None, [text, *calls])))}</pre>"
+    if first and role == "system":
+        # Every episode begins with the same instructions.
+        body = f"<details><summary>instructions</summary>{body}</details>"
+    return f'<div class="turn {role}"><span class="who">{role}</span>{body}</div>'
+
+
+def _rewards(episode: pb.Trajectory) -> str:
+    """What each step paid, and the episode as a whole; nothing when no step did."""
+    paid = [step.reward for step in episode.transitions]
+    if not any(paid):
+        return ""
+    parts = [f"{reward:g}" for reward in paid]
+    if episode.score_reward:
+        parts.append(f"and {episode.score_reward:g} in the end")
+    return f'<p class="end">rewards of the steps: {" · ".join(parts)}</p>'
+
+
+def _ending(episode: pb.Trajectory) -> str:
+    stop = pb.StopReason.Name(episode.stop_reason).removeprefix("STOP_REASON_").lower()
+    facts = [stop.replace("_", " ")]
+    if episode.HasField("reward"):
+        facts.append(f"reward {episode.reward:.3f}")
+    facts.extend(f"{name} {episode.metrics[name]:g}" for name in sorted(episode.metrics))
+    return " · ".join(facts)

@@ -1,0 +1,147 @@
+"""How a model learns: defaults that depend on other fields, and what contradicts what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podium.core.contract.defaults import apply_defaults
+from podium.core.errors import Violation
+from podium.types.v1 import spec_pb2
+
+_CLIPS = {
+    spec_pb2.OBJECTIVE_CLIPPED: (0.2, 0.28),
+    spec_pb2.OBJECTIVE_CISPO: (1.0, 4.0),
+    spec_pb2.OBJECTIVE_GSPO: (3e-4, 4e-4),
+}
+"""epsilon and epsilon_high of the objectives that clip: DAPO's (arXiv 2503.14476), ART's for
+CISPO (a weight of 0 to 5), GSPO's own (arXiv 2507.18071)."""
+
+
+def complete_training(training: spec_pb2.TrainingSpec) -> spec_pb2.TrainingSpec:
+    """Writes every default into `training`, in place, and returns it."""
+    apply_defaults(training)
+    if training.trainable == spec_pb2.TRAINABLE_KIND_LORA:
+        training.lora.SetInParent()
+        apply_defaults(training.lora)
+    loss = training.loss
+    if loss.objective in _CLIPS:
+        epsilon, epsilon_high = _CLIPS[loss.objective]
+        if not loss.HasField("epsilon"):
+            loss.epsilon = epsilon
+        if not loss.HasField("epsilon_high"):
+            loss.epsilon_high = epsilon_high
+    return training
+
+
+def training_violations(training: spec_pb2.TrainingSpec, path: str) -> list[Violation]:
+    """Every contradiction in a completed specification; `path` is where it stands."""
+    found = [
+        Violation(f"{path}.loss.{field}", description)
+        for field, description in _loss(training.loss)
+    ]
+    if training.trainable == spec_pb2.TRAINABLE_KIND_FULL and training.HasField("lora"):
+        found.append(
+            Violation(
+                f"{path}.lora",
+                "got an adapter with TRAINABLE_KIND_FULL; allowed is none, or TRAINABLE_KIND_LORA",
+            )
+        )
+    return found
+
+
+def _loss(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
+    objective = spec_pb2.Objective.Name(loss.objective)
+    supervised = loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
+    if loss.objective not in _CLIPS:
+        nothing = f"with {objective}, which clips nothing; allowed is none"
+        if loss.HasField("epsilon"):
+            yield "epsilon", f"got {loss.epsilon:g} {nothing}"
+        if loss.HasField("epsilon_high"):
+            yield "epsilon_high", f"got {loss.epsilon_high:g} {nothing}"
+        if loss.old_policy == spec_pb2.OLD_POLICY_TRAINER:
+            yield (
+                "old_policy",
+                f"got OLD_POLICY_TRAINER with {objective}, which has no ratio; allowed is "
+                "OLD_POLICY_SAMPLER",
+            )
+    per_token = loss.ratio_level == spec_pb2.RATIO_LEVEL_TOKEN
+    if not per_token and loss.objective != spec_pb2.OBJECTIVE_CISPO:
+        yield (
+            "ratio_level",
+            f"got {spec_pb2.RatioLevel.Name(loss.ratio_level)} with {objective}; allowed with it "
+            "is RATIO_LEVEL_TOKEN (for one clipped ratio a trajectory take OBJECTIVE_GSPO)",
+        )
+    if loss.HasField("importance_cap"):
+        if supervised:
+            yield "importance_cap", _not_supervised(f"{loss.importance_cap:g}")
+        elif loss.objective in _CLIPS and loss.old_policy != spec_pb2.OLD_POLICY_TRAINER:
+            yield (
+                "importance_cap",
+                f"got {loss.importance_cap:g} with a ratio to the sampler, which would count the "
+                "sampler's mismatch twice; allowed with old_policy OLD_POLICY_TRAINER, or with "
+                "OBJECTIVE_REINFORCE",
+            )
+    if supervised and loss.HasField("sequence_ratio_min"):
+        yield "sequence_ratio_min", _not_supervised(f"{loss.sequence_ratio_min:g}")
+    if supervised and loss.HasField("sequence_ratio_max"):
+        yield "sequence_ratio_max", _not_supervised(f"{loss.sequence_ratio_max:g}")
+    yield from _kl(loss)
+    yield from _advantages(loss)
+    yield from _pair(
+        "aggregation_tokens",
+        loss.HasField("aggregation_tokens"),
+        "aggregation AGGREGATION_KIND_CONSTANT",
+        loss.aggregation == spec_pb2.AGGREGATION_KIND_CONSTANT,
+    )
+    yield from _pair(
+        "overlong_penalty",
+        loss.HasField("overlong_penalty"),
+        "overlong OVERLONG_PENALIZE",
+        loss.overlong == spec_pb2.OVERLONG_PENALIZE,
+    )
+
+
+def _kl(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
+    in_advantage = loss.kl_placement == spec_pb2.KL_PLACEMENT_ADVANTAGE
+    if in_advantage and loss.objective == spec_pb2.OBJECTIVE_SUPERVISED:
+        yield "kl_placement", _not_supervised("KL_PLACEMENT_ADVANTAGE")
+    if in_advantage and loss.kl_estimator == spec_pb2.KL_ESTIMATOR_K3_PLUS:
+        yield (
+            "kl_estimator",
+            "got KL_ESTIMATOR_K3_PLUS, which is about the gradient, with KL_PLACEMENT_ADVANTAGE, "
+            "which has none; allowed are k1, k2, k3",
+        )
+    if loss.kl_importance_weighted:
+        if in_advantage:
+            yield (
+                "kl_importance_weighted",
+                "got true with KL_PLACEMENT_ADVANTAGE; allowed with KL_PLACEMENT_LOSS",
+            )
+        if not loss.kl_coefficient:
+            yield "kl_importance_weighted", "got true with kl_coefficient 0; allowed is above 0"
+        if loss.objective == spec_pb2.OBJECTIVE_SUPERVISED:
+            yield "kl_importance_weighted", _not_supervised("true")
+
+
+def _advantages(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
+    by_sample = loss.deviation == spec_pb2.DEVIATION_SAMPLE
+    if by_sample and loss.advantage == spec_pb2.ADVANTAGE_KIND_NONE:
+        yield (
+            "deviation",
+            "got DEVIATION_SAMPLE with ADVANTAGE_KIND_NONE, which divides by nothing; allowed is "
+            "DEVIATION_POPULATION",
+        )
+    supervised = loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
+    if supervised and loss.overlong == spec_pb2.OVERLONG_PENALIZE:
+        yield "overlong", _not_supervised("OVERLONG_PENALIZE")
+
+
+def _pair(field: str, given: bool, other: str, needed: bool) -> Iterator[tuple[str, str]]:
+    if given and not needed:
+        yield field, f"got a value; allowed only with {other}"
+    if needed and not given:
+        yield field, f"got none; needed with {other}"
+
+
+def _not_supervised(got: str) -> str:
+    return f"got {got} with OBJECTIVE_SUPERVISED, which reads no rewards and no ratios"

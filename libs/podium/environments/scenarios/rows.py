@@ -1,0 +1,169 @@
+"""Rows of files, one after the other: nothing is held but the row at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.core.packages import needed
+from podium.environments.scenarios.source import ScenarioSource
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+_PARQUET_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a source."""
+
+    where: str
+    """`tasks.jsonl:3`: the file's name and the line, or row, from 1."""
+    values: dict[str, Any]
+    split: str | None = None
+    """Of a data set that is made of splits: its own name of this one."""
+
+
+class RowError(Exception):
+    """A row cannot be read; the next one perhaps can."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(str(violation))
+        self.violation = violation
+
+
+def rows(
+    source: ScenarioSource, path: Path | None, wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[Row | RowError]:
+    """Every row of the source, in its order.
+
+    Args:
+        path: where the source's path is on this machine.
+        wanted: whether a split of a data set is to be read, by the data set's name of it.
+
+    Raises:
+        InvalidArgumentError: the source is not what it is said to be.
+        FailedPreconditionError: a package that reads it is not installed.
+    """
+    match source.kind:
+        case "jsonl":
+            assert path is not None
+            return _json_lines(path)
+        case "parquet":
+            assert path is not None
+            return _parquet(path)
+        case _:
+            return _dataset(source, path, wanted)
+
+
+def _json_lines(path: Path) -> Iterator[Row | RowError]:
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            where = f"{path.name}:{number}"
+            if len(line) > MAX_LINE_BYTES:
+                # Where the next line begins is not known.
+                raise InvalidArgumentError(
+                    violations=[Violation(where, f"allowed are {MAX_LINE_BYTES} bytes a line")]
+                )
+            if line.strip():
+                yield _parsed(line, where)
+
+
+def _parsed(line: bytes, where: str) -> Row | RowError:
+    try:
+        values = json.loads(line.decode("utf-8-sig").strip(), parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        return RowError(Violation(where, f"is not UTF-8 from byte {error.start + 1} on"))
+    except json.JSONDecodeError as error:
+        return RowError(Violation(where, f"is no JSON at column {error.colno}: {error.msg}"))
+    except (ValueError, RecursionError) as error:
+        return RowError(Violation(where, f"is no JSON: {error}"))
+    if not isinstance(values, dict):
+        return RowError(Violation(where, f"got {kind_of(values)}; allowed are JSON objects"))
+    return Row(where, values)
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"got {text}; allowed are finite numbers")
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    parquet = needed("pyarrow.parquet", "pyarrow", "a Parquet file")
+    arrow = needed("pyarrow", "pyarrow", "a Parquet file")
+    try:
+        file = parquet.ParquetFile(path)
+    except (arrow.ArrowException, OSError) as error:
+        raise InvalidArgumentError(
+            violations=[Violation(path.name, f"is no Parquet file: {error}")]
+        ) from error
+    number = 0
+    with file:
+        for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+            for values in batch.to_pylist():
+                number += 1
+                yield Row(f"{path.name}:{number}", values)
+
+
+def _dataset(
+    source: ScenarioSource, path: Path | None, wanted: Callable[[str], bool]
+) -> Iterator[Row]:
+    name = path.name if path else source.dataset
+    splits = _splits(source, path)
+    single = len(splits) == 1
+    for split, found in splits.items():
+        if not single and not wanted(split):
+            continue
+        for number, values in enumerate(found, start=1):
+            yield Row(f"{name}/{split}:{number}", dict(values), None if single else split)
+
+
+def _splits(source: ScenarioSource, path: Path | None) -> dict[str, Any]:
+    datasets = needed("datasets", "datasets", "a Hugging Face data set")
+    saved = path is not None and any(
+        (path / marker).is_file() for marker in ("dataset_dict.json", "state.json")
+    )
+    try:
+        if saved:
+            found = datasets.load_from_disk(str(path))
+        else:
+            found = datasets.load_dataset(
+                str(path or source.dataset), source.subset or None, streaming=True
+            )
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        shown = str(error).replace(str(path.parent), "…") if path else str(error)
+        field, got = ("path", source.path) if path else ("dataset", source.dataset)
+        raise InvalidArgumentError(
+            violations=[Violation(field, f"got {got!r}, no data set that can be read: {shown}")]
+        ) from error
+    except ConnectionError as error:
+        raise FailedPreconditionError(
+            f"the data set {source.dataset!r} cannot be fetched: the hub is not reached",
+            reason="DATASET_UNREACHABLE",
+        ) from error
+    return dict(found) if isinstance(found, dict) else {"all": found}
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in JSON's words."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "a boolean"
+        case int():
+            return "a whole number"
+        case float():
+            return "a number"
+        case str():
+            return "a text"
+        case list() | tuple():
+            return "an array"
+        case dict():
+            return "an object"
+        case _:
+            return f"a {type(value).__name__}"

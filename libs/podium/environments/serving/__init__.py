@@ -1,0 +1,1 @@
+"""An environment behind `podium.environment.v1`."""

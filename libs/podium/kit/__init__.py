@@ -1,0 +1,1 @@
+"""What every service is built with: gRPC, telemetry, SQL, the registry's client."""

@@ -1,0 +1,1 @@
+"""The calls of the Kubernetes API that services share."""

@@ -1,0 +1,135 @@
+"""Client side of deadlines, credentials, spans and metrics, for all four kinds of calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from grpc.aio import ClientCallDetails, Metadata
+from opentelemetry import propagate, trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from prometheus_client import Counter
+
+from podium.kit.rpc.ended import ToldStreamUnaryCall, on_end
+from podium.kit.rpc.watched_files import Token, token_now
+from podium.kit.telemetry import attributes, tracer
+
+HANDLED = Counter(
+    "podium_grpc_client_handled_total",
+    "Calls to other services that ended, by status code.",
+    ("service", "method", "code"),
+)
+_tracer = tracer(__name__)
+
+BeforeCall = Callable[[], Awaitable[str]]
+"""Awaited before each call; returns the bearer token to present, empty for none."""
+
+
+class _Client:
+    """What every kind of call goes through."""
+
+    def __init__(
+        self,
+        address: str,
+        default_timeout: float | None,
+        token: Token,
+        before_call: BeforeCall | None,
+    ) -> None:
+        self._address = address
+        self._default_timeout = default_timeout
+        self._token = token
+        self._before_call = before_call
+
+    async def _call(
+        self,
+        continuation: Callable[[ClientCallDetails, Any], Any],
+        details: ClientCallDetails,
+        request: Any,
+        unary_response: bool,
+    ) -> Any:
+        token = await self._before_call() if self._before_call else token_now(self._token)
+        method = details.method
+        path = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
+        span = _tracer.start_span(
+            path,
+            kind=SpanKind.CLIENT,
+            attributes={
+                attributes.RPC_SYSTEM_NAME: "grpc",
+                attributes.RPC_METHOD: path,
+                attributes.SERVER_ADDRESS: self._address,
+            },
+        )
+        try:
+            call = await continuation(self._details(details, span, token, unary_response), request)
+        except BaseException as error:
+            _finish(path, span, _code_of(error))
+            raise
+        on_end(call, lambda status: _finish(path, span, status.code()))
+        return call
+
+    def _details(
+        self, details: ClientCallDetails, span: trace.Span, token: str, unary_response: bool
+    ) -> ClientCallDetails:
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier, trace.set_span_in_context(span))
+        if token:
+            carrier["authorization"] = f"Bearer {token}"
+        # A new object: the caller may use its own for the next call too.
+        metadata = Metadata(*(details.metadata or ()), *carrier.items())
+        timeout = details.timeout
+        if timeout is None and unary_response:
+            timeout = self._default_timeout
+        return ClientCallDetails(
+            details.method, timeout, metadata, details.credentials, details.wait_for_ready
+        )
+
+
+class _UnaryUnary(_Client, grpc.aio.UnaryUnaryClientInterceptor):
+    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await self._call(continuation, details, request, unary_response=True)
+
+
+class _StreamUnary(_Client, grpc.aio.StreamUnaryClientInterceptor):
+    async def intercept_stream_unary(self, continuation: Any, details: Any, requests: Any) -> Any:
+        call = await self._call(continuation, details, requests, unary_response=True)
+        return ToldStreamUnaryCall(call)
+
+
+class _UnaryStream(_Client, grpc.aio.UnaryStreamClientInterceptor):
+    async def intercept_unary_stream(self, continuation: Any, details: Any, request: Any) -> Any:
+        return await self._call(continuation, details, request, unary_response=False)
+
+
+class _StreamStream(_Client, grpc.aio.StreamStreamClientInterceptor):
+    async def intercept_stream_stream(self, continuation: Any, details: Any, requests: Any) -> Any:
+        return await self._call(continuation, details, requests, unary_response=False)
+
+
+def client_interceptors(
+    address: str,
+    default_timeout: float | None,
+    token: Token,
+    before_call: BeforeCall | None,
+) -> list[grpc.aio.ClientInterceptor]:
+    """One a kind: grpc.aio takes an object that is several for the first alone."""
+    kinds = (_UnaryUnary, _StreamUnary, _UnaryStream, _StreamStream)
+    return [kind(address, default_timeout, token, before_call) for kind in kinds]
+
+
+def _finish(path: str, span: trace.Span, code: grpc.StatusCode) -> None:
+    service, _, method = path.rpartition("/")
+    HANDLED.labels(service, method, code.name).inc()
+    span.set_attribute(attributes.RPC_RESPONSE_STATUS_CODE, code.name)
+    if code is not grpc.StatusCode.OK:
+        span.set_attribute(attributes.ERROR_TYPE, code.name)
+        span.set_status(Status(StatusCode.ERROR))
+    span.end()
+
+
+def _code_of(error: BaseException) -> grpc.StatusCode:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.code()
+    cancelled = isinstance(error, asyncio.CancelledError)
+    return grpc.StatusCode.CANCELLED if cancelled else grpc.StatusCode.UNKNOWN

@@ -1,0 +1,1 @@
+"""What lies and runs on this machine: the model cache and child processes."""

@@ -1,0 +1,91 @@
+"""The environment of each service on one machine: the only place that knows their settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from podium.local.launcher.config import LauncherConfig
+from podium.local.launcher.layout import Ports
+
+_PEERS = {
+    "controller": ("registry", "inference", "rollout", "judge", "trainer"),
+    "inference": ("registry",),
+    "rollout": ("inference",),
+    "trainer": ("registry",),
+}
+_STATEFUL = ("controller", "registry", "inference")
+# Ctrl-C on a laptop should not wait for the longest RPC.
+_DRAIN_SECONDS = "5"
+_JUDGE_URL = "PODIUM_JUDGE_BASE_URL"
+
+
+def of_service(
+    name: str, config: LauncherConfig, ports: Mapping[str, Ports], data_dir: Path
+) -> dict[str, str]:
+    """Every variable of one service, on top of this process's own environment."""
+    own = {
+        "host": "127.0.0.1",
+        "port": str(ports[name].grpc),
+        "health_port": str(ports[name].health),
+        "metrics_port": str(ports[name].metrics),
+        "drain_seconds": _DRAIN_SECONDS,
+        "log_format": "json",
+    }
+    own |= {f"{peer}_address": address(ports[peer].grpc) for peer in _PEERS.get(name, ())}
+    if name in _STATEFUL:
+        own["data_dir"] = str(data_dir / name)
+    if config.auth:
+        token = str(token_path(data_dir))
+        own |= {"auth_tokens_file": token, "token_file": token}
+        if name == "inference":
+            own["api_keys_file"] = str(api_key_path(data_dir))
+        if name == "judge" and "PODIUM_JUDGE_BASE_URL" not in config.environment:
+            # Never shown to others' models.
+            own["key_file"] = token
+    own |= _specific(name, config, ports)
+    variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
+    # On somebody's own machine their jobs may read what lies where they started it.
+    default = {"PODIUM_SCENARIOS_DIR": os.getcwd()} if name == "rollout" else {}
+    return {**default, **os.environ, "PYTHONUNBUFFERED": "1", **variables, **config.environment}
+
+
+def token_path(data_dir: Path) -> Path:
+    """Where a stack with `auth` keeps the token that its services and its CLI present."""
+    return data_dir / "token"
+
+
+def api_key_path(data_dir: Path) -> Path:
+    """Where a stack with `auth` keeps the key for agents, which opens its OpenAI API alone."""
+    return data_dir / "api-key"
+
+
+def address(port: int) -> str:
+    """`host:port` on this machine."""
+    return f"127.0.0.1:{port}"
+
+
+def openai_base_url(ports: Mapping[str, Ports]) -> str:
+    """Base URL of the inference service's OpenAI API."""
+    return f"http://{address(ports['inference'].http)}/v1"
+
+
+def _specific(name: str, config: LauncherConfig, ports: Mapping[str, Ports]) -> dict[str, str]:
+    match name:
+        case "inference":
+            chosen = {"dtype": config.dtype, "weight_mode": config.weight_mode}
+            return {
+                "model": config.model,
+                "http_port": str(ports[name].http),
+                **{key: value for key, value in chosen.items() if value},
+            }
+        case "judge":
+            # Whoever has a judge elsewhere says so as for the service alone.
+            return {
+                "base_url": os.environ.get(_JUDGE_URL) or openai_base_url(ports),
+                # Whose machine it is may know what listens on it.
+                "tell_failures": "true",
+            }
+        case _:
+            return {}

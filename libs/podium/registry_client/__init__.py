@@ -1,5 +1,0 @@
-"""Client of the checkpoint registry: publish and fetch whole versions."""
-
-from podium.registry_client.client import RegistryClient
-
-__all__ = ["RegistryClient"]

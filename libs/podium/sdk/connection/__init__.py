@@ -1,0 +1,1 @@
+"""Where the services are, and channels to them."""

@@ -1,0 +1,32 @@
+"""Measure an agent on scenarios: a policy, a baseline, or a model behind an OpenAI API.
+
+attempts = await run_local(EmailSearch, {}, scenarios, EmailSearch.baselines["scripted"])
+summary = summarise(attempts)            # success with its interval, pass@k, reward
+compare(attempts, others).p_value        # the same scenarios, paired
+"""
+
+from podium.core.statistics import pass_at_k, sign_flip_p_value, wilson_interval
+from podium.sdk.evaluation.attempts import Attempt, Summary, answered, by_scenario, summarise
+from podium.sdk.evaluation.chat_model import ChatModel
+from podium.sdk.evaluation.compare import Comparison, compare
+from podium.sdk.evaluation.local import run_local
+from podium.sdk.evaluation.remote import run_policy
+from podium.sdk.evaluation.retries import NotAnsweredError, Retries
+
+__all__ = [
+    "Attempt",
+    "ChatModel",
+    "Comparison",
+    "NotAnsweredError",
+    "Retries",
+    "Summary",
+    "answered",
+    "by_scenario",
+    "compare",
+    "pass_at_k",
+    "run_local",
+    "run_policy",
+    "sign_flip_p_value",
+    "summarise",
+    "wilson_interval",
+]

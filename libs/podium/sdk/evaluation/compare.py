@@ -1,0 +1,54 @@
+"""Two agents on the same scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from podium.core.statistics import sign_flip_p_value
+from podium.sdk.evaluation.attempts import Attempt, answered, by_scenario
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The second against the first, over the scenarios that both attempted."""
+
+    scenarios: int
+    difference: float
+    """Mean over scenarios of the second's success rate less the first's."""
+    better: int
+    """Scenarios in which the second's rate is higher."""
+    worse: int
+    p_value: float
+    """Of no difference, two-sided; see `sign_flip_p_value`."""
+
+
+def compare(
+    first: Sequence[Attempt], second: Sequence[Attempt], threshold: float | None = None
+) -> Comparison:
+    """Pairs by scenario, so that hard and easy scenarios do not hide the difference.
+
+    Attempts that were never answered count for nothing.
+
+    Raises:
+        ValueError: no scenario was attempted by both.
+    """
+    one, two = by_scenario(answered(first)), by_scenario(answered(second))
+    shared = [scenario for scenario in one if scenario in two]
+    if not shared:
+        raise ValueError("the two have no scenario in common")
+    differences = [
+        _rate(two[scenario], threshold) - _rate(one[scenario], threshold) for scenario in shared
+    ]
+    return Comparison(
+        scenarios=len(shared),
+        difference=fmean(differences),
+        better=sum(value > 0 for value in differences),
+        worse=sum(value < 0 for value in differences),
+        p_value=sign_flip_p_value(differences),
+    )
+
+
+def _rate(attempts: Sequence[Attempt], threshold: float | None) -> float:
+    return fmean(attempt.succeeded(threshold) for attempt in attempts)

@@ -1,7 +1,0 @@
-"""SQL databases as Podium's services use them: SQLite on a laptop, PostgreSQL in a cluster."""
-
-from podium.sql.database import Database
-from podium.sql.paging import decode_page_token, encode_page_token
-from podium.sql.text import FreeText
-
-__all__ = ["Database", "FreeText", "decode_page_token", "encode_page_token"]

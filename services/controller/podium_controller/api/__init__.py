@@ -1,0 +1,1 @@
+"""JobService and SessionService: what callers ask is checked, done and answered."""

@@ -1,0 +1,202 @@
+"""Asks the services whether a job can run at all, before it is queued."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Sequence
+
+from podium.core.errors import (
+    AlreadyExistsError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    PodiumError,
+    UnavailableError,
+    UnimplementedError,
+    Violation,
+)
+from podium.types.v1 import spec_pb2
+
+from podium_controller.domain.ports import Peers
+from podium_controller.domain.row_length import complete_row_length, row_length_warnings
+from podium_controller.pools.pools import Offer, Pools, served
+from podium_controller.pools.projects import Projects, project_of
+
+logger = logging.getLogger(__name__)
+
+
+class Admission:
+    """The checks of CreateJob that need other services."""
+
+    def __init__(self, peers: Peers, pools: Pools, projects: Projects) -> None:
+        self._peers = peers
+        self._pools = pools
+        self._projects = projects
+
+    def check_project(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """Whether there is such a project."""
+        return self._projects.violations(project_of(spec))
+
+    async def check_model(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """What the engines of the pools say against the specification.
+
+        Where the specification leaves the length of rows open, it follows their context.
+
+        Raises:
+            FailedPreconditionError: no pool serves the base model.
+            UnavailableError: none does that answers, and another has never answered.
+        """
+        offers = await self._pools.ask()
+        serving = [offer for offer in offers if offer.serves(spec)]
+        if not serving:
+            raise _not_served(spec.base_model, offers)
+        window = _window(serving)
+        complete_row_length(spec, window)
+        if any(offer.has_room_for_a_turn(spec) for offer in serving):
+            return []
+        return [
+            Violation(
+                "job.spec.rollout.sampling.max_tokens",
+                f"got {spec.rollout.sampling.max_tokens}; the pool's context window is {window}"
+                " tokens, prompt and answer together",
+            )
+        ]
+
+    def warnings(self, spec: spec_pb2.JobSpec) -> list[str]:
+        """What is allowed and may not be what was meant, of a job that passed the checks."""
+        serving = [offer for offer in self._pools.offers() if offer.serves(spec)]
+        return row_length_warnings(spec, _window(serving))
+
+    async def check_fork(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """Whether there is what the job starts from; an open version becomes the newest one's."""
+        if not spec.HasField("fork"):
+            return []
+        fork = spec.fork
+        if fork.HasField("version"):
+            found = await self._peers.registry.version(fork.model, fork.version)
+        else:
+            found = await self._peers.registry.alias(fork.model, "latest")
+        if found is None:
+            version = fork.version if fork.HasField("version") else "latest"
+            text = f"got {fork.model}@{version}, which the registry does not have"
+            return [Violation("job.spec.fork", text)]
+        manifest = found.manifest
+        fork.version = manifest.version
+        violations = []
+        if manifest.base_model != spec.base_model:
+            text = f"{fork.model} was trained from {manifest.base_model!r}, not {spec.base_model!r}"
+            violations.append(Violation("job.spec.fork.model", text))
+        if fork.version >= spec.training.steps:
+            text = f"got {spec.training.steps}; the fork has taken {fork.version} steps already"
+            violations.append(Violation("job.spec.training.steps", text))
+        return violations
+
+    async def check_trainer(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """Whether a trainer can be had where the job wants it."""
+        return await self._peers.trainers.violations(spec.trainer)
+
+    async def check_judge(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """What the judge service says against RULER's judges; nothing while it is away."""
+        if all(each.kind != spec_pb2.SCORER_KIND_RULER for each in spec.reward.scorers):
+            return []
+        try:
+            await self._peers.judge.check(spec.reward, spec.base_model)
+        except InvalidArgumentError as error:
+            # Its request has the reward where a job's specification has it.
+            return [Violation(f"job.spec.{v.field}", v.description) for v in error.violations]
+        except (UnavailableError, DeadlineExceededError, UnimplementedError) as error:
+            logger.warning("a judge could not be checked", extra={"error": error.message})
+        return []
+
+    async def check_environment(
+        self, spec: spec_pb2.JobSpec, *, may_wait: bool = False
+    ) -> list[Violation]:
+        """Whether the environment exists and has scenarios to train and evaluate on.
+
+        With `may_wait` a job passes while no rollout service can say: it waits for one
+        before it takes a trainer, and what is wrong is told then.
+
+        Raises:
+            UnavailableError: no rollout service answers, or it finds the job's own
+                environment away, which a mistyped address is too.
+        """
+        if not spec.HasField("environment"):
+            return []
+        try:
+            return await self._environment_violations(spec)
+        except UnavailableError as error:
+            if not may_wait or error.metadata.get("peer") != "rollout":
+                raise
+            logger.warning("an environment could not be checked", extra={"error": error.message})
+            return []
+
+    async def _environment_violations(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        if spec.environment.image:
+            # It runs with the job, and is asked for its scenarios then.
+            return await self._peers.environments.violations(spec.environment)
+        found = await self._check_split(spec, spec.environment.split, "environment.split")
+        if not found and spec.HasField("evaluation"):
+            found = await self._check_split(spec, spec.evaluation.split, "evaluation.split")
+        return found
+
+    async def check_name(self, job_id: str) -> None:
+        """A new job must not find another's checkpoints under its name.
+
+        Raises:
+            AlreadyExistsError: the registry has a model of that name.
+        """
+        if await self._peers.registry.alias(job_id, "latest") is not None:
+            raise AlreadyExistsError(
+                f"the registry has checkpoints of a former job {job_id!r}; choose another id",
+                reason="MODEL_EXISTS",
+                metadata={"job_id": job_id},
+            )
+
+    async def _check_split(self, spec: spec_pb2.JobSpec, split: str, path: str) -> list[Violation]:
+        try:
+            scenarios = await self._peers.rollout.scenarios(spec.environment, split, 1)
+        except NotFoundError as error:
+            return await self._missing(spec, split, path, error)
+        except InvalidArgumentError as error:
+            return [Violation("job.spec.environment.config", error.message)]
+        if not scenarios:
+            return [Violation(f"job.spec.{path}", f"got {split!r}, which has no scenarios")]
+        return []
+
+    async def _missing(
+        self, spec: spec_pb2.JobSpec, split: str, path: str, error: NotFoundError
+    ) -> list[Violation]:
+        name = spec.environment.name
+        if spec.environment.address:
+            return [Violation("job.spec.environment.name", error.message)]
+        known = {each.name: each for each in await self._peers.rollout.environments()}
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return [
+                Violation(
+                    "job.spec.environment.name",
+                    f"got {name!r}; allowed are {', '.join(sorted(known)) or 'none'}{hint}",
+                )
+            ]
+        splits = ", ".join(known[name].splits)
+        return [Violation(f"job.spec.{path}", f"got {split!r}; environment {name!r} has {splits}")]
+
+
+def _window(serving: Sequence[Offer]) -> int:
+    """Tokens of their widest context; 0 if none is known."""
+    return max((o.engine.max_model_len for o in serving if o.engine is not None), default=0)
+
+
+def _not_served(base_model: str, offers: Sequence[Offer]) -> PodiumError:
+    message = f"job.spec.base_model: got {base_model!r}, which no pool serves; {served(offers)}"
+    known = [offer.engine.base_model for offer in offers if offer.engine is not None]
+    if len(known) < len(offers):
+        return UnavailableError(message, reason="POOL_UNAVAILABLE", metadata={"peer": "inference"})
+    return FailedPreconditionError(
+        message,
+        reason="BASE_MODEL_NOT_SERVED",
+        metadata={"base_model": base_model, "served": ", ".join(sorted(set(known)))},
+    )

@@ -1,0 +1,180 @@
+"""Fills in a job's specification and checks what no single field can say of itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from podium.core.contract import (
+    apply_defaults,
+    complete_training,
+    ruler_violations,
+    training_violations,
+)
+from podium.core.errors import Violation
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import policy_pb2, spec_pb2
+
+from podium_controller.domain.identifiers import RESERVED
+from podium_controller.domain.row_length import row_length_violations
+
+AGENT = "agent"
+"""The main conversation, in EpisodeSpec.players."""
+_TASK_TYPES = ("general", "email_search", "code_generation", "question_answering")
+_WEIGHT_TOLERANCE = 1e-6
+_Part = Literal["weighted", "ruler"]
+_PART_FIELDS: Mapping[int, _Part] = {
+    spec_pb2.SCORER_KIND_WEIGHTED: "weighted",
+    spec_pb2.SCORER_KIND_RULER: "ruler",
+}
+
+
+def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
+    """A copy with every default written into it."""
+    full = spec_pb2.JobSpec()
+    full.CopyFrom(spec)
+    for scorer in full.reward.scorers:
+        if scorer.kind in _PART_FIELDS:
+            getattr(scorer, _PART_FIELDS[scorer.kind]).SetInParent()
+    if not full.reward.scorers:
+        full.ClearField("reward")
+    if not full.fork.model:
+        full.ClearField("fork")
+    apply_defaults(full)
+    complete_training(full.training)
+    return full
+
+
+def violations(job: pb.Job) -> list[Violation]:
+    """Everything that is wrong with a completed job beyond the contract's field rules.
+
+    Fields are named as the request of CreateJob has them: `job.spec.…`.
+    """
+    found: list[Violation] = []
+    if job.id in RESERVED:
+        found.append(Violation("job.id", f"{job.id!r} is reserved; it names the base model"))
+    found += _not_empty(job.spec.project, "project")
+    found += _environment(job.spec)
+    found += _sampling(job.spec.rollout.sampling)
+    if AGENT in job.spec.rollout.episode.players:
+        player = job.spec.rollout.episode.players[AGENT]
+        found.append(
+            Violation(
+                f"job.spec.rollout.episode.players[{AGENT}]",
+                f"got {player!r}; allowed is nobody: what trains is what the policy says",
+            )
+        )
+    found += _reward(job.spec.reward)
+    found += training_violations(job.spec.training, "job.spec.training")
+    found += row_length_violations(job.spec)
+    if job.spec.HasField("evaluation"):
+        found += _not_empty(job.spec.evaluation.split, "evaluation.split")
+        found += _not_empty(job.spec.evaluation.best_metric, "evaluation.best_metric")
+    return found
+
+
+def _image(environment: spec_pb2.EnvironmentSpec) -> list[Violation]:
+    path = "job.spec.environment"
+    if environment.image and environment.address:
+        got = f"got {environment.address!r} beside an image; allowed is one of them"
+        return [Violation(f"{path}.address", got)]
+    if environment.replicas > 1 and not environment.image:
+        got = f"got {environment.replicas}; allowed is 1 without an image"
+        return [Violation(f"{path}.replicas", got)]
+    return []
+
+
+def _environment(spec: spec_pb2.JobSpec) -> list[Violation]:
+    """Where the attempts come from: the environment, or the job's client."""
+    if spec.HasField("environment"):
+        return _not_empty(spec.environment.split, "environment.split") + _image(spec.environment)
+    if not spec.HasField("client"):
+        return [Violation("job.spec.environment", "is required, unless job.spec.client is set")]
+    if spec.HasField("evaluation"):
+        return [Violation("job.spec.evaluation", "needs job.spec.environment, whose split it uses")]
+    return []
+
+
+def _not_empty(value: str, path: str) -> list[Violation]:
+    if value:
+        return []
+    return [Violation(f"job.spec.{path}", "got an empty value; leave it out for the default")]
+
+
+def _sampling(sampling: policy_pb2.SamplingParams) -> list[Violation]:
+    """Training needs the log-probs of the full softmax at one temperature."""
+    path = "job.spec.rollout.sampling"
+    full_softmax = "training needs log-probs of the full softmax"
+    found = []
+    if sampling.temperature <= 0:
+        found.append(
+            Violation(
+                f"{path}.temperature",
+                "got 0; allowed are numbers above 0: greedy attempts of a group are all alike",
+            )
+        )
+    if sampling.top_p < 1:
+        found.append(
+            Violation(f"{path}.top_p", f"got {sampling.top_p:g}; allowed is 1: {full_softmax}")
+        )
+    if sampling.top_k > 0:
+        found.append(
+            Violation(f"{path}.top_k", f"got {sampling.top_k}; allowed is 0: {full_softmax}")
+        )
+    if sampling.json_schema:
+        found.append(
+            Violation(f"{path}.json_schema", f"got a schema; allowed is none: {full_softmax}")
+        )
+    if sampling.HasField("seed"):
+        found.append(
+            Violation(
+                f"{path}.seed",
+                f"got {sampling.seed}; allowed is none: every attempt's seed derives from"
+                " job.spec.seed",
+            )
+        )
+    return found
+
+
+def _reward(reward: spec_pb2.RewardSpec) -> list[Violation]:
+    found = []
+    for index, scorer in enumerate(reward.scorers):
+        path = f"job.spec.reward.scorers[{index}]"
+        own = _PART_FIELDS.get(scorer.kind)
+        for name in _PART_FIELDS.values():
+            if name != own and scorer.HasField(name):
+                kind = spec_pb2.ScorerKind.Name(scorer.kind)
+                found.append(Violation(f"{path}.{name}", f"does not belong to a {kind} scorer"))
+        if own == "weighted":
+            found += _criteria(scorer.weighted, f"{path}.weighted")
+        if own == "ruler":
+            found += ruler_violations(scorer.ruler, f"{path}.ruler")
+    if reward.scorers and not any(scorer.weight > 0 for scorer in reward.scorers):
+        found.append(
+            Violation("job.spec.reward.scorers", "got weight 0 for every scorer; one must count")
+        )
+    return found
+
+
+def _criteria(weighted: spec_pb2.WeightedCriteria, path: str) -> list[Violation]:
+    found = []
+    total = math.fsum(
+        (weighted.accuracy, weighted.efficiency, weighted.completeness, weighted.satisfaction)
+    )
+    if abs(total - 1) > _WEIGHT_TOLERANCE:
+        found.append(
+            Violation(
+                path,
+                f"accuracy, efficiency, completeness and satisfaction sum to {total:g};"
+                " allowed is 1",
+            )
+        )
+    if weighted.task_type not in _TASK_TYPES:
+        found.append(
+            Violation(
+                f"{path}.task_type",
+                f"got {weighted.task_type!r}; allowed are {', '.join(_TASK_TYPES)}",
+            )
+        )
+    return found

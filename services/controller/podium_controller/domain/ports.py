@@ -1,0 +1,297 @@
+"""What the loop needs from the world, as small protocols. `peers` and `store` provide it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from podium.core.errors import Violation
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.judge.v1 import judge_service_pb2 as judge_pb
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_controller.domain.job_states import State
+
+
+class Rollout(Protocol):
+    """Runs episodes."""
+
+    async def collect(
+        self, request: rollout_pb.CollectGroupRequest
+    ) -> list[trajectory_pb2.Trajectory]:
+        """Runs every attempt of a group and returns all, by attempt and side."""
+
+    async def scenarios(
+        self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int = 0
+    ) -> list[trajectory_pb2.Scenario]:
+        """The first `limit` scenarios of a split, all for 0, in the environment's order."""
+
+    async def environments(self) -> list[rollout_pb.EnvironmentInfo]:
+        """The built-in environments."""
+
+
+class Judge(Protocol):
+    """Scores groups."""
+
+    async def check(self, reward: spec_pb2.RewardSpec, base_model: str) -> None:
+        """Raises InvalidArgumentError for a reward that a job of that model cannot have."""
+
+    async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
+        """The group with its rewards, or with a skip_reason and none, and what it cost."""
+
+
+TRAINER_STARTING = "TRAINER_STARTING"
+"""The reason of a wait that every trainer has once."""
+
+ENVIRONMENT_STARTING = "ENVIRONMENT_STARTING"
+"""The same of an environment that is given as an image."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a job waits for: `reason` for programs, `message` for people; both empty for nothing."""
+
+    reason: str
+    message: str
+
+
+NOTHING = Wait("", "")
+"""It waits for nothing."""
+
+OnWait = Callable[[Wait], Awaitable[None]]
+
+
+class Trainer(Protocol):
+    """One job's optimizer."""
+
+    async def ready(self, on_wait: OnWait) -> bool:
+        """Returns when the trainer can be opened, however long a cluster takes to place it.
+
+        Args:
+            on_wait: told what it waits for, whenever that changes.
+
+        Returns:
+            Whether the cluster took the former trainer away, as by an
+            eviction: not the job's fault, and not to be counted as one.
+
+        Raises:
+            JobFailedError: there will be none; in the cluster's words.
+        """
+
+    async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
+        """Loads the model at a version."""
+
+    async def step(
+        self, job_id: str, step: int, groups: Sequence[trajectory_pb2.Group]
+    ) -> trainer_pb.StepResponse:
+        """Takes one optimizer step."""
+
+    async def save(self, request: trainer_pb.SaveRequest) -> trainer_pb.SaveResponse:
+        """Publishes the current step."""
+
+    async def close(self, job_id: str, seconds: float | None = None) -> None:
+        """Frees the model."""
+
+
+class Trainers(Protocol):
+    """Where the trainers of jobs come from."""
+
+    async def violations(self, spec: spec_pb2.TrainerSpec) -> list[Violation]:
+        """What of a job's wishes cannot be had here."""
+
+    def gpus(self, spec: spec_pb2.TrainerSpec) -> int:
+        """How many a trainer takes, on all its nodes, as far as is known."""
+
+    def of(self, job: JobRecord) -> Trainer:
+        """The trainer of a job, which need not be there before `ready`."""
+
+    async def retain(self, job_ids: Collection[str]) -> None:
+        """Removes the trainers of all other jobs, as far as they are known."""
+
+
+class Environments(Protocol):
+    """Where the environments of jobs come from that are given as images."""
+
+    async def violations(self, spec: spec_pb2.EnvironmentSpec) -> list[Violation]:
+        """What of a job's wishes cannot be had here."""
+
+    async def place(self, job: JobRecord, on_wait: OnWait) -> str:
+        """Runs a job's environment; returns its `host:port` once it takes connections.
+
+        Args:
+            on_wait: told what it waits for, whenever that changes.
+
+        Raises:
+            JobFailedError: there will be none; in the cluster's words.
+        """
+
+    async def close(self, job_id: str, seconds: float | None = None) -> None:
+        """Ends a job's environment, if it has one. Idempotent."""
+
+    async def retain(self, job_ids: Collection[str]) -> None:
+        """Ends the environments of all other jobs, as far as they are known."""
+
+
+class Inference(Protocol):
+    """Serves policies: a pool, of one pod or several."""
+
+    async def engine(self) -> inference_pb.GetEngineResponse:
+        """Describes the pool."""
+
+    async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
+        """Has every pod serve a version; one that comes later fetches it for itself."""
+
+    async def unload(self, job_id: str, seconds: float | None = None) -> None:
+        """Has every pod forget a job's versions."""
+
+    async def policies(self) -> list[inference_pb.LoadedPolicy]:
+        """What the pods serve, each policy once."""
+
+
+class Registry(Protocol):
+    """Knows the published versions."""
+
+    async def version(self, model: str, version: int) -> registry_pb.Version | None:
+        """A version by number; None when there is none."""
+
+    async def alias(self, model: str, alias: str) -> registry_pb.Version | None:
+        """The version that an alias points at; None when there is none."""
+
+    async def fork(self, model: str, version: int, name: str) -> None:
+        """Makes a version of that number of another model, from the same files; once."""
+
+    async def set_alias(self, model: str, alias: str, version: int, expected: int) -> None:
+        """Moves an alias from `expected` (-1 for nowhere) to `version`."""
+
+    async def record_evaluation(
+        self, model: str, version: int, metrics: Mapping[str, float]
+    ) -> None:
+        """Adds numbers to a version."""
+
+    async def apply_retention(
+        self, model: str, keep_last: int, keep_best: int, metric: str
+    ) -> None:
+        """Deletes the versions that the rule does not keep."""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """The services that a controller drives, but for the pools."""
+
+    rollout: Rollout
+    judge: Judge
+    trainers: Trainers
+    environments: Environments
+    registry: Registry
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What running a job needs to know of it."""
+
+    id: str
+    spec: spec_pb2.JobSpec
+    state: State
+    completed_steps: int
+    trace_parent: str
+    pool: str = ""
+    """Where it runs or ran last; empty before it first ran."""
+    wait: Wait = NOTHING
+
+
+COLLECTED = "collected"
+JUDGED = "judged"
+CONSUMED = "consumed"
+
+
+@dataclass(frozen=True)
+class StoredGroup:
+    """A group as the database has it; `status` is collected, judged or consumed."""
+
+    position: int
+    status: str
+    group: trajectory_pb2.Group
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a job's client has sent for a step."""
+
+    groups: int
+    """How many; 0 for no batch yet."""
+    finishing: bool
+    """Whether no batch will come any more."""
+    gone: bool = False
+    """Whether the client lives no more, and another job waits for a place."""
+
+
+@dataclass(frozen=True)
+class GroupKey:
+    """Where a group belongs: a training step, or a version and mode of evaluation."""
+
+    job_id: str
+    step: int
+    position: int
+    mode: str = ""
+
+
+class Ledger(Protocol):
+    """The durable record of a job's run. Every write needs the controller's lease.
+
+    Every method can raise DatabaseUnavailableError, every write LeaseLostError.
+    """
+
+    async def set_phase(self, job_id: str, phase: str) -> None:
+        """Says what a job does now."""
+
+    async def set_wait(self, job_id: str, reason: str, message: str) -> None:
+        """Says what a job waits for; empty for nothing."""
+
+    async def add_event(
+        self, job_id: str, kind: pb.EventType.ValueType, message: str, step: int = 0
+    ) -> None:
+        """Appends to the job's history."""
+
+    async def stored_groups(self, job_id: str, step: int, mode: str = "") -> dict[int, StoredGroup]:
+        """The groups of a step, or of a version and mode, by position."""
+
+    async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
+        """Stores a group that is not consumed yet, in place of what was there."""
+
+    async def save_judged(
+        self,
+        key: GroupKey,
+        group: trajectory_pb2.Group,
+        usage: judge_pb.JudgeUsage,
+        month: str,
+    ) -> None:
+        """Stores a group as judged, and with it what its judges have used."""
+
+    async def judge_usage(self, job_id: str) -> judge_pb.JudgeUsage:
+        """What a job's judges have used, in all."""
+
+    async def project_judge_tokens(self, project: str, month: str) -> int:
+        """Tokens that the judges of all jobs of a project have used in a month."""
+
+    async def drop_group(self, key: GroupKey) -> None:
+        """Forgets a group that is not consumed yet."""
+
+    async def commit_step(self, job_id: str, step: pb.Step) -> bool:
+        """Commits a step with everything that it brings; False when it was committed before."""
+
+    async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
+        """Commits an evaluation, once."""
+
+    async def await_submission(self, job_id: str, step: int, seconds: float) -> Submission:
+        """Returns when a step's batch is there or none will come, or after so many seconds."""
+
+    async def evaluated_modes(self, job_id: str, version: int) -> set[str]:
+        """Modes in which a version was evaluated."""
+
+    async def state_of(self, job_id: str) -> State | None:
+        """A job's state; None when it is unknown here."""

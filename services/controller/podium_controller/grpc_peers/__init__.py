@@ -1,0 +1,1 @@
+"""The other services, over gRPC."""

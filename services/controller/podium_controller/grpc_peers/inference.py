@@ -1,0 +1,119 @@
+"""An inference pool over gRPC: every pod of it where its state is meant, any of them otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import grpc
+from podium.core.errors import UnavailableError
+from podium.core.tasks import cancel_and_wait
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.kit.rpc.members import Members, went_away
+
+from podium_controller.grpc_peers.errors import peer_errors
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_PEER = "inference"
+_PAGE = 1000
+# It is there, and has not done what it was told.
+_NOT_DONE = frozenset({"REQUESTS_DID_NOT_END"})
+
+
+class GrpcInference:
+    """See `ports.Inference`."""
+
+    def __init__(self, members: Members, load_seconds: float) -> None:
+        self._members = members
+        self._stub = _stub(members.whole)
+        self._load_seconds = load_seconds
+
+    async def engine(self) -> pb.GetEngineResponse:
+        """See `ports.Inference`. All pods have the same."""
+        with peer_errors(_PEER):
+            return await self._stub.GetEngine(pb.GetEngineRequest())
+
+    async def load(self, job_id: str, version: int) -> pb.LoadPolicyResponse:
+        """See `ports.Inference`."""
+        request = pb.LoadPolicyRequest(job=job_id, version=version)
+        answers = await self._each(
+            lambda stub: stub.LoadPolicy(request, timeout=self._load_seconds)
+        )
+        return pb.LoadPolicyResponse(
+            policy=answers[0].policy,
+            pause_seconds=max(answer.pause_seconds for answer in answers),
+            already_loaded=all(answer.already_loaded for answer in answers),
+        )
+
+    async def unload(self, job_id: str, seconds: float | None = None) -> None:
+        """See `ports.Inference`."""
+        request = pb.UnloadPolicyRequest(job=job_id)
+        timeout = seconds or self._load_seconds
+        await self._each(lambda stub: stub.UnloadPolicy(request, timeout=timeout))
+
+    async def policies(self) -> list[pb.LoadedPolicy]:
+        """See `ports.Inference`. Once each, however many pods serve it."""
+        found = {
+            (policy.job, policy.version): policy
+            for policies in await self._each(_policies)
+            for policy in policies
+        }
+        return list(found.values())
+
+    async def _each(
+        self, call: Callable[[pb_grpc.InferenceServiceAsyncStub], Awaitable[T]]
+    ) -> list[T]:
+        """The answers of all pods that the pool's name has now, at least one.
+
+        All are waited for, whatever one of them says. A pod that went away in
+        between is left out: the next one in its place fetches what it is asked for.
+
+        Raises:
+            UnavailableError: there is none, or all went away.
+            PodiumError: what a pod refused it with.
+        """
+        channels = await self._members.each()
+        if not channels:
+            raise UnavailableError("no pod of the pool is ready", metadata={"peer": _PEER})
+
+        async def ask(channel: grpc.aio.Channel) -> T:
+            with peer_errors(_PEER):
+                return await call(_stub(channel))
+
+        tasks = {
+            address: asyncio.create_task(ask(channel)) for address, channel in channels.items()
+        }
+        try:
+            await asyncio.wait(tasks.values())
+        finally:
+            await cancel_and_wait(*tasks.values())
+        errors = {address: task.exception() for address, task in tasks.items()}
+        gone = {address for address, error in errors.items() if went_away(error, _PEER, _NOT_DONE)}
+        if len(gone) < len(tasks):
+            for address in gone:
+                logger.warning("a pod of a pool went away", extra={"pod": address})
+                del tasks[address]
+        for task in tasks.values():
+            if (error := task.exception()) is not None and not went_away(error, _PEER, _NOT_DONE):
+                raise error
+        return [task.result() for task in tasks.values()]
+
+
+def _stub(channel: grpc.aio.Channel) -> pb_grpc.InferenceServiceAsyncStub:
+    return pb_grpc.InferenceServiceStub(channel)
+
+
+async def _policies(stub: pb_grpc.InferenceServiceAsyncStub) -> list[pb.LoadedPolicy]:
+    request = pb.ListPoliciesRequest(page_size=_PAGE)
+    found: list[pb.LoadedPolicy] = []
+    while True:
+        response = await stub.ListPolicies(request)
+        found += response.policies
+        request.page_token = response.next_page_token
+        if not request.page_token:
+            return found

@@ -1,0 +1,1 @@
+"""Inference pools, and how projects and jobs share them."""

@@ -1,0 +1,147 @@
+"""Who of those that wait may run now, and what the others wait for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from podium_controller.domain.identifiers import DEFAULT_PROJECT
+from podium_controller.domain.ports import NOTHING, JobRecord, Wait
+from podium_controller.pools.pools import Offer, Pool, served
+from podium_controller.pools.projects import Projects, project_of
+
+PLACES = ("MAX_ACTIVE_JOBS", "PROJECT_ACTIVE_JOBS", "PROJECT_GPUS", "POOL_FULL", "POOL_TAKEN")
+"""Reasons to wait that end when a job which runs gives its place up."""
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a running job holds."""
+
+    job_id: str
+    pool: str
+    project: str = DEFAULT_PROJECT
+    gpus: int = 0
+    """Of its trainer."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of the installation."""
+
+    active_jobs: int
+    jobs_per_pool: int
+    """Of a pool that several share."""
+
+
+class Line:
+    """One look at the line: each job that may run takes its place before the next is looked at."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        projects: Projects,
+        offers: Sequence[Offer],
+        places: Iterable[Place],
+    ) -> None:
+        """`places` are those of the jobs that run."""
+        self._limits = limits
+        self._projects = projects
+        self._offers = offers
+        self._jobs = 0
+        self._jobs_of: Counter[str] = Counter()
+        self._gpus_of: Counter[str] = Counter()
+        self._in_pool: Counter[str] = Counter()
+        self._places: list[Place] = []
+        for place in places:
+            self.take(place)
+
+    def take(self, place: Place) -> None:
+        """A job runs there now."""
+        self._jobs += 1
+        self._jobs_of[place.project] += 1
+        self._gpus_of[place.project] += place.gpus
+        self._in_pool[place.pool] += 1
+        self._places.append(place)
+
+    def turn(self, job: JobRecord, gpus: int = 0) -> Pool | Wait:
+        """The pool that the job may run at now, or what it waits for, as far as is known.
+
+        Args:
+            gpus: of its trainer.
+        """
+        if self._jobs >= self._limits.active_jobs:
+            most = self._limits.active_jobs
+            text = f"{most} job{'s run' if most > 1 else ' runs'}, which is MAX_ACTIVE_JOBS"
+            return Wait("MAX_ACTIVE_JOBS", text + _held(self._places))
+        return self._above_project(project_of(job.spec), gpus) or self._pool(job)
+
+    def _above_project(self, project: str, gpus: int) -> Wait | None:
+        limits = self._projects.of(project)
+        jobs, most = self._jobs_of[project], limits.max_active_jobs
+        if most is not None and jobs >= most:
+            text = f"the project {project!r} has {jobs} running; its maxActiveJobs is {most}"
+            own = [place for place in self._places if place.project == project]
+            return Wait("PROJECT_ACTIVE_JOBS", text + _held(own))
+        used, most = self._gpus_of[project], limits.max_gpus
+        if most is not None and gpus and used + gpus > most:
+            text = f"the project {project!r} uses {used} GPUs and this job needs {gpus} more"
+            own = [place for place in self._places if place.project == project and place.gpus]
+            return Wait("PROJECT_GPUS", f"{text}; its maxGpus is {most}{_held(own)}")
+        return None
+
+    def _pool(self, job: JobRecord) -> Pool | Wait:
+        serving = [offer for offer in self._offers if offer.serves(job.spec)]
+        fitting = [offer for offer in serving if offer.has_room_for_a_turn(job.spec)]
+        if not fitting:
+            return self._unserved(job, serving)
+        there = [offer for offer in fitting if offer.answers]
+        if not there:
+            names = ", ".join(f"{offer.pool.name!r}" for offer in fitting)
+            text = f"the pool {names} of {job.spec.base_model!r} does not answer"
+            return Wait("POOL_UNAVAILABLE", f"{text}: {fitting[0].error}")
+        free = [offer for offer in there if self._in_pool[offer.pool.name] < self._most(offer)]
+        if free:
+            # The emptiest; among equals the one that it ran at before, then the first.
+            best = min(free, key=lambda o: (self._in_pool[o.pool.name], o.pool.name != job.pool))
+            return best.pool
+        return self._taken(there[0])
+
+    def _most(self, offer: Offer) -> int:
+        return self._limits.jobs_per_pool if offer.is_shared else 1
+
+    def _taken(self, offer: Offer) -> Wait:
+        name = offer.pool.name
+        there = [place for place in self._places if place.pool == name]
+        if offer.is_shared:
+            most = self._limits.jobs_per_pool
+            text = f"{most} jobs share the pool {name!r}, which is MAX_JOBS_PER_POOL"
+            return Wait("POOL_FULL", text + _held(there))
+        text = f"the pool {name!r} holds the weights of one job at a time, now"
+        return Wait("POOL_TAKEN", f"{text} {there[-1].job_id}'s{_held(there)}")
+
+    def _unserved(self, job: JobRecord, serving: Sequence[Offer]) -> Wait:
+        if any(offer.is_pending for offer in self._offers):
+            return NOTHING
+        if any(offer.engine is None for offer in self._offers):
+            what = f"no pool that answers serves {job.spec.base_model!r}"
+            return Wait("POOL_UNAVAILABLE", f"{what}; {served(self._offers)}")
+        if serving:
+            asked = job.spec.rollout.sampling.max_tokens
+            what = f"answers of {asked} tokens do not fit the context window of any pool"
+            return Wait("CONTEXT_WINDOW", f"{what} that serves {job.spec.base_model!r}")
+        what = f"no pool serves {job.spec.base_model!r} any more"
+        return Wait("BASE_MODEL_NOT_SERVED", f"{what}; {served(self._offers)}")
+
+
+def _held(places: Sequence[Place]) -> str:
+    """By whom, and how one of them gives it up."""
+    if not places:
+        return ""
+    names = [place.job_id for place in places]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    freed = f"`podium job pause {names[0]}` or `podium job cancel {names[0]}` frees a place"
+    return f": {', '.join(names[:_SHOWN])}{more}; {freed}"

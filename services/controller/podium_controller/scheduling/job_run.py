@@ -1,0 +1,180 @@
+"""One run of one job: the loop, what ends it, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import Protocol
+
+from podium.core.errors import PodiumError
+from podium.core.tasks import cancel_and_wait
+from podium.jobs.v1 import job_service_pb2 as pb
+
+from podium_controller.domain import job_states, metrics
+from podium_controller.domain.errors import (
+    DatabaseUnavailableError,
+    JobIdleError,
+    LeaseLostError,
+    PauseRequestedError,
+)
+from podium_controller.domain.ports import JobRecord, Ledger, Peers
+from podium_controller.domain.stop_signals import Control
+from podium_controller.pools.pools import Pool
+from podium_controller.pools.projects import ProjectLimits
+from podium_controller.training.loop import TrainingLoop
+
+logger = logging.getLogger(__name__)
+
+
+class RunLedger(Ledger, Protocol):
+    """The ledger of a run, which can also end it."""
+
+    async def settle(
+        self, job_id: str, outcome: job_states.State, *, reason: str = "", message: str = ""
+    ) -> job_states.State:
+        """Ends a run; returns the state that the job has then."""
+
+    async def rest(self, job_id: str) -> job_states.State:
+        """Pauses a job whose client is silent, unless there is news by now."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """How the loop ended."""
+
+    outcome: job_states.State
+    reason: str = ""
+    message: str = ""
+    idle: bool = False
+
+
+class JobRun:
+    """Runs a job until it ends, pauses, or another controller is to run it."""
+
+    def __init__(
+        self,
+        job: JobRecord,
+        peers: Peers,
+        pool: Pool,
+        ledger: RunLedger,
+        control: Control,
+        limits: ProjectLimits,
+        close_seconds: float,
+    ) -> None:
+        """`close_seconds` bounds each call that frees trainer and pool.
+
+        `limits` are those of the job's project.
+        """
+        self._job = job
+        self._peers = peers
+        self._pool = pool
+        self._trainer = peers.trainers.of(job)
+        self._ledger = ledger
+        self._control = control
+        self._limits = limits
+        self._close_seconds = close_seconds
+
+    async def run(self) -> None:
+        """Returns when the job's new state is written, or must be left to a later run.
+
+        Cancelling it leaves the job as it is: it goes on with the next run.
+        """
+        try:
+            end = await self._loop()
+            await self._free(end)
+            if end.idle:
+                state = await self._ledger.rest(self._job.id)
+            else:
+                state = await self._ledger.settle(
+                    self._job.id, end.outcome, reason=end.reason, message=end.message
+                )
+        except (DatabaseUnavailableError, LeaseLostError) as error:
+            logger.warning(
+                "the job is left for a later run",
+                extra={"job": self._job.id, "reason": error.reason},
+            )
+            return
+        if state in job_states.ENDED:
+            metrics.forget_job(self._job.id)
+        logger.info("job run ended", extra={"job": self._job.id, "state": job_states.name(state)})
+
+    async def _loop(self) -> _End:
+        loop = TrainingLoop(
+            self._job,
+            self._peers,
+            self._pool,
+            self._trainer,
+            self._ledger,
+            self._control,
+            self._limits,
+        )
+        work = asyncio.create_task(loop.run())
+        cancelled = asyncio.create_task(self._control.cancel.wait())
+        try:
+            await asyncio.wait((work, cancelled), return_when=asyncio.FIRST_COMPLETED)
+            if self._control.cancel.is_set():
+                await cancel_and_wait(work)
+                await self._adopt_last(loop)
+                return _End(pb.JOB_STATE_CANCELLED)
+            await work
+        except PauseRequestedError:
+            return _End(pb.JOB_STATE_PAUSED)
+        except JobIdleError:
+            return _End(pb.JOB_STATE_PAUSED, idle=True)
+        except (DatabaseUnavailableError, LeaseLostError):
+            raise
+        except PodiumError as error:
+            logger.warning(
+                "the job failed",
+                exc_info=error,
+                extra={"job": self._job.id, "reason": error.reason},
+            )
+            return _End(pb.JOB_STATE_FAILED, error.reason, error.message)
+        except Exception as error:
+            error_id = uuid.uuid4().hex[:12]
+            logger.error(
+                "uncaught exception in a job",
+                exc_info=error,
+                extra={"job": self._job.id, "error_id": error_id},
+            )
+            return _End(
+                pb.JOB_STATE_FAILED,
+                "INTERNAL",
+                f"internal error; the controller's log has it under error id {error_id}",
+            )
+        finally:
+            await cancel_and_wait(work, cancelled)
+            await loop.close()
+        return _End(pb.JOB_STATE_SUCCEEDED)
+
+    async def _adopt_last(self, loop: TrainingLoop) -> None:
+        """Counts a step that was published just before the job was stopped."""
+        try:
+            async with asyncio.timeout(self._close_seconds):
+                await loop.adopt()
+        except (TimeoutError, PodiumError, PauseRequestedError) as error:
+            if isinstance(error, DatabaseUnavailableError | LeaseLostError):
+                raise
+            logger.info("could not look for a last step", extra={"job": self._job.id})
+
+    async def _free(self, end: _End) -> None:
+        """Gives trainer, environment and pool back.
+
+        A job that succeeded stays loaded, to be talked to, and one whose client is silent, to
+        be sampled from; whoever needs the pool takes it.
+        """
+        calls = [
+            self._trainer.close(self._job.id, self._close_seconds),
+            self._peers.environments.close(self._job.id, self._close_seconds),
+        ]
+        if end.outcome != pb.JOB_STATE_SUCCEEDED and not end.idle:
+            calls.append(self._pool.inference.unload(self._job.id, self._close_seconds))
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(result, Exception):
+                # Whoever needs them next takes them back: Optimizer.open, Serving.reload.
+                logger.warning(
+                    "could not give a service back",
+                    extra={"job": self._job.id, "error": str(result)},
+                )

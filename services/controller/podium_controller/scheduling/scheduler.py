@@ -1,0 +1,251 @@
+"""Takes the lease, and runs the jobs whose turn it is while it holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from podium.core.tasks import cancel_and_wait
+from podium.jobs.v1 import job_service_pb2 as pb
+
+from podium_controller.domain import job_states, metrics
+from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
+from podium_controller.domain.ports import JobRecord, Peers, Wait
+from podium_controller.domain.stop_signals import Control
+from podium_controller.domain.timestamps import month
+from podium_controller.pools.pools import Pool, Pools
+from podium_controller.pools.projects import Projects, project_of
+from podium_controller.scheduling.admission_queue import Limits, Line, Place
+from podium_controller.scheduling.job_run import JobRun
+from podium_controller.settings import Settings
+from podium_controller.store import LeaseStore, SqlLedger
+
+logger = logging.getLogger(__name__)
+
+# Renewals in the life of a lease: two may fail.
+_RENEWALS = 3
+
+
+@dataclass(frozen=True)
+class _Running:
+    control: Control
+    task: asyncio.Task[None]
+    place: Place
+
+
+class Scheduler:
+    """One controller of possibly several; the one with the lease is active."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        pools: Pools,
+        projects: Projects,
+        leases: LeaseStore,
+        ledger_for: Callable[[int], SqlLedger],
+        settings: Settings,
+    ) -> None:
+        """`ledger_for` makes the ledger of a lease from its fencing token."""
+        self._peers = peers
+        self._pools = pools
+        self._projects = projects
+        self._limits = Limits(settings.max_active_jobs, settings.max_jobs_per_pool)
+        self._leases = leases
+        self._ledger_for = ledger_for
+        self._settings = settings
+        self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self._runs: dict[str, _Running] = {}
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        """A job's state was changed through this process."""
+        self._news.set()
+
+    def episodes_running(self, job_id: str) -> int | None:
+        """A job's episodes in flight; None when it does not run here."""
+        run = self._runs.get(job_id)
+        pool = self._pools.get(run.place.pool) if run is not None else None
+        return pool.turns.running(job_id) if pool is not None else None
+
+    async def run(self) -> None:
+        """Stands by, leads, stands by again; until it is cancelled."""
+        while True:
+            try:
+                epoch = await self._leases.acquire(self._holder, self._settings.lease_seconds)
+                if epoch is not None:
+                    await self._lead(epoch)
+            except DatabaseUnavailableError:
+                logger.warning("the database cannot be reached; standing by")
+            except Exception:
+                logger.exception("leading ended with an error; standing by")
+            await asyncio.sleep(self._settings.poll_seconds)
+
+    async def _lead(self, epoch: int) -> None:
+        logger.info("this controller runs the jobs now", extra={"epoch": epoch})
+        metrics.LEADER.set(1)
+        ledger = self._ledger_for(epoch)
+        keeping = asyncio.create_task(self._keep(epoch))
+        scanning = asyncio.create_task(self._scan(ledger))
+        try:
+            await asyncio.wait((keeping, scanning), return_when=asyncio.FIRST_COMPLETED)
+            for task in (keeping, scanning):
+                if task.done():
+                    task.result()
+        except LeaseLostError:
+            logger.warning("the lease is lost; standing by")
+        finally:
+            metrics.LEADER.set(0)
+            for metric in metrics.PER_LEADER:
+                metric.clear()
+            runs = [running.task for running in self._runs.values()]
+            self._runs.clear()
+            await cancel_and_wait(scanning, *runs)
+            await cancel_and_wait(keeping)
+            await self._release(epoch)
+
+    async def _keep(self, epoch: int) -> None:
+        """Renews the lease; ends when it is lost, or may be by the time that it is known."""
+        ttl = self._settings.lease_seconds
+        good_until = time.monotonic() + ttl
+        while True:
+            await asyncio.sleep(ttl / _RENEWALS)
+            try:
+                async with asyncio.timeout(max(good_until - time.monotonic(), 0.1)):
+                    asked = time.monotonic()
+                    if not await self._leases.renew(self._holder, epoch, ttl):
+                        raise LeaseLostError("another controller has taken over")
+                    good_until = asked + ttl
+            except (DatabaseUnavailableError, TimeoutError):
+                if time.monotonic() >= good_until:
+                    raise LeaseLostError("the lease could not be renewed") from None
+
+    async def _release(self, epoch: int) -> None:
+        try:
+            async with asyncio.timeout(self._settings.lease_seconds):
+                await self._leases.release(self._holder, epoch)
+        except (DatabaseUnavailableError, TimeoutError):
+            logger.info("the lease could not be given back; it ends by itself")
+
+    async def _scan(self, ledger: SqlLedger) -> None:
+        """Starts, pauses and cancels runs as the database says, at news and at intervals."""
+        while True:
+            self._news.clear()
+            try:
+                await self._look(ledger)
+            except DatabaseUnavailableError:
+                logger.warning("the database cannot be reached; trying again")
+            try:
+                async with asyncio.timeout(self._settings.poll_seconds):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self, ledger: SqlLedger) -> None:
+        for job_id in [job_id for job_id, run in self._runs.items() if run.task.done()]:
+            _report(self._runs.pop(job_id).task)
+        active = await ledger.in_states(sorted(job_states.ACTIVE))
+        for job in active:
+            await self._steer(job, ledger)
+        needed = {job.id for job in active} | self._runs.keys()
+        await self._peers.trainers.retain(needed)
+        await self._peers.environments.retain(needed)
+        await self._admit(ledger)
+        self._show(await ledger.counts(), await ledger.judge_tokens(month()))
+
+    def _show(
+        self, counts: Mapping[tuple[str, job_states.State], int], judge_tokens: Mapping[str, int]
+    ) -> None:
+        by_state: Counter[job_states.State] = Counter()
+        queued: Counter[str] = Counter()
+        for (project, state), jobs in counts.items():
+            by_state[state] += jobs
+            if state == pb.JOB_STATE_QUEUED:
+                queued[self._projects.label(project)] += jobs
+        for state in pb.JobState.values():
+            if state != pb.JOB_STATE_UNSPECIFIED:
+                metrics.JOBS.labels(job_states.name(state)).set(by_state[state])
+        running: Counter[str] = Counter()
+        gpus: Counter[str] = Counter()
+        for each in self._runs.values():
+            label = self._projects.label(each.place.project)
+            running[label] += 1
+            gpus[label] += each.place.gpus
+        judged: Counter[str] = Counter()
+        for project, tokens in judge_tokens.items():
+            judged[self._projects.label(project)] += tokens
+        for label in self._projects.labels():
+            metrics.PROJECT_JOBS.labels(label, "queued").set(queued[label])
+            metrics.PROJECT_JOBS.labels(label, "running").set(running[label])
+            metrics.PROJECT_GPUS.labels(label).set(gpus[label])
+            metrics.PROJECT_JUDGE_TOKENS.labels(label).set(judged[label])
+
+    async def _admit(self, ledger: SqlLedger) -> None:
+        """Starts the queued jobs whose turn it is, and says what the others wait for."""
+        queued = [
+            job
+            for job in await ledger.in_states([pb.JOB_STATE_QUEUED])
+            # One that is queued anew while its former run ends waits for that.
+            if job.id not in self._runs
+        ]
+        if not queued:
+            return
+        self._pools.refresh(self.wake)
+        places = [running.place for running in self._runs.values()]
+        line = Line(self._limits, self._projects, self._pools.offers(), places)
+        waits: dict[str, Wait] = {}
+        for job in queued:
+            found = line.turn(job, self._peers.trainers.gpus(job.spec.trainer))
+            if isinstance(found, Wait):
+                if found != job.wait:
+                    waits[job.id] = found
+            elif await ledger.start(job.id, found.name):
+                line.take(self._begin(job, found, ledger).place)
+        await ledger.keep_waiting(waits)
+
+    async def _steer(self, job: JobRecord, ledger: SqlLedger) -> None:
+        running = self._runs.get(job.id)
+        if running is None:
+            pool = self._pools.get(job.pool)
+            if pool is None:
+                # Its pool is gone from the settings: it is queued again, and placed anew.
+                what = f"the pool {job.pool!r} is gone from the settings"
+                text = f"{what if job.pool else 'its pool is not known'}; the job is placed anew"
+                await ledger.add_event(job.id, pb.EVENT_TYPE_WARNING, text)
+                await ledger.settle(job.id, pb.JOB_STATE_PAUSED)
+                return
+            # A former run ended with its controller; this one goes on from what it stored.
+            running = self._begin(job, pool, ledger)
+        if job.state == pb.JOB_STATE_CANCELLING:
+            running.control.cancel.set()
+        elif job.state == pb.JOB_STATE_PAUSING:
+            running.control.pause.set()
+        else:
+            running.control.pause.clear()
+
+    def _begin(self, job: JobRecord, pool: Pool, ledger: SqlLedger) -> _Running:
+        control = Control()
+        limits = self._projects.of(project_of(job.spec))
+        seconds = self._settings.close_seconds
+        # The record may be of before it was placed.
+        run = JobRun(
+            replace(job, pool=pool.name), self._peers, pool, ledger, control, limits, seconds
+        )
+        task = asyncio.create_task(run.run(), name=f"job-{job.id}")
+        task.add_done_callback(lambda _: self.wake())
+        gpus = self._peers.trainers.gpus(job.spec.trainer)
+        running = _Running(control, task, Place(job.id, pool.name, project_of(job.spec), gpus))
+        self._runs[job.id] = running
+        logger.info("job run begins", extra={"job": job.id, "completed_steps": job.completed_steps})
+        return running
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("a run ended with an error; it begins again", exc_info=task.exception())

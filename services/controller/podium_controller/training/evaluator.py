@@ -1,0 +1,156 @@
+"""Measures a version on the held-out split: sampled, and greedily when asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+from podium.core.statistics import wilson_interval
+from podium.core.tasks import run_all
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
+
+from podium_controller.domain.identifiers import GREEDY, SAMPLED, evaluation_group
+from podium_controller.domain.ports import COLLECTED, GroupKey, Ledger, StoredGroup
+from podium_controller.domain.step_metrics import (
+    SUCCESS,
+    evaluation_metrics,
+    finite,
+    main_side,
+    trajectories_of,
+)
+from podium_controller.domain.timestamps import now_ns, timestamp
+from podium_controller.training.aliases import Publisher
+from podium_controller.training.episode_source import Source
+from podium_controller.training.reporter import EVALUATE, Reporter
+
+
+def is_due(spec: spec_pb2.JobSpec, version: int) -> bool:
+    """Whether a version is to be evaluated: the first, the last, and every so many."""
+    if not spec.HasField("evaluation"):
+        return False
+    every = spec.evaluation.every_steps
+    return version in (spec.fork.version, spec.training.steps) or (
+        every > 0 and version % every == 0
+    )
+
+
+def evaluation_episode(spec: spec_pb2.JobSpec) -> spec_pb2.EpisodeSpec:
+    """The training episodes, with the evaluation's own players."""
+    episode = spec_pb2.EpisodeSpec()
+    episode.CopyFrom(spec.rollout.episode)
+    episode.players.update(spec.evaluation.players)
+    return episode
+
+
+class Evaluator:
+    """Evaluates one job's versions, each in each mode once."""
+
+    def __init__(
+        self,
+        job_id: str,
+        spec: spec_pb2.JobSpec,
+        source: Source,
+        ledger: Ledger,
+        publisher: Publisher,
+        reporter: Reporter,
+        scenarios: list[trajectory_pb2.Scenario],
+    ) -> None:
+        """`scenarios` are those to evaluate on."""
+        self._job_id = job_id
+        self._spec = spec
+        self._source = source
+        self._ledger = ledger
+        self._publisher = publisher
+        self._reporter = reporter
+        self._scenarios = scenarios
+
+    async def evaluate(self, version: int) -> None:
+        """Evaluates the version, which must be served, in the modes that are still due."""
+        done = await self._ledger.evaluated_modes(self._job_id, version)
+        modes = [SAMPLED, GREEDY] if self._spec.evaluation.greedy else [SAMPLED]
+        for mode in modes:
+            if mode not in done:
+                async with self._reporter.timed(EVALUATE, step=version):
+                    await self._evaluate(version, mode)
+
+    async def _evaluate(self, version: int, mode: str) -> None:
+        stored = await self._ledger.stored_groups(self._job_id, version, mode)
+        attempts = 1 if mode == GREEDY else self._spec.evaluation.samples
+        slots = asyncio.Semaphore(_groups_at_once(self._spec.rollout, attempts))
+        groups = await run_all(
+            [
+                self._group(version, mode, i, attempts, stored.get(i), slots)
+                for i in range(len(self._scenarios))
+            ]
+        )
+        evaluation = _measure(groups, version, mode)
+        await self._publish(evaluation)
+        await self._ledger.commit_evaluation(self._job_id, evaluation)
+
+    async def _group(
+        self,
+        version: int,
+        mode: str,
+        index: int,
+        attempts: int,
+        stored: StoredGroup | None,
+        slots: asyncio.Semaphore,
+    ) -> trajectory_pb2.Group:
+        if stored is not None:
+            return stored.group
+        sampling = policy_pb2.SamplingParams()
+        sampling.CopyFrom(self._spec.rollout.sampling)
+        if mode == GREEDY:
+            sampling.temperature = 0.0
+        key = GroupKey(self._job_id, version, index, mode)
+        async with slots:
+            group = await self._source.collect(
+                key,
+                evaluation_group(self._job_id, version, mode, index),
+                self._scenarios[index],
+                attempts,
+                policy_pb2.PolicyRef(job=self._job_id, version=version),
+                sampling,
+            )
+        await self._ledger.save_group(key, COLLECTED, group)
+        return group
+
+    async def _publish(self, evaluation: pb.Evaluation) -> None:
+        numbers = finite(evaluation.metrics)
+        if evaluation.mode == GREEDY:
+            await self._publisher.record(
+                evaluation.version, {f"{GREEDY}/{name}": v for name, v in numbers.items()}
+            )
+            return
+        await self._publisher.record(evaluation.version, numbers)
+        metric = self._spec.evaluation.best_metric
+        if metric in numbers:
+            await self._publisher.promote(evaluation.version, numbers[metric])
+        else:
+            await self._reporter.warn(
+                f"the evaluation of version {evaluation.version} has no metric {metric!r}, so it"
+                f" cannot become the best; it has {', '.join(sorted(numbers)) or 'none'}",
+                evaluation.version,
+            )
+
+
+def _groups_at_once(rollout: spec_pb2.RolloutSpec, attempts: int) -> int:
+    """As many episodes at once as in training: what the pool takes is the same."""
+    return max(1, rollout.max_concurrent_groups * rollout.group_size // attempts)
+
+
+def _measure(groups: list[trajectory_pb2.Group], version: int, mode: str) -> pb.Evaluation:
+    trajectories = main_side(trajectories_of(groups))
+    metrics = evaluation_metrics(trajectories)
+    evaluation = pb.Evaluation(
+        version=version,
+        mode=mode,
+        episodes=len(trajectories),
+        metrics=metrics,
+        time=timestamp(now_ns()),
+    )
+    if SUCCESS in metrics:
+        # Fractional successes are allowed; outside [0, 1] they are no proportion.
+        share = min(1.0, max(0.0, metrics[SUCCESS]))
+        evaluation.success_low, evaluation.success_high = wilson_interval(share, len(trajectories))
+    return evaluation

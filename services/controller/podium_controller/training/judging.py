@@ -1,0 +1,131 @@
+"""Scores groups, and says why one is of no use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podium.core.errors import DeadlineExceededError, InternalError, UnavailableError
+from podium.judge.v1 import judge_service_pb2 as judge_pb
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.ports import GroupKey, Judge, Ledger
+from podium_controller.domain.step_metrics import is_failed
+from podium_controller.domain.timestamps import month
+from podium_controller.pools.projects import ProjectLimits
+from podium_controller.training.recovery import Recovery
+
+ALL_FAILED = "all_failed"
+JUDGE_FAILED = "judge_failed"
+JUDGE_BUDGET = "judge_budget"
+JUDGE_UNAVAILABLE = "judge_unavailable"
+JUDGE_ERROR = "judge_error"
+"""The judge service broke on the group."""
+_NOT_JUDGED = (JUDGE_FAILED, JUDGE_BUDGET, JUDGE_UNAVAILABLE, JUDGE_ERROR)
+
+NO_JUDGE = "JUDGE_UNAVAILABLE"
+"""The judge service's reason when it is there, but its models have no answer."""
+
+
+class Judging:
+    """Scores one job's groups, and keeps what that costs."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        reward: spec_pb2.RewardSpec,
+        recovery: Recovery,
+        ledger: Ledger,
+        project: str,
+        limits: ProjectLimits,
+    ) -> None:
+        """`limits` are those of the job's project."""
+        self._judge = judge
+        self._reward = reward
+        self._recovery = recovery
+        self._ledger = ledger
+        self._project = project
+        self._limits = limits
+
+    async def score(self, key: GroupKey, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
+        """The scored group, stored; the reason why it has no scores stays on it.
+
+        Raises:
+            JobFailedError: the judge service stayed away for too long. When it is the
+                judge's models that did, or it broke on the group, the group is skipped.
+        """
+        try:
+            response = await self._recovery.run("judge", lambda: self._ask(key, group))
+        except JobFailedError as error:
+            if error.reason != NO_JUDGE:
+                raise
+            skipped = _skipped(group, JUDGE_UNAVAILABLE, error.message)
+            response = judge_pb.ScoreGroupResponse(group=skipped)
+        except InternalError as error:
+            # A defect, but of this group: the others must not pay for it.
+            skipped = _skipped(group, JUDGE_ERROR, error.message)
+            response = judge_pb.ScoreGroupResponse(group=skipped)
+        await self._ledger.save_judged(key, response.group, response.usage, month())
+        return response.group
+
+    async def _ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
+        request = judge_pb.ScoreGroupRequest(group=group, reward=self._reward)
+        if any(each.kind == spec_pb2.SCORER_KIND_RULER for each in self._reward.scorers):
+            # Replicas of the judge do not know what the others have spent, nor before.
+            request.job_usage.CopyFrom(await self._ledger.judge_usage(key.job_id))
+            await self._bound(request)
+        try:
+            return await self._judge.score(request)
+        except DeadlineExceededError as error:
+            raise UnavailableError(error.message, reason=NO_JUDGE) from error
+
+    async def _bound(self, request: judge_pb.ScoreGroupRequest) -> None:
+        allowed = self._limits.max_judge_tokens
+        if allowed is None:
+            return
+        budget = request.project_budget
+        budget.project, budget.max_tokens, budget.period = self._project, allowed, month()
+        budget.used_tokens = await self._ledger.project_judge_tokens(self._project, budget.period)
+
+
+def _skipped(group: trajectory_pb2.Group, reason: str, why: str) -> trajectory_pb2.Group:
+    skipped = trajectory_pb2.Group()
+    skipped.CopyFrom(group)
+    skipped.skip_reason = reason
+    for trajectory in skipped.trajectories:
+        if not is_failed(trajectory):
+            trajectory.explanation = f"not scored: {why}"
+    return skipped
+
+
+def unusable(group: trajectory_pb2.Group) -> str:
+    """Why nothing can be learned from a scored group, and never could; empty otherwise.
+
+    A group without variance is not unusable: it says something about the
+    policy. One whose attempts all broke says something about the environment.
+    """
+    if group.trajectories and all(map(is_failed, group.trajectories)):
+        return ALL_FAILED
+    return group.skip_reason if group.skip_reason in _NOT_JUDGED else ""
+
+
+def unjudgeable(groups: Sequence[trajectory_pb2.Group]) -> trajectory_pb2.Group | None:
+    """The group that says why not one could be judged; None when another round may help.
+
+    Who may spend no more, or had no answer for as long as the job waits, is not asked
+    again; but as long as one group of a step has scores, the job goes on with it
+    (docs/decisions/0017).
+    """
+    if not all(group.skip_reason for group in groups):
+        return None
+    return next((g for g in groups if unusable(g) in (JUDGE_BUDGET, JUDGE_UNAVAILABLE)), None)
+
+
+def failure_text(group: trajectory_pb2.Group) -> str:
+    """What the group's attempts, or its judge, died of, in their own words."""
+    failed = [trajectory for trajectory in group.trajectories if is_failed(trajectory)]
+    if failed and unusable(group) == ALL_FAILED:
+        failure = failed[0].failure
+        return f"{failure.type}: {failure.message}" if failure.type else failure.message
+    words = (each.explanation for each in group.trajectories if not is_failed(each))
+    return next(filter(None, words), group.skip_reason)

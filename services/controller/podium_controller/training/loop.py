@@ -1,0 +1,365 @@
+"""The training loop of one job: nothing but the order in which its components work.
+
+sample → collect → score → step → save → load → commit → retain → evaluate.
+Every piece may be repeated after a crash; what makes a step real is that the
+registry has its version (docs/decisions/0004).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from podium.core.errors import DataLossError
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.kit.telemetry import attributes, tracer
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_controller.domain import metrics
+from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
+from podium_controller.domain.row_length import left_out
+from podium_controller.domain.step_metrics import finite, first_start_ns, step_metrics
+from podium_controller.domain.stop_signals import Control
+from podium_controller.domain.timestamps import now_ns, timestamp
+from podium_controller.pools.pools import Pool
+from podium_controller.pools.projects import ProjectLimits, project_of
+from podium_controller.training.aliases import Publisher
+from podium_controller.training.collector import Batch, Collector
+from podium_controller.training.episode_source import Source
+from podium_controller.training.evaluator import Evaluator, evaluation_episode, is_due
+from podium_controller.training.group_sources import ClientOrigin, Origin, RolloutOrigin
+from podium_controller.training.judging import Judging
+from podium_controller.training.prefetch import Feed
+from podium_controller.training.recovery import Recovery
+from podium_controller.training.reporter import COLLECT, SERVE, WAIT, Reporter
+from podium_controller.training.scenario_order import ScenarioOrder
+from podium_controller.training.serving import Serving
+from podium_controller.training.step_runner import (
+    SECONDS_PREFIX,
+    Optimizer,
+    Published,
+    version_damaged,
+)
+from podium_controller.training.untrained import untrained
+
+# Of stored bytes; a stream that was cut short is none.
+_DAMAGES = frozenset({"BLOB_DAMAGED", "WRONG_DIGEST"})
+
+logger = logging.getLogger(__name__)
+_tracer = tracer(__name__)
+
+
+class TrainingLoop:
+    """Runs a job from wherever it is to its last step."""
+
+    def __init__(
+        self,
+        job: JobRecord,
+        peers: Peers,
+        pool: Pool,
+        trainer: Trainer,
+        ledger: Ledger,
+        control: Control,
+        limits: ProjectLimits,
+    ) -> None:
+        """`pool` is where the job's policies are served, `limits` its project's."""
+        self._job = job
+        self._spec = job.spec
+        self._peers = peers
+        self._ledger = ledger
+        self._control = control
+        self._limits = limits
+        self._completed = job.completed_steps
+        self._reporter = Reporter(job.id, ledger)
+        self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
+        self._serving = Serving(job.id, pool.inference, ledger, self._recovery)
+        self._publisher = Publisher(job.id, job.spec, peers.registry, self._recovery)
+        self._optimizer = Optimizer(
+            job.id,
+            job.spec,
+            trainer,
+            peers.registry,
+            ledger,
+            self._recovery,
+            self._reporter,
+        )
+        self._source = Source(
+            rollout=peers.rollout,
+            pool=pool,
+            project=project_of(job.spec),
+            reporter=self._reporter,
+            serving=self._serving,
+            recovery=self._recovery,
+            environment=job.spec.environment,
+            seed=job.spec.seed,
+            episode=job.spec.rollout.episode,
+        )
+        self._damage: DataLossError | None = None
+        self._restored = -1
+        """The version that was made again last; -1 for none."""
+        self._client: ClientOrigin | None = None
+        if job.spec.HasField("client"):
+            self._client = ClientOrigin(job.id, job.spec.client, ledger)
+
+    async def run(self) -> None:
+        """Returns when the last step is committed and evaluated.
+
+        Raises:
+            PauseRequestedError, JobIdleError: at a point from which `run` can begin
+                again.
+            JobFailedError: the job cannot go on.
+            PodiumError: what a service answered that time does not heal.
+        """
+        await self._reporter.set_phase(WAIT)
+        await self._place_environment()
+        evaluator = await self._evaluator()
+        while True:
+            try:
+                return await self._train(evaluator)
+            except DataLossError as error:
+                if error.reason not in _DAMAGES:
+                    raise
+                if self._restored == self._completed:
+                    raise version_damaged(self._job.id, self._completed, error) from error
+                # Whoever met it, trainer or pool: all begin again, at a version that is whole.
+                self._restored, self._damage = self._completed, error
+
+    async def _train(self, evaluator: Evaluator | None) -> None:
+        feed = await self._feed()
+        try:
+            await self._establish()
+            last = self._spec.training.steps
+            overlap = self._spec.rollout.max_staleness > 0
+            await self._evaluate_if_due(evaluator)
+            while self._completed < last:
+                self._control.check_pause()
+                feed.advance(self._completed)
+                if not await self._has_batch(feed):
+                    break
+                await self._step(feed)
+                if overlap:
+                    feed.advance(self._completed)
+                await self._publisher.retain()
+                await self._evaluate_if_due(evaluator)
+            if self._completed < last and evaluator is not None:
+                await self._control.unless_paused(evaluator.evaluate(self._completed))
+            await self._publisher.retain()
+        finally:
+            await feed.close()
+
+    async def close(self) -> None:
+        """What is told of the job from now on, its end, is told by the caller."""
+        await self._reporter.close()
+
+    async def adopt(self) -> bool:
+        """Commits the step after the last one if its version is published; False if not.
+
+        The controller died between the two, or the job was stopped there.
+        """
+        step = self._completed + 1
+        if step > self._spec.training.steps:
+            return False
+        published = await self._optimizer.find(step)
+        if published is None:
+            return False
+        stored = await self._ledger.stored_groups(self._job.id, step)
+        begun = first_start_ns([each.group for each in stored.values()])
+        await self._commit(step, published, None, begun)
+        logger.info("adopted a published step", extra={"job": self._job.id, "step": step})
+        return True
+
+    async def _feed(self) -> Feed:
+        origin = self._client or await self._rollout_origin()
+        collector = Collector(
+            self._job.id,
+            self._spec,
+            origin,
+            Judging(
+                self._peers.judge,
+                self._spec.reward,
+                self._recovery,
+                self._ledger,
+                project_of(self._spec),
+                self._limits,
+            ),
+            self._ledger,
+            self._reporter,
+            self._begin_span,
+        )
+        return Feed(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
+
+    async def _rollout_origin(self) -> Origin:
+        scenarios = await self._scenarios(self._source.environment.split)
+        order = ScenarioOrder(scenarios, self._spec.seed)
+        return RolloutOrigin(self._job.id, self._spec.rollout, self._source, order)
+
+    async def _evaluator(self) -> Evaluator | None:
+        if not self._spec.HasField("evaluation"):
+            return None
+        evaluation = self._spec.evaluation
+        scenarios = await self._scenarios(evaluation.split, evaluation.scenarios)
+        return Evaluator(
+            self._job.id,
+            self._spec,
+            replace(self._source, episode=evaluation_episode(self._spec)),
+            self._ledger,
+            self._publisher,
+            self._reporter,
+            scenarios,
+        )
+
+    async def _scenarios(self, split: str, limit: int = 0) -> list[trajectory_pb2.Scenario]:
+        """Of the job's environment; CreateJob may not have been able to ask for them."""
+        environment = self._source.environment
+        found = await self._recovery.run(
+            "rollout",
+            lambda: self._peers.rollout.scenarios(environment, split, limit),
+            self._source.is_there,
+        )
+        if not found:
+            raise JobFailedError(
+                f"environment {environment.name!r} has no scenarios in the split {split!r}",
+                reason="NO_SCENARIOS",
+            )
+        return found
+
+    async def _place_environment(self) -> None:
+        """Where the job's environment is an image: at the address where it runs now."""
+        if not self._spec.environment.image:
+            return
+        async with self._reporter.waiting("the environment") as on_wait:
+            placing = self._peers.environments.place(self._job, on_wait)
+            address = await self._control.unless_paused(placing)
+        placed = spec_pb2.EnvironmentSpec()
+        placed.CopyFrom(self._spec.environment)
+        placed.address, placed.image = address, ""
+        placed.ClearField("replicas")
+        self._source = replace(self._source, environment=placed)
+
+    async def _establish(self) -> None:
+        """Trainer and pool at the newest published version, which is committed too."""
+        if self._spec.HasField("fork") and self._completed == self._spec.fork.version:
+            await self._fork()
+        while await self.adopt():
+            pass
+        self._control.check_pause()
+        await self._control.unless_paused(self._optimizer.ready())
+        damage, self._damage = self._damage, None
+        if damage is not None and self._restored == self._completed:
+            await self._optimizer.restore(self._completed, damage)
+        else:
+            await self._optimizer.open(self._completed or None)
+        async with self._reporter.timed(SERVE):
+            await self._serving.serve(self._completed)
+
+    async def _fork(self) -> None:
+        """The first version, of the files of the one that the job starts from."""
+        fork = self._spec.fork
+        await self._recovery.run(
+            "registry",
+            lambda: self._peers.registry.fork(fork.model, fork.version, self._job.id),
+        )
+
+    async def _has_batch(self, feed: Feed) -> bool:
+        """Whether there will be groups for the next step; a client may take its time."""
+        step = self._completed + 1
+        if not feed.is_ready(step):
+            await self._reporter.set_phase(COLLECT)
+        if self._client is None:
+            return True
+        return await self._control.unless_paused(self._client.arrival(step))
+
+    async def _step(self, feed: Feed) -> None:
+        step = self._completed + 1
+        batch = await feed.take(step)
+        try:
+            with trace.use_span(batch.span, end_on_exit=False):
+                published = await self._optimizer.step(
+                    step,
+                    batch.groups,
+                    finite(step_metrics(batch.groups, batch.staleness)),
+                    batch.seconds,
+                )
+                async with self._reporter.timed(SERVE, batch.seconds, step=step):
+                    await self._serving.serve(step)
+                await self._commit(step, published, batch, batch.start_ns)
+        finally:
+            batch.span.end()
+
+    async def _commit(
+        self, step: int, published: Published, batch: Batch | None, begun: int | None
+    ) -> None:
+        """Makes the step visible. `batch` is None for a step that a former run published."""
+        now = now_ns()
+        numbers = dict(published.metrics)
+        trace_id = ""
+        if batch is not None:
+            numbers |= {f"{SECONDS_PREFIX}{k}": spent for k, spent in batch.seconds.items()}
+            trace_id = _trace_id(batch.span)
+        committed = await self._ledger.commit_step(
+            self._job.id,
+            pb.Step(
+                number=step,
+                version=published.version,
+                group_ids=published.group_ids,
+                metrics=numbers,
+                start_time=timestamp(begun or now),
+                commit_time=timestamp(now),
+                trace_id=trace_id,
+            ),
+        )
+        self._completed = step
+        if committed:
+            self._count(numbers, published, now, batch)
+            if text := left_out(numbers, self._spec):
+                await self._reporter.warn(text, step)
+            if told := untrained(step, numbers, len(published.group_ids)):
+                await self._reporter.warn(told, step)
+
+    def _count(
+        self, numbers: dict[str, float], published: Published, now: int, batch: Batch | None
+    ) -> None:
+        job = self._job.id
+        metrics.STEPS.labels(job).inc()
+        metrics.LAST_STEP.labels(job).set(now / 1e9)
+        metrics.TOKENS.labels(job).inc(numbers.get("tokens_sampled", 0.0))
+        metrics.STALENESS.observe(numbers.get("staleness_max", 0.0))
+        if "reward_mean" in numbers:
+            metrics.REWARD.labels(job).set(numbers["reward_mean"])
+        if "success_mean" in numbers:
+            metrics.SUCCESS.labels(job).set(numbers["success_mean"])
+        for reason in published.skipped_groups.values():
+            metrics.count_group(reason)
+        metrics.count_group("trained", len(published.group_ids) - len(published.skipped_groups))
+        if batch is not None:
+            metrics.STEP_SECONDS.labels("total").observe((now - batch.start_ns) / 1e9)
+
+    async def _evaluate_if_due(self, evaluator: Evaluator | None) -> None:
+        if evaluator is not None and is_due(self._spec, self._completed):
+            await self._control.unless_paused(evaluator.evaluate(self._completed))
+
+    def _begin_span(self, step: int) -> trace.Span:
+        """The root of a step's trace, linked to the call that made the job."""
+        return _tracer.start_span(
+            "train_step",
+            context=Context(),
+            links=_links(self._job.trace_parent),
+            attributes={attributes.JOB_ID: self._job.id, attributes.STEP: step},
+        )
+
+
+def _links(trace_parent: str) -> list[trace.Link]:
+    carrier = {"traceparent": trace_parent}
+    context = trace.get_current_span(
+        TraceContextTextMapPropagator().extract(carrier, context=Context())
+    ).get_span_context()
+    return [trace.Link(context)] if context.is_valid else []
+
+
+def _trace_id(span: trace.Span) -> str:
+    context = span.get_span_context()
+    return f"{context.trace_id:032x}" if context.is_valid else ""

@@ -1,0 +1,178 @@
+"""Tells what a job does: phase and events in the ledger, spans, seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager, suppress
+
+from podium.core.tasks import cancel_and_wait
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.kit.telemetry import attributes, tracer
+
+from podium_controller.domain import metrics
+from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
+from podium_controller.domain.ports import (
+    ENVIRONMENT_STARTING,
+    NOTHING,
+    TRAINER_STARTING,
+    Ledger,
+    OnWait,
+    Wait,
+)
+
+COLLECT = "collect"
+JUDGE = "judge"
+OPEN = "open"
+TRAIN = "train"
+PUBLISH = "publish"
+SERVE = "serve"
+EVALUATE = "evaluate"
+RECOVER = "recover"
+WAIT = "wait"
+
+_tracer = tracer(__name__)
+
+_LINGER_SECONDS = 1.0
+
+_STARTS = (TRAINER_STARTING, ENVIRONMENT_STARTING)
+
+
+class Reporter:
+    """One job's voice. `phase` is what its main line does, whatever else runs beside it."""
+
+    def __init__(self, job_id: str, ledger: Ledger) -> None:
+        self.job_id = job_id
+        self._ledger = ledger
+        self._phase = ""
+        self._recovering = 0
+        self._lost = NOTHING
+        self._leaving: asyncio.Task[None] | None = None
+        # A former run may have left something.
+        self._shows_wait = True
+        self._held = NOTHING
+
+    async def close(self) -> None:
+        """Writes nothing more of its own accord."""
+        await self._stay()
+
+    async def set_phase(self, phase: str) -> None:
+        """Writes the phase, unless a recovery has the word."""
+        if phase == self._phase:
+            return
+        self._phase = phase
+        lingered = not self._recovering and await self._stay()
+        if self._recovering:
+            return
+        await self._ledger.set_phase(self.job_id, phase)
+        if lingered:
+            await self._show_held()
+
+    @asynccontextmanager
+    async def recovering(self, wait: Wait) -> AsyncIterator[None]:
+        """The phase is `recover` inside, whoever else sets one, and the job waits for `wait`.
+
+        It stays so for a moment after, since the next attempt may fail at once: a service that
+        is away would otherwise cost every job four writes an attempt.
+        """
+        self._recovering += 1
+        try:
+            if self._recovering == 1:
+                shown = await self._stay() and wait == self._lost
+                if not shown:
+                    self._lost = wait
+                    await self._ledger.set_phase(self.job_id, RECOVER)
+                    await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+            yield
+        finally:
+            self._recovering -= 1
+        if not self._recovering:
+            self._leaving = asyncio.create_task(self._leave())
+
+    async def still_recovering(self, wait: Wait) -> None:
+        """Inside `recovering`: what the job waits for is something else by now."""
+        if wait.reason != self._lost.reason:
+            self._lost = wait
+            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+
+    async def _leave(self) -> None:
+        await asyncio.sleep(_LINGER_SECONDS)
+        self._lost = NOTHING
+        # What ends the job's run meets its other writes too.
+        with suppress(LeaseLostError, DatabaseUnavailableError):
+            await self._ledger.set_phase(self.job_id, self._phase)
+            await self._show_held()
+        self._leaving = None
+
+    async def _stay(self) -> bool:
+        """Whether `recover` was shown still, and is left for the caller to replace."""
+        if self._leaving is None:
+            return False
+        await cancel_and_wait(self._leaving)
+        lingered = self._leaving is not None
+        self._leaving = None
+        return lingered
+
+    async def _show_held(self) -> None:
+        await self._ledger.set_wait(self.job_id, self._held.reason, self._held.message)
+
+    @asynccontextmanager
+    async def waiting(self, what: str = "the trainer") -> AsyncIterator[OnWait]:
+        """Says what the job's trainer waits for. Each reason is an event once; a start is none."""
+        told: set[str] = set()
+
+        async def on_wait(wait: Wait) -> None:
+            self._shows_wait = True
+            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+            if wait.reason not in told and wait.reason not in _STARTS:
+                told.add(wait.reason)
+                await self.warn(f"{what} is not there: {wait.message} ({wait.reason})")
+
+        yield on_wait
+        if self._shows_wait:
+            await self._ledger.set_wait(self.job_id, "", "")
+            self._shows_wait = False
+        if told:
+            await self.event(pb.EVENT_TYPE_RECOVERY, f"{what} is there; the job goes on")
+
+    async def held(self, wait: Wait) -> None:
+        """Says what all of its groups wait for; NOTHING when one has started."""
+        if wait != self._held:
+            self._held = wait
+            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+
+    async def event(self, kind: pb.EventType.ValueType, message: str, step: int = 0) -> None:
+        """Appends to the job's history."""
+        await self._ledger.add_event(self.job_id, kind, message, step)
+
+    async def warn(self, message: str, step: int = 0) -> None:
+        """Something that people should know."""
+        await self.event(pb.EVENT_TYPE_WARNING, message, step)
+
+    @asynccontextmanager
+    async def timed(
+        self,
+        phase: str,
+        seconds: MutableMapping[str, float] | None = None,
+        *,
+        foreground: bool = True,
+        step: int = 0,
+    ) -> AsyncIterator[None]:
+        """A phase with its span and its duration, which is added to `seconds` too."""
+        if foreground:
+            await self.set_phase(phase)
+        began = time.perf_counter()
+        with _tracer.start_as_current_span(
+            phase,
+            attributes={
+                attributes.JOB_ID: self.job_id,
+                attributes.STEP: step,
+                attributes.PHASE: phase,
+            },
+        ):
+            yield
+        took = time.perf_counter() - began
+        metrics.STEP_SECONDS.labels(phase).observe(took)
+        if seconds is not None:
+            seconds[phase] = seconds.get(phase, 0.0) + took

@@ -1,0 +1,55 @@
+"""Which version the pool serves for a job, and that it does."""
+
+from __future__ import annotations
+
+from podium.core.errors import FailedPreconditionError
+
+from podium_controller.domain import job_states
+from podium_controller.domain.ports import Inference, Ledger
+from podium_controller.training.recovery import Recovery
+
+
+class Serving:
+    """Keeps the newest version of a job loaded."""
+
+    def __init__(
+        self, job_id: str, inference: Inference, ledger: Ledger, recovery: Recovery
+    ) -> None:
+        self._job_id = job_id
+        self._inference = inference
+        self._ledger = ledger
+        self._recovery = recovery
+        self.version = -1
+        """The version that is to be served; -1 before the first."""
+
+    async def serve(self, version: int) -> None:
+        """Returns when the pool serves the version."""
+        self.version = version
+        await self._recovery.run("inference", self.reload)
+
+    async def reload(self) -> bool:
+        """Has the pool serve what it is to serve; True when it did not already.
+
+        Raises:
+            FailedPreconditionError: the pool has another base model, or serves
+                a job that this controller cannot take it from.
+        """
+        try:
+            response = await self._inference.load(self._job_id, self.version)
+        except FailedPreconditionError as error:
+            if error.reason != "POOL_IN_USE" or not await self._make_room():
+                raise
+            response = await self._inference.load(self._job_id, self.version)
+        return not response.already_loaded
+
+    async def _make_room(self) -> bool:
+        """Unloads what jobs that do not run have left in a pool that holds one job."""
+        others = {policy.job for policy in await self._inference.policies()}
+        idle = [
+            job
+            for job in sorted(others - {"", "base", self._job_id})
+            if await self._ledger.state_of(job) in job_states.ENDED | job_states.RESTING
+        ]
+        for job in idle:
+            await self._inference.unload(job)
+        return bool(idle)

@@ -1,0 +1,1 @@
+"""vLLM, the registry's files and the pool's other pods."""

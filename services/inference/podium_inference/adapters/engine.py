@@ -1,0 +1,224 @@
+"""vLLM's AsyncLLM: the one module that drives the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from podium.core.errors import InvalidArgumentError, UnavailableError, Violation
+from podium.types.v1 import policy_pb2, trajectory_pb2
+
+from podium_inference.adapters.engine_options import engine_options, prepare_environment
+from podium_inference.adapters.node_files import on_every_node
+from podium_inference.adapters.node_group import Place
+from podium_inference.adapters.weight_files import check_weights
+from podium_inference.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_FINISH = {
+    "stop": trajectory_pb2.FINISH_REASON_STOP,
+    "length": trajectory_pb2.FINISH_REASON_LENGTH,
+    "abort": trajectory_pb2.FINISH_REASON_ABORTED,
+}
+
+
+@dataclass
+class Piece:
+    """What came since the last piece."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    text: str = ""
+    finish_reason: int = trajectory_pb2.FINISH_REASON_UNSPECIFIED
+    cached_prompt_tokens: int = 0
+
+
+class Engine(Protocol):
+    """Samples, and takes weights."""
+
+    max_model_len: int
+    vocab_size: int
+
+    def generate(
+        self,
+        prompt: Sequence[int],
+        sampling: policy_pb2.SamplingParams,
+        request_id: str,
+        adapter: object | None,
+    ) -> AsyncGenerator[Piece, None]:
+        """Continues a prompt; closing the generator aborts in the engine.
+
+        Raises:
+            UnavailableError: the engine has died.
+        """
+        ...
+
+    async def check(self, weights: Path) -> None:
+        """Raises FailedPreconditionError (BAD_ADAPTER, BAD_WEIGHTS) for unusable files."""
+        ...
+
+    def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
+        """The files are on every node of the engine while the block runs.
+
+        Raises:
+            UnavailableError: NODE_FILES, a node cannot store them.
+        """
+        ...
+
+    async def merge(self, weights: Path | None) -> None:
+        """Exchanges the weights for base plus adapter, or for whole ones; nothing may run."""
+        ...
+
+    async def add_adapter(self, name: str, folder: Path) -> object:
+        """Registers an adapter and returns its handle."""
+        ...
+
+    async def remove_adapter(self, handle: object) -> None:
+        """Forgets an adapter."""
+        ...
+
+
+class VllmEngine:
+    """`Engine` over AsyncLLM, whose core runs in a child process."""
+
+    def __init__(self, settings: Settings, model: Path, place: Place | None = None) -> None:
+        """Starts the engine; takes half a minute. Blocking, on the event loop's thread.
+
+        Args:
+            place: this node's, where the engine has several.
+
+        Raises:
+            RuntimeError: the engine cannot start.
+        """
+        prepare_environment(settings)
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
+        from vllm.usage.usage_lib import UsageContext
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        options = engine_options(settings, model, place)
+        self.dtype: str = options["dtype"]
+        self.llm = AsyncLLM.from_engine_args(
+            # Whose defaults are for the memory that the GPU has.
+            AsyncEngineArgs(**options),
+            usage_context=UsageContext.OPENAI_API_SERVER,
+        )
+        self.tokenizer: Any = self.llm.get_tokenizer()
+        self.max_model_len: int = self.llm.model_config.max_model_len
+        self.max_num_seqs: int = self.llm.vllm_config.scheduler_config.max_num_seqs
+        self.vocab_size: int = self.llm.model_config.get_vocab_size()
+        self._model = model
+        self._nodes = settings.nodes
+        self._lacks_buffers = settings.pipeline_parallel_size > 1 and current_platform.is_cpu()
+        self._adapters = 0
+        self.keep_special_tokens = False
+        """Whether special tokens stay in the text: some families write calls with them."""
+
+    async def prepare(self) -> None:
+        """Makes it ready for requests; before the first."""
+        if self._lacks_buffers:
+            await self.llm.collective_rpc("podium_make_buffers")
+
+    @property
+    def dead(self) -> bool:
+        """Whether the engine's core has died."""
+        return bool(self.llm.errored)
+
+    def close(self) -> None:
+        """Ends the core."""
+        self.llm.shutdown()
+
+    async def generate(
+        self,
+        prompt: Sequence[int],
+        sampling: policy_pb2.SamplingParams,
+        request_id: str,
+        adapter: object | None,
+    ) -> AsyncGenerator[Piece, None]:
+        """See `Engine`."""
+        from vllm.exceptions import VLLMValidationError
+        from vllm.lora.request import LoRARequest
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        assert adapter is None or isinstance(adapter, LoRARequest)
+        stream = self.llm.generate(
+            {"prompt_token_ids": list(prompt)},
+            self._params(prompt, sampling),
+            request_id,
+            lora_request=adapter,
+        )
+        try:
+            async for output in stream:
+                (completion,) = output.outputs
+                ids = list(completion.token_ids)
+                pairs = zip(completion.logprobs or (), ids, strict=True)
+                yield Piece(
+                    token_ids=ids,
+                    logprobs=[choices[token].logprob for choices, token in pairs],
+                    text=completion.text,
+                    finish_reason=_FINISH.get(completion.finish_reason or "", 0),
+                    cached_prompt_tokens=output.num_cached_tokens or 0,
+                )
+        except (EngineDeadError, EngineGenerateError) as error:
+            raise UnavailableError("the engine has died", reason="ENGINE_DEAD") from error
+        except (ValueError, VLLMValidationError) as error:
+            raise InvalidArgumentError(
+                violations=[Violation("sampling", f"the engine refuses it: {error}")]
+            ) from error
+
+    async def check(self, weights: Path) -> None:
+        """See `Engine`."""
+        await asyncio.to_thread(check_weights, self._model, weights)
+
+    def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
+        """See `Engine`."""
+        return on_every_node(self.llm.collective_rpc, weights) if self._nodes > 1 else nullcontext()
+
+    async def merge(self, weights: Path | None) -> None:
+        """See `Engine`."""
+        answers = await self.llm.collective_rpc(
+            "podium_set_policy", args=(str(self._model), str(weights or ""))
+        )
+        if any(answers):
+            raise RuntimeError(f"the weights cannot be exchanged: {next(filter(None, answers))}")
+        await self.llm.reset_prefix_cache()
+
+    async def add_adapter(self, name: str, folder: Path) -> object:
+        """See `Engine`."""
+        from vllm.lora.request import LoRARequest
+
+        # Ids are never reused: the prefix cache is keyed by them.
+        self._adapters += 1
+        request = LoRARequest(lora_name=name, lora_int_id=self._adapters, lora_path=str(folder))
+        await self.llm.add_lora(request)
+        return request
+
+    async def remove_adapter(self, handle: object) -> None:
+        """See `Engine`."""
+        await self.llm.remove_lora(handle.lora_int_id)  # type: ignore[attr-defined]
+
+    def _params(self, prompt: Sequence[int], sampling: policy_pb2.SamplingParams) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+        room = self.max_model_len - len(prompt)
+        return SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_tokens=min(sampling.max_tokens, room),
+            stop=list(sampling.stop),
+            seed=sampling.seed if sampling.HasField("seed") else None,
+            logprobs=0,
+            skip_special_tokens=not self.keep_special_tokens,
+            structured_outputs=(
+                StructuredOutputsParams(json=sampling.json_schema) if sampling.json_schema else None
+            ),
+            output_kind=RequestOutputKind.DELTA,
+        )

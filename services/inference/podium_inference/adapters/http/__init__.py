@@ -1,0 +1,1 @@
+"""vLLM's OpenAI HTTP API, with keys, policies' names and capture."""

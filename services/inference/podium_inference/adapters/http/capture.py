@@ -1,0 +1,221 @@
+"""Captures calls of the OpenAI API on their way through: who asked what, what was sampled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from podium.core import anthropic_messages
+from podium.core.openai_messages import messages_of, tools_of
+from podium.core.outside import clean
+from podium.core.tool_calls import parse_tool_calls
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.types.v1 import trajectory_pb2 as types_pb
+
+from podium_inference.domain.captures import Captures
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Announce = Callable[[str], Awaitable[None]]
+"""Begins to tell the pool that there will be calls under a key; awaited, it is told."""
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_FINISH = {
+    "stop": types_pb.FINISH_REASON_STOP,
+    "length": types_pb.FINISH_REASON_LENGTH,
+}
+
+
+@dataclass
+class Asked:
+    """A request under a rollout's key; the body grows while the server reads it."""
+
+    key: str
+    repeated: bool = False
+    """Whether its client says that it did not get the answer before."""
+    path: str = ""
+    """Of the route."""
+    body: bytearray = field(default_factory=bytearray)
+
+    def fields(self) -> Mapping[str, Any]:
+        """The body's JSON object, in the form of OpenAI's APIs; empty for anything else."""
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        if not isinstance(value, dict):
+            return {}
+        return anthropic_messages.as_chat(value) if self.path == anthropic_messages.PATH else value
+
+
+_asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
+
+
+def asked() -> Asked | None:
+    """The rollout's request in whose context this runs; None outside of one."""
+    return _asked.get()
+
+
+@contextmanager
+def in_request(request: Asked) -> Iterator[None]:
+    """Whatever serves a request in the block sees its rollout's key and body."""
+    token = _asked.set(request)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def wanted(params: Any) -> Any:
+    """vLLM's sampling parameters, with the sampled tokens' log-probs if they were left out.
+
+    What the client is answered does not change: vLLM shows log-probs only to
+    whoever asked for them in the request itself.
+    """
+    if params.logprobs is None:
+        params = params.clone()
+        params.logprobs = 0
+    return params
+
+
+def untrainable(params: Any) -> str:
+    """Why what is sampled so must not train: its log-probs are not of the full softmax."""
+    neutral = {
+        "top_p": 1.0,
+        "min_p": 0.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "min_tokens": 0,
+    }
+    for name, value in neutral.items():
+        if getattr(params, name) != value:
+            return f"{name} is {getattr(params, name):g}"
+    if params.top_k > 0:
+        return f"top_k is {params.top_k}"
+    if params.temperature == 0:
+        return "temperature is 0"
+    if params.output_kind.name == "CUMULATIVE":
+        return "it is a beam of a search"
+    for name in ("structured_outputs", "logit_bias", "allowed_token_ids", "bad_words"):
+        if getattr(params, name):
+            return f"{name} restricts the answer"
+    return ""
+
+
+@dataclass(frozen=True)
+class How:
+    """How a request is answered."""
+
+    params: Any
+    """vLLM's sampling parameters."""
+    policy: tuple[str, int]
+    """Job and version."""
+    call_format: str
+    """How the model writes calls: one of `tool_formats.FORMATS`."""
+
+
+@dataclass
+class _Choice:
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    text: str = ""
+    finish_reason: str = ""
+
+
+async def capture(
+    outputs: AsyncGenerator[Any, None],
+    request: Asked,
+    how: How,
+    captures: Captures,
+    announce: Announce,
+) -> AsyncGenerator[Any, None]:
+    """Passes vLLM's outputs on; when they end, or nobody wants more, keeps the call.
+
+    They end only when the pool is told: who gathers the calls next must learn that there is one.
+    """
+    told = announce(request.key)
+    began = Timestamp()
+    began.GetCurrentTime()
+    prompt: list[int] = []
+    choices: dict[int, _Choice] = {}
+    request_id = ""
+
+    def keep() -> None:
+        fields = request.fields()
+        for choice in choices.values():
+            call = _call(fields, prompt, choice, how)
+            call.generation.request_id = request_id
+            call.repeated_request = request.repeated
+            call.start_time.CopyFrom(began)
+            call.end_time.GetCurrentTime()
+            captures.add(request.key, call)
+
+    try:
+        async with aclosing(outputs):
+            async for output in outputs:
+                request_id = output.request_id
+                prompt = prompt or list(output.prompt_token_ids or ())
+                for part in output.outputs:
+                    _append(choices.setdefault(part.index, _Choice()), part)
+                yield output
+        await told
+    except (GeneratorExit, asyncio.CancelledError):
+        keep()
+        raise
+    keep()
+
+
+def _append(choice: _Choice, part: Any) -> None:
+    """Deltas, or one output that is whole: the API asks the engine for nothing else."""
+    ids = list(part.token_ids)
+    choice.token_ids += ids
+    if part.logprobs is not None:
+        pairs = zip(part.logprobs, ids, strict=True)
+        choice.logprobs += [chosen[token].logprob for chosen, token in pairs]
+    choice.text += part.text
+    choice.finish_reason = part.finish_reason or ""
+
+
+def _call(
+    fields: Mapping[str, Any], prompt: list[int], choice: _Choice, how: How
+) -> pb.CapturedCall:
+    tools = tools_of(fields)
+    text = clean(choice.text)
+    reply = types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=text)
+    finish = _FINISH.get(choice.finish_reason, types_pb.FINISH_REASON_ABORTED)
+    if tools:
+        parsed = parse_tool_calls(text, how.call_format)
+        reply = parsed if parsed.tool_calls else reply
+    if reply.tool_calls and finish == types_pb.FINISH_REASON_STOP:
+        finish = types_pb.FINISH_REASON_TOOL_CALLS
+    return pb.CapturedCall(
+        messages=messages_of(fields),
+        tools=tools,
+        prompt_token_ids=prompt,
+        generation=pb.Generation(
+            token_ids=choice.token_ids,
+            logprobs=choice.logprobs,
+            text=text,
+            finish_reason=finish,
+            policy=how.policy[0],
+            weights_version=how.policy[1],
+        ),
+        temperature=how.params.temperature,
+        untrainable=untrainable(how.params),
+        reply=reply,
+    )

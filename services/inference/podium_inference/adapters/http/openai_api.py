@@ -1,0 +1,204 @@
+"""vLLM's own OpenAI HTTP API on the same engine, under the same gate."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from typing import Any
+
+import uvicorn
+from podium.core.errors import PodiumError
+from podium.core.tool_calls import DEFAULT_FORMAT
+from podium.core.tool_formats import FORMATS
+from podium.core.weight_modes import ADAPTER, MERGED
+
+from podium_inference.adapters.engine import VllmEngine
+from podium_inference.adapters.http.capture import Announce, How, asked, capture, wanted
+from podium_inference.adapters.http.gate import Gate
+from podium_inference.adapters.http.keys import Keys
+from podium_inference.adapters.http.named_policies import NamedPolicies
+from podium_inference.adapters.http.weight_mode import TellsWeightMode
+from podium_inference.domain.captures import Captures
+from podium_inference.domain.pool import Pool, Served
+from podium_inference.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_API_KEY = "VLLM_API_KEY"
+"""vLLM's own variable: one more key that agents may show."""
+
+
+def take_api_key() -> str:
+    """The key in vLLM's variable, which is taken away: vLLM would refuse all others, on some of
+    its routes. To be called before vLLM is imported."""
+    return os.environ.pop(_API_KEY, "")
+
+
+def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tuple[Any, Any]:
+    """vLLM's application with all of its routes, and the arguments that it was made of.
+
+    Args:
+        model: its folder.
+        tasks: what the engine supports.
+    """
+    from vllm.entrypoints.launchers.app import build_app
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    parser = make_arg_parser(FlexibleArgumentParser())
+    arguments = parser.parse_args(
+        [
+            f"--model={model}",
+            f"--served-model-name={settings.model}",
+            "--enable-auto-tool-choice",
+            f"--tool-call-parser={settings.tool_parser}",
+            "--disable-fastapi-docs",
+            "--generation-config=vllm",
+        ]
+    )
+    validate_parsed_serve_args(arguments)
+    return build_app(arguments, tasks, model_config), arguments
+
+
+class GatedClient:
+    """The engine as vLLM's server sees it: every generation goes through the pool."""
+
+    def __init__(
+        self,
+        engine: VllmEngine,
+        pool: Pool,
+        captures: Captures,
+        announce: Announce,
+        tool_parser: str,
+    ) -> None:
+        """Everything but `generate` is the engine's own."""
+        self._llm = engine.llm
+        self._pool = pool
+        self._captures = captures
+        self._announce = announce
+        self._call_format = tool_parser if tool_parser in FORMATS else DEFAULT_FORMAT
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._llm, name)
+
+    async def generate(
+        self, prompt: Any, sampling_params: Any, request_id: str, **kwargs: Any
+    ) -> AsyncGenerator[Any, None]:
+        """As AsyncLLM's, while the policy that was asked for is kept from being exchanged.
+
+        What comes with a rollout's key is captured.
+        """
+        request = asked()
+        adapter = kwargs.get("lora_request")
+        job, version = "", None
+        if adapter is not None:
+            job, _, number = adapter.lora_name.rpartition("@")
+            version = int(number)
+        elif self._pool.merged:
+            # Whichever is merged in: the API checked the name just before.
+            served = self._pool.served()[0]
+            job, version = served.job, served.version if served.job else None
+        async with self._pool.use(job, version) as served:
+            if adapter is not None:
+                # Another than the API found, where it went and came back in between.
+                kwargs["lora_request"] = served.adapter
+            params = sampling_params if request is None else wanted(sampling_params)
+            outputs = self._llm.generate(prompt, params, request_id, **kwargs)
+            if request is not None:
+                policy = (served.job, served.version)
+                how = How(params, policy, self._call_format)
+                outputs = capture(outputs, request, how, self._captures, self._announce)
+            async with aclosing(outputs):
+                async for output in outputs:
+                    yield output
+
+
+class OpenAiApi:
+    """Serves HTTP, and keeps the list of model names."""
+
+    def __init__(
+        self, settings: Settings, keys: Keys, captures: Captures, announce: Announce
+    ) -> None:
+        """Nothing runs yet."""
+        self._settings = settings
+        self._keys = keys
+        self._captures = captures
+        self._announce = announce
+        self._models: Any = None
+
+    @asynccontextmanager
+    async def run(self, engine: VllmEngine, pool: Pool) -> AsyncIterator[None]:
+        """Serves while the block runs."""
+        from starlette.middleware import Middleware
+        from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+
+        config = engine.llm.model_config
+        tasks = await engine.llm.get_supported_tasks()
+        app, arguments = build(self._settings, config.model, tasks, config)
+        client: Any = GatedClient(
+            engine, pool, self._captures, self._announce, self._settings.tool_parser
+        )
+        await init_app_state(client, app.state, arguments, tasks)
+        # The innermost: who may not call has nothing fetched.
+        app.user_middleware.append(
+            Middleware(NamedPolicies, want=pool.want, base_model=self._settings.model)
+        )
+        mode = MERGED if pool.merged else ADAPTER
+        app.user_middleware.append(Middleware(TellsWeightMode, mode=mode))
+        # vLLM has built it already.
+        app.middleware_stack = app.build_middleware_stack()
+        self._models = app.state.openai_serving_models
+        self.update(pool.served())
+        server = _Server(
+            uvicorn.Config(
+                Gate(app, self._keys),
+                host=self._settings.host,
+                port=self._settings.http_port,
+                log_level="warning",
+                timeout_graceful_shutdown=int(self._settings.drain_seconds),
+            )
+        )
+        task = asyncio.create_task(server.serve())
+        while not server.started and not task.done():  # noqa: ASYNC110 - uvicorn has no event
+            await asyncio.sleep(0.05)
+        if task.done():
+            raise PodiumError(f"the OpenAI API cannot listen on port {self._settings.http_port}")
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await task
+
+    def update(self, served: list[Served]) -> None:
+        """Lists what is served now: `job@version`, and `job` for its newest."""
+        if self._models is None:
+            return
+        from vllm.entrypoints.openai.models.protocol import BaseModelPath
+
+        path = self._models.base_model_paths[0].model_path
+        names = [s.model_name or self._settings.model for s in served]
+        newest: dict[str, Served] = {}
+        for item in served:
+            if item.job:
+                newest.setdefault(item.job, item)
+        if any(item.adapter for item in served):
+            self._models.lora_requests = {s.model_name: s.adapter for s in served if s.adapter}
+            self._models.lora_requests |= {job: s.adapter for job, s in newest.items()}
+            names = [self._settings.model]
+        else:
+            self._models.lora_requests = {}
+            names += newest
+        self._models.base_model_paths[:] = [
+            BaseModelPath(name=name, model_path=path) for name in names
+        ]
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the service."""
+
+    def capture_signals(self) -> Any:
+        """Captures none."""
+        return nullcontext()

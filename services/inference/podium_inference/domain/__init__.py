@@ -1,0 +1,1 @@
+"""Policies, captures and prompts; no vLLM and no gRPC."""

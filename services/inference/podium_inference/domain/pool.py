@@ -1,0 +1,341 @@
+"""Which policies are served, under which weights, and by whom they are used."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podium.core.errors import (
+    FailedPreconditionError,
+    PodiumError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+
+from podium_inference.adapters.engine import Engine
+from podium_inference.adapters.fetcher import Fetcher, Source
+from podium_inference.domain import metrics
+from podium_inference.domain.demand import Demand, not_loaded
+
+logger = logging.getLogger(__name__)
+
+BASE = ("", "base")
+"""What requests call the base model."""
+# Adapters that only requests have asked for; each takes its files and a place in the engine.
+_MOST_ON_DEMAND = 64
+
+
+@dataclass
+class Served:
+    """A policy version that requests may use; the base model has an empty job."""
+
+    job: str
+    version: int
+    adapter: object | None = None
+    weights: Path | None = None
+    """The folder of its adapter or whole weights; None for the base model."""
+    load_time: float = field(default_factory=time.time)
+    on_demand: bool = False
+    """Whether a request brought it: then it may go when it is idle and others come."""
+    last_used: float = field(default_factory=time.monotonic)
+    running: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    held: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """The lease and the files, given back when it is no longer served."""
+
+    def __post_init__(self) -> None:
+        self.idle.set()
+
+    @property
+    def model_name(self) -> str:
+        """The name on the OpenAI API; empty for the base model."""
+        return f"{self.job}@{self.version}" if self.job else ""
+
+
+class Pool:
+    """The policies of one engine.
+
+    Merged: one policy at a time; exchanging it waits for what runs and holds
+    back what comes. Adapter: many at once, each under a name of its own. What
+    a request names and is not served is fetched first, within bounds: weights
+    go forward only, and what was unloaded stays so.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: Source,
+        lease: Callable[[str, int], object],
+        *,
+        merged: bool,
+        base_digest: str,
+        folder: Path,
+        max_requests: int,
+        load_timeout_s: float,
+        on_change: Callable[[list[Served]], None] = lambda served: None,
+    ) -> None:
+        """`lease(job, version)` is an async context manager that keeps a version alive."""
+        self._engine = engine
+        self._source = source
+        self._fetcher = Fetcher(
+            source,
+            lease,
+            engine.check,
+            engine.spread,
+            merged=merged,
+            base_digest=base_digest,
+            folder=folder,
+        )
+        self._merged = merged
+        self._max_requests = max_requests
+        self._timeout = load_timeout_s
+        self._on_change = on_change
+        self._base = Served(job="", version=0)
+        self._served: dict[tuple[str, int], Served] = {}
+        self._loading = asyncio.Lock()
+        self._demand = Demand(self._load_on_demand, load_timeout_s)
+        self._open = asyncio.Event()
+        self._open.set()
+        self._whole = True
+        """Whether the engine's weights are those of a policy."""
+        self._requests = 0
+
+    @property
+    def merged(self) -> bool:
+        """Whether the policy is merged into the engine's weights."""
+        return self._merged
+
+    def served(self) -> list[Served]:
+        """What is served now: the base model, where it is, then jobs, newest version first."""
+        base = [] if self._merged and (self._served or not self._whole) else [self._base]
+        return base + sorted(self._served.values(), key=lambda s: (s.job, -s.version))
+
+    @asynccontextmanager
+    async def use(self, job: str, version: int | None) -> AsyncIterator[Served]:
+        """The policy for one generation, kept from being exchanged while the block runs.
+
+        Raises:
+            NotFoundError: POLICY_NOT_LOADED, and it is not to be fetched.
+            ResourceExhaustedError: QUEUE_FULL.
+            PodiumError: what `load` fails with.
+        """
+        if self._requests >= self._max_requests:
+            raise ResourceExhaustedError(
+                f"{self._requests} requests are running or waiting", reason="QUEUE_FULL"
+            )
+        self._requests += 1
+        try:
+            with metrics.WAITING.track_inprogress():
+                served = await self._await(job, version)
+            served.running += 1
+            served.last_used = time.monotonic()
+            served.idle.clear()
+            metrics.RUNNING.inc()
+            try:
+                yield served
+            finally:
+                metrics.RUNNING.dec()
+                served.running -= 1
+                if served.running == 0:
+                    served.idle.set()
+        finally:
+            self._requests -= 1
+
+    async def load(self, job: str, version: int, keep_older: int) -> tuple[Served, float, bool]:
+        """Serves a version: what is served, seconds of pause, whether it was served before.
+
+        Raises:
+            NotFoundError: the registry lacks the version.
+            FailedPreconditionError: BASE_MODEL_MISMATCH, BAD_ADAPTER, POOL_IN_USE.
+            DataLossError: a digest does not match.
+            UnavailableError: the registry or the engine is away, or what runs
+                does not end in time.
+        """
+        async with self._loading:
+            self._demand.allow(job, version)
+            known = self._served.get((job, version))
+            if known is not None:
+                known.on_demand = False
+                return known, 0.0, True
+            served, pause = await self._load_timed(job, version)
+            if not self._merged:
+                await self._drop_older(job, keep_older)
+                self._changed()
+            return served, pause, False
+
+    async def want(self, job: str, version: int | None) -> None:
+        """Has what a request will name served, if it is not.
+
+        Raises:
+            PodiumError: as `use`.
+        """
+        await self._await(job, version)
+
+    async def _await(self, job: str, version: int | None) -> Served:
+        """What a request names, when requests may go on."""
+        await self._open.wait()
+        if self._find(job, version) is None and job not in BASE:
+            await self._demand.fetch(job, version)
+            await self._open.wait()
+        served = self._find(job, version)
+        if served is None:
+            raise not_loaded(job, version, "it went again")
+        return served
+
+    async def _load_on_demand(self, job: str, version: int | None) -> None:
+        """See `Demand`."""
+        if version is None:
+            version = (await self._source.get_version(job, "latest")).manifest.version
+        # Whoever loads now may take its time, and whoever loaded may have had another wish.
+        self._check_wanted(job, version)
+        async with self._loading:
+            self._check_wanted(job, version)
+            if (job, version) in self._served:
+                return
+            served, _ = await self._load_timed(job, version)
+            served.on_demand = True
+            if not self._merged:
+                await self._drop_unused(served)
+                self._changed()
+        logger.info("fetched what a request named", extra={"job": job, "version": version})
+
+    def _check_wanted(self, job: str, version: int) -> None:
+        """Raises NotFoundError (POLICY_NOT_LOADED) for what requests alone may not bring."""
+        self._demand.check(job, version)
+        for served in self._served.values() if self._merged else ():
+            if served.job != job:
+                raise not_loaded(job, version, f"{served.model_name} is merged into its weights")
+            if served.version > version:
+                raise not_loaded(job, version, f"it serves {served.model_name}, which is newer")
+
+    async def _load_timed(self, job: str, version: int) -> tuple[Served, float]:
+        began = time.monotonic()
+        try:
+            served, pause = await self._load(job, version)
+        except PodiumError as error:
+            metrics.LOAD_FAILURES.labels(error.reason).inc()
+            raise
+        metrics.LOAD_SECONDS.observe(time.monotonic() - began)
+        metrics.PAUSE_SECONDS.observe(pause)
+        return served, pause
+
+    async def _load(self, job: str, version: int) -> tuple[Served, float]:
+        others = {other for other, _ in self._served if other != job}
+        if self._merged and others:
+            raise FailedPreconditionError(
+                f"this pool serves {min(others)!r} in merged mode",
+                reason="POOL_IN_USE",
+                metadata={"job": min(others)},
+            )
+        weights, held = await self._fetcher.fetch(job, version, self._weights_of)
+        async with held:
+            served = Served(job=job, version=version, weights=weights)
+            pause = 0.0
+            if self._merged:
+                pause = await self._exchange(weights, served)
+            else:
+                served.adapter = await self._engine.add_adapter(served.model_name, weights)
+                self._served[job, version] = served
+            served.held = held.pop_all()
+        return served, pause
+
+    def _weights_of(self, job: str, version: int) -> Path | None:
+        served = self._served.get((job, version))
+        return served.weights if served else None
+
+    async def unload(self, job: str, version: int | None) -> None:
+        """Stops serving a version, or all of a job's, once its requests have ended.
+
+        Requests do not bring it back; `load` does.
+        """
+        async with self._loading:
+            self._demand.forbid(job, version)
+            doomed = [
+                served
+                for (name, number), served in self._served.items()
+                if name == job and version in (None, number)
+            ]
+            if self._merged and doomed:
+                await self._exchange(None, None)
+            elif doomed:
+                for served in doomed:
+                    await self._remove(served)
+                self._changed()
+
+    async def close(self) -> None:
+        """Gives back leases and files."""
+        await self._demand.close()
+        for served in self._served.values():
+            await served.held.aclose()
+        self._served.clear()
+
+    async def _exchange(self, weights: Path | None, new: Served | None) -> float:
+        """Merged mode: waits for what runs, exchanges the weights, goes on."""
+        began = time.monotonic()
+        self._open.clear()
+        try:
+            old = list(self._served.values())
+            await self._bounded(asyncio.gather(*(s.idle.wait() for s in (self._base, *old))))
+            # From here on the old weights are not whole, whatever happens.
+            self._served.clear()
+            self._whole = False
+            await self._engine.merge(weights)
+            self._whole = True
+            if new is not None:
+                self._served[new.job, new.version] = new
+        finally:
+            self._open.set()
+            self._changed()
+        for served in old:
+            await served.held.aclose()
+        return time.monotonic() - began
+
+    async def _drop_older(self, job: str, keep: int) -> None:
+        versions = sorted((v for j, v in self._served if j == job), reverse=True)
+        for version in versions[keep + 1 :]:
+            await self._remove(self._served[job, version])
+
+    async def _drop_unused(self, keep: Served) -> None:
+        """Of what only requests have brought, the longest unused go."""
+        idle = [s for s in self._served.values() if s.on_demand and not s.running and s is not keep]
+        idle.sort(key=lambda s: s.last_used)
+        for served in idle[: max(0, len(idle) + 1 - _MOST_ON_DEMAND)]:
+            await self._remove(served)
+
+    async def _remove(self, served: Served) -> None:
+        del self._served[served.job, served.version]
+        await self._bounded(served.idle.wait())
+        assert served.adapter is not None
+        await self._engine.remove_adapter(served.adapter)
+        await served.held.aclose()
+
+    async def _bounded(self, work: Awaitable[object]) -> None:
+        try:
+            await asyncio.wait_for(work, self._timeout)
+        except TimeoutError:
+            raise UnavailableError(
+                f"running requests did not end within {self._timeout:g} s",
+                reason="REQUESTS_DID_NOT_END",
+            ) from None
+
+    def _find(self, job: str, version: int | None) -> Served | None:
+        if job in BASE:
+            if self._merged and (self._served or not self._whole):
+                raise not_loaded(job, version, "another policy is merged into its weights")
+            return self._base
+        if version is not None:
+            return self._served.get((job, version))
+        numbers = [number for name, number in self._served if name == job]
+        return self._served[job, max(numbers)] if numbers else None
+
+    def _changed(self) -> None:
+        metrics.POLICIES.set(len(self._served))
+        metrics.NEWEST_VERSION.clear()
+        for job, version in sorted(self._served):
+            metrics.NEWEST_VERSION.labels(job).set(version)
+        self._on_change(self.served())

@@ -1,0 +1,109 @@
+"""The model that a judge asks, and what its metrics are told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import httpx
+from podium.chat import PromptTooLongError, Reply, RequestRefusedError, StructuredChat
+from podium.core.errors import FailedPreconditionError, UnavailableError
+
+from podium_judge.domain import metrics
+from podium_judge.domain.judge_config import CallLimits, JudgeConfig
+from podium_judge.domain.scores import Usage
+
+__all__ = ["JudgeModel", "OpenAIJudge", "PromptTooLongError", "Reply", "RequestRefusedError"]
+
+
+log = logging.getLogger(__name__)
+
+# A job may name any address; it is not to learn what listens there, and what not.
+_UNTOLD = (
+    "the judge at the job's own base_url gave no answer that can be used: check its address,"
+    " its key and the model's name; the judge service's log says more"
+)
+
+
+class JudgeModel(Protocol):
+    """A model that answers a conversation with JSON."""
+
+    @property
+    def name(self) -> str:
+        """As its API calls it; empty until the API has been asked what it serves."""
+        ...
+
+    async def ask(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
+    ) -> Reply:
+        """One answer; adds its cost to `usage`.
+
+        Raises:
+            PromptTooLongError: the conversation does not fit the model's context.
+            RequestRefusedError: the API refuses it for good for another reason.
+            UnavailableError: it cannot be reached, or not now, after the retries.
+            FailedPreconditionError: wrong key, address or model name.
+        """
+        ...
+
+
+class OpenAIJudge:
+    """A judge model behind an OpenAI-compatible API."""
+
+    def __init__(self, client: httpx.AsyncClient, config: JudgeConfig, limits: CallLimits) -> None:
+        """Asks nothing yet."""
+        self._trusted = config.trusted
+        self._chat = StructuredChat(
+            client,
+            config.endpoint,
+            config.sampling,
+            limits,
+            config.price,
+            role="judge",
+            observer=_Metrics(config.label),
+        )
+
+    @property
+    def name(self) -> str:
+        """See `JudgeModel.name`."""
+        return self._chat.name
+
+    async def merges(self) -> bool:
+        """See `StructuredChat.merges`."""
+        return await self._chat.merges()
+
+    async def ask(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
+    ) -> Reply:
+        """See `JudgeModel.ask`."""
+        try:
+            return await self._chat.ask(messages, schema, usage, "scores")
+        except (UnavailableError, FailedPreconditionError) as error:
+            if self._trusted:
+                raise
+            log.info("a judge that a job names: %s", error.message)
+            raise type(error)(_UNTOLD, reason=error.reason) from error
+        except RequestRefusedError as error:
+            if self._trusted or isinstance(error, PromptTooLongError):
+                raise
+            log.info("a judge that a job names: %s", error)
+            raise RequestRefusedError(_UNTOLD) from error
+
+
+class _Metrics:
+    """Counts the calls of one model."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+
+    def called(self, outcome: str) -> None:
+        """See `podium.chat.Observer`."""
+        metrics.MODEL_CALLS.labels(outcome=outcome).inc()
+
+    def spent(self, prompt_tokens: int, completion_tokens: int, cost: float | None) -> None:
+        """See `podium.chat.Observer`."""
+        metrics.TOKENS.labels(kind="prompt", model=self._label).inc(prompt_tokens)
+        metrics.TOKENS.labels(kind="completion", model=self._label).inc(completion_tokens)
+        if cost is not None:
+            metrics.COST.labels(model=self._label).inc(cost)

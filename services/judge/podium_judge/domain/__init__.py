@@ -1,0 +1,1 @@
+"""RULER, weighted criteria and how scores are joined; no transport."""

@@ -1,0 +1,172 @@
+"""One judge: asks its model, has bad answers repaired and long prompts shortened."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from typing import Protocol
+
+from podium.core.errors import FailedPreconditionError, PodiumError, UnavailableError
+
+from podium_judge.adapters.judge_model import (
+    JudgeModel,
+    PromptTooLongError,
+    Reply,
+    RequestRefusedError,
+)
+from podium_judge.domain import metrics, verdict
+from podium_judge.domain.cache import OpinionCache
+from podium_judge.domain.judge_config import JudgeConfig
+from podium_judge.domain.opinion import Failure, FailureKind, Opinion
+from podium_judge.domain.prompt import JudgePrompt, Question, build_prompt
+from podium_judge.domain.scores import Score, Usage
+from podium_judge.domain.trimming import tokens_of
+
+log = logging.getLogger(__name__)
+
+_SHORTENINGS = 4
+_MAX_ECHO_CHARS = 8000
+# No credit, no leave (a quota too), no such model.
+_ABSENT_STATUS = frozenset({"402", "403", "404"})
+
+
+class Judge(Protocol):
+    """Has an opinion on a question."""
+
+    async def opinion(self, question: Question, seed: str) -> Opinion:
+        """Scores, or why there are none; `seed` fixes the order of attempts."""
+        ...
+
+
+class ModelJudge:
+    """A judge that asks a model."""
+
+    def __init__(self, model: JudgeModel, has_price: bool = False, seconds: float = 300.0) -> None:
+        """`seconds` bounds one question, its retries and repairs included."""
+        self._model = model
+        self._has_price = has_price
+        self._seconds = seconds
+
+    async def opinion(self, question: Question, seed: str) -> Opinion:
+        """See `Judge.opinion`."""
+        usage = Usage()
+        prompt = JudgePrompt("", "", ())
+        scores: list[Score] = []
+        failure = None
+        try:
+            async with asyncio.timeout(self._seconds):
+                prompt, scores = await self._fitting(question, seed, usage)
+        except verdict.VerdictError as error:
+            failure = Failure(FailureKind.USELESS, f"the judge's answer: {error}")
+        except RequestRefusedError as error:
+            failure = Failure(FailureKind.REFUSED, str(error))
+        except FailedPreconditionError as error:
+            failure = Failure(FailureKind.MISCONFIGURED, error.message, _absence(error))
+        except UnavailableError as error:
+            failure = Failure(FailureKind.UNAVAILABLE, error.message, error)
+        except TimeoutError:
+            late = UnavailableError(
+                f"the judge model had no answer within {self._seconds:g} seconds",
+                reason="JUDGE_UNAVAILABLE",
+            )
+            failure = Failure(FailureKind.UNAVAILABLE, late.message, late)
+        return Opinion(
+            self._model.name,
+            tuple(scores),
+            prompt.places,
+            failure,
+            usage,
+            self._has_price,
+            bytes_left_out=prompt.bytes_left_out,
+        )
+
+    async def _fitting(
+        self, question: Question, seed: str, usage: Usage
+    ) -> tuple[JudgePrompt, list[Score]]:
+        """Asks; halves the prompt as long as the model's context is too short for it."""
+        prompt = build_prompt(question, seed)
+        for _ in range(_SHORTENINGS):
+            try:
+                return prompt, await self._repaired(prompt, usage)
+            except PromptTooLongError:
+                log.warning("the prompt is too long for the judge's context")
+                half = tokens_of(prompt.system + prompt.user) // 2
+                shorter = build_prompt(question, seed, half)
+                if len(shorter.user) >= len(prompt.user):
+                    raise
+                prompt = shorter
+        return prompt, await self._repaired(prompt, usage)
+
+    async def _repaired(self, prompt: JudgePrompt, usage: Usage) -> list[Score]:
+        """Asks, and once more with the complaint when the answer cannot be used."""
+        if prompt.bytes_left_out:
+            metrics.TRIMMED.inc()
+        schema = verdict.schema(prompt.labels)
+        messages = [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": prompt.user},
+        ]
+        reply = await self._model.ask(messages, schema, usage)
+        try:
+            return _read(reply, prompt)
+        except verdict.VerdictError as error:
+            complaint = str(error)
+        messages += [
+            {"role": "assistant", "content": reply.text[:_MAX_ECHO_CHARS]},
+            {
+                "role": "user",
+                "content": f"That answer cannot be used: {complaint}. Answer again with the "
+                "whole JSON object: one entry for each attempt id, each score from 0 to 1.",
+            },
+        ]
+        return _read(await self._model.ask(messages, schema, usage), prompt)
+
+
+def _absence(error: FailedPreconditionError) -> PodiumError:
+    """An account or a model may come back, so who refuses for lack of them is away."""
+    if error.metadata.get("status") not in _ABSENT_STATUS:
+        return error
+    return UnavailableError(error.message, reason="JUDGE_UNAVAILABLE", metadata=error.metadata)
+
+
+def _read(reply: Reply, prompt: JudgePrompt) -> list[Score]:
+    try:
+        return verdict.parse(reply.text, prompt.labels)
+    except verdict.VerdictError as error:
+        metrics.PARSE_FAILURES.inc()
+        complaint = f"{error}{'; it was cut off' if reply.cut_off else ''}"
+        log.warning("the judge's answer is useless", extra={"problem": complaint})
+        raise verdict.VerdictError(complaint) from None
+
+
+class LimitedJudge:
+    """A judge that waits for its turn; the wait is no part of its time."""
+
+    def __init__(self, judge: Judge, turns: asyncio.Semaphore) -> None:
+        self._judge = judge
+        self._turns = turns
+
+    async def opinion(self, question: Question, seed: str) -> Opinion:
+        """See `Judge.opinion`."""
+        async with self._turns:
+            return await self._judge.opinion(question, seed)
+
+
+class CachedJudge:
+    """A judge that is asked the same question once."""
+
+    def __init__(
+        self, judge: Judge, config: JudgeConfig, cache: OpinionCache, seat: int = 0
+    ) -> None:
+        """`seat` tells judges of one panel apart that are otherwise the same."""
+        self._judge = judge
+        endpoint, sampling = config.endpoint, config.sampling
+        self._identity = repr((endpoint.base_url, endpoint.model, sampling, seat))
+        self._cache = cache
+
+    async def opinion(self, question: Question, seed: str) -> Opinion:
+        """See `Judge.opinion`; a known opinion may be on another order of attempts."""
+        content = f"{self._identity}\n{question.digest()}"
+        key = hashlib.sha256(content.encode()).hexdigest()
+        return await self._cache.get(key, lambda: self._judge.opinion(question, seed))

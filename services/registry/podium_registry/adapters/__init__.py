@@ -1,0 +1,1 @@
+"""SQL, the object store and files under upload."""

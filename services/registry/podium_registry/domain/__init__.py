@@ -1,0 +1,1 @@
+"""Rules of blobs and versions; no SQL and no object store."""

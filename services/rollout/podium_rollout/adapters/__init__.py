@@ -1,0 +1,1 @@
+"""The policy and remote environments, over gRPC."""

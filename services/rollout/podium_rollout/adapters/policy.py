@@ -1,0 +1,46 @@
+"""The inference pool, as the agent loop sees it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import grpc
+from podium.inference.v1 import inference_service_pb2 as pb
+from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
+from podium.kit.rpc import connect, rpc_errors
+from podium.kit.rpc.tls import Tls
+from podium.kit.rpc.watched_files import Token
+
+_PEER = "inference"
+
+
+class Policy(Protocol):
+    """Renders what is new and samples what follows, in one call."""
+
+    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
+        """What the policy samples after the prompt, and how its end was rendered.
+
+        Raises the exceptions of `podium.core.errors`; see the contract.
+        """
+        ...
+
+
+class InferencePolicy:
+    """`Policy` over `podium.inference.v1`."""
+
+    def __init__(
+        self, address: str, *, generate_timeout_s: float, token: Token = "", tls: Tls | None = None
+    ) -> None:
+        """Connects lazily."""
+        self._channel: grpc.aio.Channel = connect(address, token=token, tls=tls)
+        self._stub: pb_grpc.InferenceServiceAsyncStub = pb_grpc.InferenceServiceStub(self._channel)
+        self._timeout = generate_timeout_s
+
+    async def close(self) -> None:
+        """Closes the channel."""
+        await self._channel.close()
+
+    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
+        """See `Policy`."""
+        with rpc_errors(_PEER):
+            return await self._stub.Generate(request, timeout=self._timeout)

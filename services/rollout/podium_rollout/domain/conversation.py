@@ -1,0 +1,185 @@
+"""The conversations of an episode, and the histories that each leaves behind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from podium.core.contract import validate
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.types.v1 import spec_pb2
+from podium.types.v1 import trajectory_pb2 as pb
+
+from podium_rollout.domain import metrics
+from podium_rollout.domain.record import Record
+
+MAIN = ""
+_NAME = re.compile(r"[a-z0-9_-]{0,64}")
+
+
+class History:
+    """One linear conversation: its words and its tokens."""
+
+    def __init__(self, conversation: str, tool_format: spec_pb2.ToolFormat.ValueType) -> None:
+        """`conversation` is the name of that which it is of."""
+        self.conversation = conversation
+        self.request = inference_pb.RenderRequest(tool_format=tool_format)
+        """The messages and tools; `prefix_messages` of the former are in the record."""
+        self.record = Record()
+
+    def said(self, message: pb.Message) -> None:
+        """Takes the message whose tokens have just been recorded."""
+        self.request.messages.append(message)
+        self.request.prefix_messages = len(self.request.messages)
+
+    def again(self) -> History:
+        """A history of the same words whose tokens are yet to be made."""
+        copy = History(self.conversation, self.request.tool_format)
+        copy.request.messages.MergeFrom(self.request.messages)
+        copy.request.tools.MergeFrom(self.request.tools)
+        return copy
+
+
+class Conversations:
+    """What is said in an episode, by the environment's names of who talks with it.
+
+    What an environment sends is not believed: ValueError says what is wrong with it.
+    """
+
+    def __init__(self, tool_format: spec_pb2.ToolFormat.ValueType) -> None:
+        """Only the main conversation, without a word."""
+        self._tool_format = tool_format
+        self._open: dict[str, list[str]] = {}
+        """Ids of calls that have no result yet, in order, by conversation."""
+        self._current: dict[str, History] = {}
+        self.histories: list[History] = []
+        """All of them, in the order in which they began."""
+        self.speaking = MAIN
+        """The conversation whose turn it is."""
+        self._begin(MAIN)
+
+    @property
+    def history(self) -> History:
+        """Where the next turn is said."""
+        return self._current[self.speaking]
+
+    @property
+    def calls(self) -> int:
+        """How many calls the history holds."""
+        return sum(len(message.tool_calls) for message in self.history.request.messages)
+
+    def said(self, message: pb.Message) -> None:
+        """Takes the turn of whoever speaks."""
+        self.history.said(message)
+        self._open[self.speaking] = [call.id for call in message.tool_calls]
+
+    def split(self) -> History:
+        """Goes on in a further history of the same words."""
+        metrics.HISTORY_SPLITS.inc()
+        again = self.history.again()
+        self._current[self.speaking] = again
+        self.histories.append(again)
+        return again
+
+    def observe(
+        self, messages: Sequence[pb.Message], tools: Sequence[pb.Tool], notice: str = ""
+    ) -> None:
+        """Takes what the environment says; its last message tells who speaks next.
+
+        Args:
+            tools: those on offer to the next speaker.
+            notice: Podium's own words to who has just spoken.
+
+        Raises:
+            ValueError: a result of a call that nobody made or that has one, or an
+                impossible name of a conversation, or a message or tool without what the
+                contract demands.
+        """
+        spoke = self.speaking
+        for run in _runs(messages):
+            if run[0].role == pb.ROLE_TOOL:
+                self._take_results(run)
+            else:
+                message = run[0]
+                if notice and message.conversation == spoke and message.role == pb.ROLE_USER:
+                    message = pb.Message()
+                    message.CopyFrom(run[0])
+                    message.content = f"{notice}\n{message.content}"
+                    notice = ""
+                self._take(message)
+        if notice:
+            self._take(pb.Message(role=pb.ROLE_USER, content=notice, conversation=spoke))
+        self.speaking = messages[-1].conversation if messages else spoke
+        self._offer(tools)
+
+    def _offer(self, tools: Sequence[pb.Tool]) -> None:
+        request = self.history.request
+        if list(request.tools) == list(tools):
+            return
+        for tool in tools:
+            _check(tool, "a tool")
+        # Templates tell of tools at the start, and that is in the record.
+        if len(self.history.record):
+            request = self.split().request
+        del request.tools[:]
+        request.tools.extend(tools)
+
+    def _take_results(self, results: Sequence[pb.Message]) -> None:
+        """By id; in the order of the calls, which is all that most templates show."""
+        name = results[0].conversation
+        pending = self._open.get(name, [])
+        ids = [result.tool_call_id for result in results]
+        for position, call_id in enumerate(ids):
+            if call_id not in pending or call_id in ids[:position]:
+                allowed = ", ".join(map(repr, pending)) or "none"
+                raise ValueError(
+                    f"a tool result answers call {call_id!r}; calls without a result are {allowed}"
+                )
+        for result in sorted(results, key=lambda result: pending.index(result.tool_call_id)):
+            self._take(result)
+        self._open[name] = [call_id for call_id in pending if call_id not in ids]
+
+    def _take(self, message: pb.Message) -> None:
+        name = message.conversation
+        if not _NAME.fullmatch(name) or name == "agent":
+            raise ValueError(
+                f"a message is of conversation {name!r}; allowed are small letters, digits, _ and"
+                " -, 64 at most, but not 'agent'; the main conversation's name is empty"
+            )
+        _check(message, "a message")
+        if name not in self._current or message.begins_history:
+            self._begin(name)
+        kept = self._current[name].request.messages.add()
+        kept.CopyFrom(message)
+        kept.ClearField("conversation")
+        kept.ClearField("begins_history")
+        if message.role == pb.ROLE_ASSISTANT:
+            self._open[name] = [call.id for call in message.tool_calls]
+
+    def _begin(self, name: str) -> None:
+        self._open[name] = []
+        self._current[name] = History(name, self._tool_format)
+        self.histories.append(self._current[name])
+
+
+def _check(said: pb.Message | pb.Tool, what: str) -> None:
+    """A served environment may be in any language; no other service would take its group."""
+    if found := validate(said):
+        raise ValueError(f"{what} breaks the contract: {found[0].field} {found[0].description}")
+
+
+def _runs(messages: Iterable[pb.Message]) -> list[list[pb.Message]]:
+    """Neighbouring tool results of one conversation together, all others alone."""
+    found: list[list[pb.Message]] = []
+    for message in messages:
+        last = found[-1][-1] if found else None
+        if (
+            last is not None
+            and last.role == message.role == pb.ROLE_TOOL
+            and last.conversation == message.conversation
+            and not message.begins_history
+        ):
+            found[-1].append(message)
+        else:
+            found.append([message])
+    return found

@@ -1,0 +1,206 @@
+"""Who speaks in a conversation: the policy, another one, or an agent without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from podium.core.errors import (
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    Violation,
+)
+from podium.core.tool_calls import parse_tool_calls
+from podium.environment.v1 import environment_service_pb2 as environment_pb
+from podium.environments import Agent
+from podium.environments.catalog import load
+from podium.environments.serving.convert import message_to_pb, observation_from_pb
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.sdk.policies import parse_policy
+from podium.types.v1 import policy_pb2, spec_pb2
+from podium.types.v1 import trajectory_pb2 as pb
+
+from podium_rollout.adapters.policy import Policy
+from podium_rollout.domain import metrics, spans
+from podium_rollout.domain.conversation import MAIN, Conversations, History
+from podium_rollout.domain.seeds import derive
+
+AGENT = "agent"
+"""The main conversation, in EpisodeSpec.players."""
+_BASELINE = "baseline:"
+
+
+class ContextFullError(Exception):
+    """The next turn does not fit the context window."""
+
+
+@dataclass
+class Turn:
+    """Which turn of which episode it is."""
+
+    trajectory_id: str
+    number: int
+    observation: environment_pb.Observation
+    """What led to it."""
+
+
+class Speaker(Protocol):
+    """Says the next turn of whichever conversation's turn it is."""
+
+    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+        """Adds its message to the conversation, with its tokens if it has any, and returns it.
+
+        Raises:
+            ContextFullError: there is no room left.
+            PodiumError: it cannot act.
+        """
+        ...
+
+
+@dataclass
+class PolicySpeaker:
+    """A policy that the pool serves."""
+
+    pool: Policy
+    policy: policy_pb2.PolicyRef
+    request: rollout_pb.CollectGroupRequest
+    capped: int = field(default=0, init=False)
+    """Turns that had less room than max_tokens."""
+
+    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+        """See `Speaker`."""
+        try:
+            response = await self._generate(conversations.history, turn)
+        except FailedPreconditionError as error:
+            if error.reason != "HISTORY_NOT_CONTINUABLE" or not len(conversations.history.record):
+                raise
+            response = await self._generate(conversations.split(), turn)
+        generation, rendered = response.generation, response.rendered
+        spans.answered(generation)
+        record = conversations.history.record
+        context = _fresh(conversations.history, rendered)
+        room = rendered.max_model_len - len(record) - len(context)
+        if room < self.request.sampling.max_tokens:
+            self.capped += 1
+            metrics.CONTEXT_CAPPED.inc()
+        record.context(context)
+        record.sampled(generation, self.request.sampling.temperature)
+        message = pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
+        if rendered.call_format:
+            message = parse_tool_calls(
+                generation.text, rendered.call_format, calls_before=conversations.calls
+            )
+        conversations.said(message)
+        return message
+
+    async def _generate(self, history: History, turn: Turn) -> inference_pb.GenerateResponse:
+        # The record's end is enough to render on from, however long it is.
+        history.request.prefix_ids[:] = history.record.token_ids[-1:]
+        stop = self.request.episode.context_policy == spec_pb2.CONTEXT_POLICY_STOP
+        request = inference_pb.GenerateRequest(
+            policy=self.policy,
+            sampling=self.request.sampling,
+            render=history.request,
+            require_room=stop,
+        )
+        request.prompt_token_ids.MergeFrom(history.record.token_ids)
+        if request.sampling.temperature > 0:
+            request.sampling.seed = derive(self.request.seed, turn.trajectory_id, turn.number)
+        spans.asked(request)
+        try:
+            return await self.pool.generate(request)
+        except InvalidArgumentError as error:
+            if error.reason == "CONTEXT_LENGTH_EXCEEDED":
+                raise ContextFullError from error
+            raise
+
+
+@dataclass
+class AgentSpeaker:
+    """A scripted agent or a baseline."""
+
+    agent: Agent
+
+    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+        """See `Speaker`; raises whatever the agent raises."""
+        name = conversations.speaking
+        seen = environment_pb.Observation(state=turn.observation.state)
+        seen.tools.MergeFrom(turn.observation.tools)
+        seen.messages.extend(m for m in turn.observation.messages if m.conversation == name)
+        message = message_to_pb(await self.agent.act(observation_from_pb(seen)))
+        message.role = pb.ROLE_ASSISTANT
+        conversations.said(message)
+        return message
+
+
+class Cast:
+    """The speakers of one episode, by conversation."""
+
+    def __init__(
+        self, request: rollout_pb.CollectGroupRequest, trajectory_id: str, pool: Policy
+    ) -> None:
+        """Agents get a seed of the episode's.
+
+        Raises:
+            InvalidArgumentError: there is no such player.
+        """
+        self.policy = PolicySpeaker(pool, request.policy, request)
+        """The one that is trained."""
+        self._others: dict[str, Speaker] = {}
+        for name, player in sorted(request.episode.players.items()):
+            field_name = f"episode.players[{name}]"
+            if not player.startswith(_BASELINE):
+                other = _policy(player, field_name)
+                self._others[_conversation(name)] = PolicySpeaker(pool, other, request)
+                continue
+            maker = _baselines(request.environment, field_name)
+            baseline = player.removeprefix(_BASELINE)
+            if baseline not in maker:
+                known = ", ".join(sorted(maker)) or "none"
+                raise _wrong(field_name, f"got {player!r}; the environment's baselines are {known}")
+            seed = derive(request.seed, trajectory_id, "player", name)
+            self._others[_conversation(name)] = AgentSpeaker(maker[baseline](seed))
+
+    def speaker(self, conversation: str) -> Speaker:
+        """Who speaks in it."""
+        return self._others.get(conversation, self.policy)
+
+    def trained(self, conversation: str) -> bool:
+        """Whether the policy speaks in it."""
+        return conversation not in self._others
+
+
+def _conversation(name: str) -> str:
+    return MAIN if name == AGENT else name
+
+
+def _baselines(
+    environment: spec_pb2.EnvironmentSpec, field_name: str
+) -> Mapping[str, Callable[[int], Agent]]:
+    if environment.address:
+        raise _wrong(field_name, "baselines are of built-in environments, and this one is served")
+    return load(environment.name).baselines
+
+
+def _policy(name: str, field_name: str) -> policy_pb2.PolicyRef:
+    try:
+        return parse_policy(name)
+    except InvalidArgumentError:
+        allowed = "`baseline:NAME`, `base`, `JOB` and `JOB@VERSION`"
+        raise _wrong(field_name, f"got {name!r}; allowed are {allowed}") from None
+
+
+def _wrong(field_name: str, text: str) -> InvalidArgumentError:
+    return InvalidArgumentError(violations=[Violation(field_name, text)])
+
+
+def _fresh(history: History, rendered: inference_pb.RenderResponse) -> Sequence[int]:
+    """What the prompt had beyond the record."""
+    prefix = history.request.prefix_ids
+    if rendered.token_ids[: len(prefix)] != prefix:
+        raise InternalError("inference rendered a sampled turn again")
+    del rendered.token_ids[: len(prefix)]
+    return rendered.token_ids

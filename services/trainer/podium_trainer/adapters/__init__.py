@@ -1,0 +1,1 @@
+"""The registry's versions, the team of processes, the machine."""

@@ -1,0 +1,184 @@
+"""The processes of one trainer in step: the first leads, the others do as it says.
+
+The first process serves podium.trainer.v1. Before it opens a job, takes a step or copies
+its state it says so, and every process does the same with its own shard. What is refused
+is refused by all of them alike. Anything else that goes wrong in one process ends it,
+which ends the others: they come back together, and the job at its last version.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import torch
+from podium.core.errors import PodiumError
+from podium.local.models import digest, resolve
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_trainer.adapters.versions import FollowerVersions
+from podium_trainer.learner.checkpoint import Checkpoint
+from podium_trainer.learner.parallel import Ranks
+from podium_trainer.learner.session import Compute, JobConfig, Session, StepOutcome
+
+logger = logging.getLogger(__name__)
+
+
+class _Command(Enum):
+    OPEN = "open"
+    TRAIN = "train"
+    CHECKPOINT = "checkpoint"
+    CLOSE = "close"
+    STOP = "stop"
+
+
+class Team:
+    """What the first process calls; with one process, nothing but the session itself."""
+
+    def __init__(self, ranks: Ranks, compute: Compute) -> None:
+        self._ranks = ranks
+        self._compute = compute
+
+    def open(self, config: JobConfig, checkpoint: Checkpoint | None) -> Session:
+        """Loads the base model; goes on from `checkpoint`, or starts fresh.
+
+        Raises:
+            NotFoundError: there is no such base model.
+            PodiumError: as `Session`.
+        """
+        self._tell(_Command.OPEN, _wire(config), checkpoint and _outline(checkpoint))
+        if checkpoint is not None and isinstance(checkpoint.shards, Path):
+            checkpoint = replace(checkpoint, shards=self._ranks.nearest(checkpoint.shards))
+        return _open(config, checkpoint, self._compute, self._ranks)
+
+    def train(
+        self,
+        session: Session,
+        groups: Sequence[trajectory_pb2.Group],
+        cancelled: Callable[[], bool],
+    ) -> StepOutcome:
+        """See `Session.train`."""
+        self._tell(_Command.TRAIN, [group.SerializeToString() for group in groups])
+        return session.train(groups, lambda: self._ranks.agree(cancelled()))
+
+    def checkpoint(self, session: Session, parent: int | None) -> Checkpoint:
+        """See `Session.checkpoint`; `parent` is the version that it comes after.
+
+        The others store their parts of whole weights meanwhile.
+        """
+        self._tell(_Command.CHECKPOINT, parent)
+        return session.checkpoint()
+
+    def broken_by(self, error: Exception) -> bool:
+        """Whether the processes may no longer be in step: only refusals are alike in all."""
+        return self._ranks.sharded and not isinstance(error, PodiumError)
+
+    def close(self) -> None:
+        """Has the others free their shards."""
+        self._tell(_Command.CLOSE)
+
+    def stop(self) -> None:
+        """Has the others end."""
+        self._tell(_Command.STOP)
+
+    def _tell(self, command: _Command, *arguments: object) -> None:
+        if self._ranks.sharded:
+            self._ranks.tell((command, *arguments))
+
+
+def follow(ranks: Ranks, compute: Compute, versions: FollowerVersions) -> None:
+    """Does what the first process says until it says to end.
+
+    Raises:
+        Exception: anything that is not refused by all processes alike; the process must end.
+    """
+    session: Session | None = None
+    storing = ThreadPoolExecutor(1, "store")
+    while True:
+        command, *arguments = ranks.tell()
+        logger.debug("told to %s", command.value)
+        try:
+            if command is _Command.STOP:
+                return
+            if command is _Command.OPEN:
+                session = None
+                wire, outline = arguments
+                config = _unwire(wire)
+                if outline is not None and outline.is_full:
+                    outline = replace(
+                        outline, shards=_nearest_shards(outline, config, versions, ranks)
+                    )
+                session = _open(config, outline, compute, ranks)
+            elif command is _Command.CLOSE:
+                session = None
+            elif session is not None and command is _Command.TRAIN:
+                groups = [trajectory_pb2.Group.FromString(data) for data in arguments[0]]
+                session.train(groups, lambda: ranks.agree(False))
+            elif session is not None and command is _Command.CHECKPOINT:
+                checkpoint, (parent,) = session.checkpoint(), arguments
+                if checkpoint.is_full:
+                    job = session.config
+                    storing.submit(_store, versions, job.job_id, job.base_model, checkpoint, parent)
+        except PodiumError as error:
+            logger.info("refused: %s", error.message)
+
+
+def _nearest_shards(
+    outline: Checkpoint, config: JobConfig, versions: FollowerVersions, ranks: Ranks
+) -> Path:
+    mine = None
+    # One process of each machine fetches, and on the first's it is the first.
+    if os.environ.get("LOCAL_RANK") == "0":
+        try:
+            mine = versions.fetch_shards(config.job_id, outline.step)
+        except PodiumError as error:
+            raise RuntimeError(f"the shards cannot be fetched: {error.message}") from error
+    return ranks.nearest(mine)
+
+
+def _store(versions: FollowerVersions, *arguments: Any) -> None:
+    try:
+        versions.store(*arguments)
+    except Exception:
+        logger.exception("the first process is gone; ending this one")
+        os._exit(1)
+
+
+def _open(
+    config: JobConfig, checkpoint: Checkpoint | None, compute: Compute, ranks: Ranks
+) -> Session:
+    folder = resolve(config.base_model)
+    return Session(config, folder, digest(folder), compute, checkpoint, ranks)
+
+
+def _outline(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint without its numbers, which reach each process as its own shard."""
+
+    def outlined(tensors: Any) -> dict[str, torch.Tensor]:
+        return {name: tensor.to("meta") for name, tensor in tensors.items()}
+
+    # Counts of updates are no shards: they are the same everywhere.
+    return replace(
+        checkpoint,
+        shards=None,
+        weights=outlined(checkpoint.weights),
+        optimizer={
+            name: tensor if tensor.dim() == 0 else tensor.to("meta")
+            for name, tensor in checkpoint.optimizer.items()
+        },
+    )
+
+
+def _wire(config: JobConfig) -> tuple[Any, ...]:
+    return config.job_id, config.base_model, config.training.SerializeToString(), config.seed
+
+
+def _unwire(values: tuple[Any, ...]) -> JobConfig:
+    job_id, base_model, training, seed = values
+    return JobConfig(job_id, base_model, spec_pb2.TrainingSpec.FromString(training), seed)

@@ -1,0 +1,1 @@
+"""Batches, advantages and packing; no torch."""

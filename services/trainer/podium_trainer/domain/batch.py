@@ -1,0 +1,297 @@
+"""From scored groups to the optimizer batch: what trains, with which advantage and weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.sides import by_side
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_trainer.domain.advantages import Rewards, advantages, zero_variance
+from podium_trainer.domain.samples import (
+    GREEDY,
+    NO_SAMPLED_TOKENS,
+    OVER_MAX_ROW_TOKENS,
+    IntArray,
+    Refused,
+    Sample,
+    read_samples,
+)
+
+ALL_FAILED = "all_failed"
+GROUP_OF_ONE = "group_of_one"
+ZERO_VARIANCE = "zero_variance"
+NO_TRAINABLE_TRAJECTORY = "no_trainable_trajectory"
+FAILED = "failed"
+NO_REWARD = "no_reward"
+REWARD_NOT_FINITE = "reward_not_finite"
+OVERLONG = "overlong"
+
+JUDGE_FAILED = "judge_failed"
+"""The judge's reason, in Group.skip_reason."""
+
+REASONS = frozenset(
+    {
+        ALL_FAILED,
+        FAILED,
+        GREEDY,
+        GROUP_OF_ONE,
+        JUDGE_FAILED,
+        NO_REWARD,
+        NO_SAMPLED_TOKENS,
+        NO_TRAINABLE_TRAJECTORY,
+        OVERLONG,
+        OVER_MAX_ROW_TOKENS,
+        REWARD_NOT_FINITE,
+        ZERO_VARIANCE,
+    }
+)
+"""Every reason of ours for which something does not train."""
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A sample with its share in the loss."""
+
+    sample: Sample
+    group: int
+    """Which group of the batch: samples of one group are packed together."""
+    trajectory: int
+    """Which trajectory of the batch, from 0."""
+    advantage: float
+    weight: float
+    """Of each trained token; the loss is the weighted sum of token losses."""
+
+
+@dataclass
+class Batch:
+    """Everything that one optimizer step trains on, and what it leaves out and why."""
+
+    samples: list[Weighted] = field(default_factory=list)
+    trajectories: int = 0
+    skipped_groups: dict[str, str] = field(default_factory=dict)
+    """Group id to reason."""
+    skipped_trajectories: dict[str, str] = field(default_factory=dict)
+    """Trajectory id to reason; of groups that train in part."""
+    zero_variance_groups: int = 0
+    """Groups that train on the KL alone."""
+    too_long: list[int] = field(default_factory=list)
+    """Context tokens of each trajectory over `max_row_tokens`; of groups that are skipped too."""
+
+    def too_long_metrics(self) -> dict[str, float]:
+        """What a step tells of `too_long`; nothing when there is none."""
+        if not self.too_long:
+            return {}
+        return {
+            "trajectories_over_max_row_tokens": len(self.too_long),
+            "trajectory_tokens_max": max(self.too_long),
+        }
+
+    @property
+    def trained_tokens(self) -> int:
+        """Tokens that have a loss."""
+        return sum(len(item.sample.targets) for item in self.samples)
+
+    def tokens_by_trajectory(self) -> IntArray:
+        """[N] trained tokens of each trajectory, over all its histories."""
+        counts = np.zeros(self.trajectories, np.int64)
+        for item in self.samples:
+            counts[item.trajectory] += len(item.sample.targets)
+        return counts
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A group that has something to learn from."""
+
+    group: trajectory_pb2.Group
+    index: int
+    members: list[int]
+    """Which of its trajectories have a say in the mean."""
+    rewards: Rewards
+    """Of the members."""
+    reasons: dict[int, str]
+    """Why the others have none."""
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    samples: list[Sample]
+    group: int
+    advantage: float
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(sample.targets) for sample in self.samples)
+
+
+def build_batch(
+    groups: Iterable[trajectory_pb2.Group], training: spec_pb2.TrainingSpec, vocabulary: int
+) -> Batch:
+    """Reads, normalises and weighs the groups of one step; each side of a group is one.
+
+    Weights are of the whole batch, so that they depend neither on rows nor on
+    micro-batches: `token` gives every trained token 1 / (all trained tokens),
+    `sequence` gives a token 1 / (trajectories · trained tokens of its trajectory,
+    over all its histories), `constant` 1 / (trajectories · aggregation_tokens). What
+    is skipped counts in none.
+
+    Raises:
+        InvalidArgumentError: a token record contradicts itself, or an id comes twice.
+    """
+    batch = Batch()
+    scored: list[_Scored] = []
+    seen: set[str] = set()
+    whole = list(groups)
+    for group in whole:
+        _refuse_repeated("group.id", group.id, seen)
+        for trajectory in group.trajectories:
+            _refuse_repeated("group.trajectories.id", trajectory.id, seen)
+    sides = [side for group in whole for side in by_side(group)]
+    for index, group in enumerate(sides):
+        read = _score(group, index, training.loss)
+        if isinstance(read, Refused):
+            batch.skipped_groups[group.id] = read.reason
+        else:
+            scored.append(read)
+    attempts: list[_Attempt] = []
+    for found, values in zip(scored, _advantages(scored, training.loss), strict=True):
+        read_attempts = _attempts(found, values, training, vocabulary, batch)
+        if read_attempts and zero_variance(found.rewards):
+            batch.zero_variance_groups += not _supervised(training.loss)
+        attempts += read_attempts
+    for group in whole:
+        _join_sides(group, batch)
+    _weigh(attempts, training.loss, batch)
+    return batch
+
+
+def _join_sides(group: trajectory_pb2.Group, batch: Batch) -> None:
+    """A group of several sides is skipped when all of them are; else their trajectories are."""
+    sides = by_side(group)
+    reasons = [batch.skipped_groups.pop(side.id, "") for side in sides]
+    if all(reasons):
+        batch.skipped_groups[group.id] = reasons[0]
+        return
+    for side, reason in zip(sides, reasons, strict=True):
+        if reason:
+            batch.skipped_trajectories.update({each.id: reason for each in side.trajectories})
+
+
+def _weigh(attempts: Sequence[_Attempt], loss: spec_pb2.LossSpec, batch: Batch) -> None:
+    batch.trajectories = len(attempts)
+    total = sum(attempt.tokens for attempt in attempts)
+    for number, attempt in enumerate(attempts):
+        if loss.aggregation == spec_pb2.AGGREGATION_KIND_SEQUENCE:
+            weight = 1 / (len(attempts) * attempt.tokens)
+        elif loss.aggregation == spec_pb2.AGGREGATION_KIND_CONSTANT:
+            weight = 1 / (len(attempts) * loss.aggregation_tokens)
+        else:
+            weight = 1 / total
+        batch.samples += [
+            Weighted(sample, attempt.group, number, attempt.advantage, weight)
+            for sample in attempt.samples
+        ]
+
+
+def _supervised(loss: spec_pb2.LossSpec) -> bool:
+    return loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
+
+
+def _score(group: trajectory_pb2.Group, index: int, loss: spec_pb2.LossSpec) -> _Scored | Refused:
+    if _supervised(loss):
+        everyone = list(range(len(group.trajectories)))
+        return _Scored(group, index, everyone, np.zeros(len(everyone)), {})
+    if group.skip_reason:
+        return Refused(group.skip_reason)
+    unscored = [_unscored(trajectory) for trajectory in group.trajectories]
+    members = [i for i, reason in enumerate(unscored) if not reason]
+    if not members:
+        return Refused(ALL_FAILED)
+    if len(members) == 1:
+        return Refused(GROUP_OF_ONE)
+    rewards = np.array([group.trajectories[i].reward for i in members], np.float64)
+    if loss.overlong == spec_pb2.OVERLONG_PENALIZE:
+        cut = np.array([is_overlong(group.trajectories[i]) for i in members])
+        rewards -= loss.overlong_penalty * cut
+    # Alike rewards say nothing about the policy; a KL in the loss still does.
+    kl_in_loss = loss.kl_coefficient and loss.kl_placement != spec_pb2.KL_PLACEMENT_ADVANTAGE
+    if zero_variance(rewards) and not kl_in_loss:
+        return Refused(ZERO_VARIANCE)
+    reasons = {i: reason for i, reason in enumerate(unscored) if reason}
+    return _Scored(group, index, members, rewards, reasons)
+
+
+def _advantages(scored: Sequence[_Scored], loss: spec_pb2.LossSpec) -> list[Rewards]:
+    if _supervised(loss):
+        return [np.ones_like(found.rewards) for found in scored]
+    return advantages([found.rewards for found in scored], loss.advantage, loss.deviation)
+
+
+def _attempts(
+    scored: _Scored,
+    values: Rewards,
+    training: spec_pb2.TrainingSpec,
+    vocabulary: int,
+    batch: Batch,
+) -> list[_Attempt]:
+    # An attempt that cannot be packed still tells what the scenario is worth: it stays in
+    # the baseline, and leaves only the loss.
+    attempts = []
+    reasons = dict(scored.reasons)
+    for i, advantage in zip(scored.members, values, strict=True):
+        trajectory = scored.group.trajectories[i]
+        samples = read_samples(
+            trajectory,
+            vocabulary=vocabulary,
+            max_tokens=_max_tokens(training),
+            supervised=_supervised(training.loss),
+        )
+        if isinstance(samples, Refused):
+            reasons[i] = samples.reason
+            if samples.reason == OVER_MAX_ROW_TOKENS:
+                batch.too_long.append(samples.tokens)
+        elif training.loss.overlong == spec_pb2.OVERLONG_MASK and is_overlong(trajectory):
+            reasons[i] = OVERLONG
+        else:
+            attempts.append(_Attempt(samples, scored.index, float(advantage)))
+    if attempts:
+        batch.skipped_trajectories.update(
+            {scored.group.trajectories[i].id: reason for i, reason in reasons.items()}
+        )
+    else:
+        batch.skipped_groups[scored.group.id] = NO_TRAINABLE_TRAJECTORY
+    return attempts
+
+
+def _max_tokens(training: spec_pb2.TrainingSpec) -> int | None:
+    """A job of the controller has a number; who opens the trainer alone may leave it out."""
+    return training.max_row_tokens if training.HasField("max_row_tokens") else None
+
+
+def is_overlong(trajectory: trajectory_pb2.Trajectory) -> bool:
+    """Whether the attempt was cut: by max_tokens in a generation, or by the context."""
+    return trajectory.stop_reason == trajectory_pb2.STOP_REASON_CONTEXT_LENGTH or any(
+        span.finish_reason == trajectory_pb2.FINISH_REASON_LENGTH
+        for history in trajectory.histories
+        for span in history.tokens.spans
+    )
+
+
+def _unscored(trajectory: trajectory_pb2.Trajectory) -> str:
+    """Why a trajectory has no say in its group, or nothing."""
+    if trajectory.stop_reason == trajectory_pb2.STOP_REASON_FAILED:
+        return FAILED
+    if not trajectory.HasField("reward"):
+        return NO_REWARD
+    return "" if math.isfinite(trajectory.reward) else REWARD_NOT_FINITE
+
+
+def _refuse_repeated(name: str, value: str, seen: set[str]) -> None:
+    if value in seen:
+        raise InvalidArgumentError(violations=[Violation(name, f"{value!r} came twice")])
+    seen.add(value)

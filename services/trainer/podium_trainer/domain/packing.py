@@ -1,0 +1,193 @@
+"""Shared-prefix packing: samples become rows, each a forest of token nodes.
+
+A node stands for one token after one exact history, so whatever follows may
+share it: hidden states depend on ancestors alone. Targets are never shared; each
+trained token points at the node that predicts it, and a node at a fork predicts
+several. Nodes lie in depth-first order: a node's subtree is the run of nodes from
+itself to `subtree_ends`, and node j sees node i exactly when i <= j < subtree_ends[i].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium_trainer.domain.batch import Weighted
+from podium_trainer.domain.samples import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Row:
+    """S nodes, K trained tokens, U slots: the different (node, temperature) that predict.
+
+    Trained tokens are ordered by slot.
+    """
+
+    tokens: IntArray
+    """[S] token ids."""
+    positions: IntArray
+    """[S] depth, which is the position id."""
+    subtree_ends: IntArray
+    """[S] end of each node's subtree."""
+    slot_nodes: IntArray
+    """[U] the node whose hidden state predicts."""
+    slot_temperatures: FloatArray
+    """[U]"""
+    slots: IntArray
+    """[K] ascending."""
+    targets: IntArray
+    """[K] token ids."""
+    logprobs: FloatArray
+    """[K] the sampler's, nats."""
+    advantages: FloatArray
+    """[K]"""
+    weights: FloatArray
+    """[K] share in the loss."""
+    trajectories: IntArray
+    """[K] index of the trajectory in the batch."""
+
+    def segments(self) -> list[tuple[int, int, int]]:
+        """Runs of nodes without a fork inside: (start, end, end of the subtree)."""
+        starts = np.flatnonzero(
+            (np.diff(self.positions, prepend=-2) != 1)
+            | (np.diff(self.subtree_ends, prepend=-1) != 0)
+        )
+        ends = np.append(starts[1:], len(self.tokens))
+        return [
+            (int(start), int(end), int(self.subtree_ends[start]))
+            for start, end in zip(starts, ends, strict=True)
+        ]
+
+    def mask(self) -> NDArray[np.bool_]:
+        """[S, S] whether node (first axis) sees node (second axis)."""
+        index = np.arange(len(self.tokens))
+        return (index[None, :] <= index[:, None]) & (index[:, None] < self.subtree_ends[None, :])
+
+
+def pack(samples: Sequence[Weighted], max_tokens: int) -> list[Row]:
+    """Places every sample once, in rows of at most `max_tokens` nodes.
+
+    Units are whole groups (a group that is too great is cut in lexicographic order),
+    placed by decreasing size into the row that they make grow the least: best fit,
+    with prefixes shared across groups as well.
+
+    Raises:
+        ValueError: a sample alone is longer than a row.
+    """
+    units = [
+        unit
+        for group in sorted({item.group for item in samples})
+        for unit in _cut([item for item in samples if item.group == group], max_tokens)
+    ]
+    units.sort(key=lambda unit: -_size(unit))
+    rows: list[list[Weighted]] = []
+    sizes: list[int] = []
+    for unit in units:
+        merged = [_ordered([*row, *unit]) for row in rows]
+        grown = [_size(row) for row in merged]
+        fits = [i for i, size in enumerate(grown) if size <= max_tokens]
+        if fits:
+            best = min(fits, key=lambda i: grown[i] - sizes[i])
+            rows[best], sizes[best] = merged[best], grown[best]
+        else:
+            rows.append(unit)
+            sizes.append(_size(unit))
+    return [build_row(row) for row in rows]
+
+
+def flat(samples: Iterable[Weighted]) -> list[Row]:
+    """The plain layout, nothing shared: one row a sample."""
+    return [build_row([item]) for item in samples]
+
+
+def build_row(samples: Sequence[Weighted]) -> Row:
+    """The prefix tree of `samples`."""
+    samples = _ordered(samples)
+    tokens: list[IntArray] = []
+    positions: list[IntArray] = []
+    size = _size(samples)
+    ends = np.full(size, size, np.int64)
+    nodes: list[IntArray] = []
+    path = np.empty(0, np.int64)
+    previous = path
+    count = 0
+    for item in samples:
+        context = item.sample.context
+        shared = _common(previous, context)
+        ends[path[shared:]] = count
+        added = len(context) - shared
+        path = np.concatenate([path[:shared], np.arange(count, count + added)])
+        tokens.append(context[shared:])
+        positions.append(np.arange(shared, len(context)))
+        nodes.append(path[item.sample.positions])
+        previous = context
+        count += added
+    lengths = [len(item.sample.targets) for item in samples]
+    node = np.concatenate(nodes)
+    temperature = np.concatenate([item.sample.temperatures for item in samples])
+    keys, slots = np.unique(
+        np.stack([node, temperature.view(np.int32).astype(np.int64)]), axis=1, return_inverse=True
+    )
+    order = np.argsort(slots, kind="stable")
+
+    def each(values: Iterable[float]) -> NDArray[np.float64]:
+        return np.repeat(np.array(list(values), np.float64), lengths)[order]
+
+    return Row(
+        tokens=np.concatenate(tokens),
+        positions=np.concatenate(positions),
+        subtree_ends=ends,
+        slot_nodes=keys[0],
+        slot_temperatures=keys[1].astype(np.int32).view(np.float32),
+        slots=slots[order],
+        targets=np.concatenate([item.sample.targets for item in samples])[order],
+        logprobs=np.concatenate([item.sample.logprobs for item in samples])[order],
+        advantages=each(item.advantage for item in samples).astype(np.float32),
+        weights=each(item.weight for item in samples).astype(np.float32),
+        trajectories=each(item.trajectory for item in samples).astype(np.int64),
+    )
+
+
+def _key(item: Weighted) -> bytes:
+    # Big-endian bytes compare as the token ids do, a prefix before what continues it.
+    return item.sample.context.astype(">u4").tobytes()
+
+
+def _ordered(samples: Sequence[Weighted]) -> list[Weighted]:
+    return sorted(samples, key=_key)
+
+
+def _common(one: IntArray, two: IntArray) -> int:
+    """Length of the longest common prefix."""
+    length = min(len(one), len(two))
+    differ = np.flatnonzero(one[:length] != two[:length])
+    return int(differ[0]) if len(differ) else length
+
+
+def _size(ordered: Sequence[Weighted]) -> int:
+    """Nodes of the prefix tree of lexicographically ordered samples."""
+    lengths = sum(len(item.sample.context) for item in ordered)
+    shared = sum(_common(a.sample.context, b.sample.context) for a, b in pairwise(ordered))
+    return lengths - shared
+
+
+def _cut(group: Sequence[Weighted], max_tokens: int) -> list[list[Weighted]]:
+    units: list[list[Weighted]] = []
+    size = 0
+    for item in _ordered(group):
+        length = len(item.sample.context)
+        if length > max_tokens:
+            raise ValueError(f"a sample of {length} tokens is longer than a row of {max_tokens}")
+        if units:
+            added = length - _common(units[-1][-1].sample.context, item.sample.context)
+            if size + added <= max_tokens:
+                units[-1].append(item)
+                size += added
+                continue
+        units.append([item])
+        size = length
+    return units

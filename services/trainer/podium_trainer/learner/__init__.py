@@ -1,0 +1,1 @@
+"""Everything that computes with torch: model, loss, optimizer, ranks."""

@@ -1,0 +1,118 @@
+"""LoRA through peft: which layers, a seeded start, and PEFT's file layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.types.v1 import spec_pb2
+
+from podium_trainer.learner.network import blocks
+
+_NAME = "default"
+
+
+def add_adapter(model: torch.nn.Module, spec: spec_pb2.LoraSpec, seed: int) -> PeftModel:
+    """Wraps `model` with a fresh adapter, which changes nothing: B is zero, A is seeded.
+
+    Raises:
+        InvalidArgumentError: a target module is no linear layer of the blocks.
+    """
+    config = LoraConfig(
+        r=spec.rank,
+        lora_alpha=spec.alpha,
+        target_modules=_targets(model, list(spec.target_modules)),
+        lora_dropout=0.0,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return get_peft_model(model, config)
+
+
+def adapter_parameters(model: PeftModel) -> dict[str, torch.nn.Parameter]:
+    """The adapter's parameters by their names in an adapter file."""
+    return {
+        name.replace(f".{_NAME}.", "."): parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
+
+
+@contextmanager
+def adapter_off(model: PeftModel) -> Iterator[None]:
+    """The base model alone, within the block.
+
+    PEFT's own way also says that the adapter does not train. FSDP reads that at a module's
+    first forward pass and keeps it: a first pass without the adapter would leave it without
+    the types that its gradients are added up in.
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with model.disable_adapter():
+        for parameter in trained:
+            parameter.requires_grad_(True)
+        yield
+
+
+def adapter_config(model: PeftModel, base_model: str) -> dict[str, Any]:
+    """What `adapter_config.json` holds, the same for the same adapter.
+
+    `base_model` is the base model's name: a folder of this machine means nothing
+    to who downloads the adapter.
+    """
+    config = model.peft_config[_NAME].to_dict()
+    config["base_model_name_or_path"] = base_model
+    config["inference_mode"] = True
+    plain: dict[str, Any] = json.loads(json.dumps(config, default=_plain, sort_keys=True))
+    return plain
+
+
+def check_same_shape(wanted: Mapping[str, Any], published: Mapping[str, Any]) -> None:
+    """Holds the adapter of a job to the one that it continues from.
+
+    Raises:
+        InvalidArgumentError: rank, alpha or target modules differ.
+    """
+    names = {"r": "rank", "lora_alpha": "alpha", "target_modules": "target_modules"}
+    violations = [
+        Violation(
+            f"training.lora.{field}",
+            f"got {wanted.get(key)}; the version to continue from has {published.get(key)}",
+        )
+        for key, field in names.items()
+        if wanted.get(key) != published.get(key)
+    ]
+    if violations:
+        raise InvalidArgumentError(violations=violations, reason="ADAPTER_DIFFERS")
+
+
+def _plain(value: object) -> object:
+    return sorted(value) if isinstance(value, set) else str(value)
+
+
+def _targets(model: torch.nn.Module, wanted: list[str]) -> list[str]:
+    linear = sorted(
+        {
+            name.rpartition(".")[2]
+            for name, module in blocks(model).named_modules()
+            if isinstance(module, torch.nn.Linear)
+        }
+    )
+    unknown = [name for name in wanted if name not in linear]
+    if unknown or not linear:
+        raise InvalidArgumentError(
+            violations=[
+                Violation(
+                    "training.lora.target_modules",
+                    f"got {', '.join(unknown) or 'none'}; the blocks of this model have "
+                    f"{', '.join(linear) or 'no linear layers'}",
+                )
+            ]
+        )
+    return sorted(set(wanted)) or linear

@@ -1,0 +1,200 @@
+"""A version's files. No pickle.
+
+An adapter:
+
+    adapter/adapter_config.json         what PEFT and vLLM load
+    adapter/adapter_model.safetensors   float32 masters
+    state/optimizer.safetensors         moments and update counts
+    state/state.json                    step, random state, what was trained and how
+
+Whole weights, of which each process writes its part, in files of about 2 GB:
+
+    model/                              what Transformers and vLLM load, in the base's type
+    delta/                              what of it differs from the parent's (podium.kit.deltas)
+    state/shards/                       float32 masters, moments and update counts
+    state/state.json                    as above
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from huggingface_hub import save_torch_state_dict
+from podium.core.errors import DataLossError
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.core_model_loading import revert_weight_conversion
+
+from podium_trainer.learner.parallel import Ranks
+from podium_trainer.learner.sharded import Shards
+
+ADAPTER_CONFIG = "adapter/adapter_config.json"
+ADAPTER_WEIGHTS = "adapter/adapter_model.safetensors"
+OPTIMIZER = "state/optimizer.safetensors"
+MODEL = "model"
+READ = ("adapter/", "state/")
+"""Where in a version lies what continues it."""
+SHARDS = "state/shards"
+STATE = "state/state.json"
+FORMAT = 1
+
+INDEX = "model.safetensors.index.json"
+_FILE_BYTES = "2GB"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that the next step depends on."""
+
+    step: int
+    weights: Mapping[str, torch.Tensor]
+    """Float32: of an adapter by the names in its file; of whole weights by the model's own
+    names those that this process stores, and none when it was read."""
+    adapter_config: Mapping[str, Any]
+    """Empty for whole weights."""
+    optimizer: Mapping[str, torch.Tensor]
+    """Of an adapter; empty before the first update."""
+    rng: torch.Tensor
+    """torch's generator state, uint8."""
+    base_model_digest: str
+    config_digest: str
+    """Of the training specification."""
+    shards: Shards | Path | None = None
+    """Of whole weights: masters and optimizer, being written, or where they were read."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds whole weights instead of an adapter."""
+        return not self.adapter_config
+
+
+def write(checkpoint: Checkpoint, base: Path, folder: Path, ranks: Ranks) -> dict[str, Path]:
+    """Writes this process's files into `folder`; returns them by path in the version.
+
+    The same bytes for the same state. Whole weights come with the configuration and
+    tokenizer of the model in `base`; they lack `model/` an index when several processes
+    write it.
+    """
+    (folder / STATE).parent.mkdir(parents=True)
+    if checkpoint.is_full:
+        _write_model(checkpoint.weights, base, folder / MODEL, ranks)
+        if isinstance(checkpoint.shards, Shards):
+            (folder / SHARDS).mkdir()
+            for file in checkpoint.shards.wait():
+                shutil.move(file, folder / SHARDS / file.name)
+    else:
+        (folder / ADAPTER_CONFIG).parent.mkdir()
+        (folder / ADAPTER_CONFIG).write_bytes(_json(checkpoint.adapter_config))
+        (folder / ADAPTER_WEIGHTS).write_bytes(_tensors(checkpoint.weights))
+        (folder / OPTIMIZER).write_bytes(_tensors(checkpoint.optimizer))
+    if ranks.rank == 0:
+        (folder / STATE).write_bytes(_json(_state(checkpoint)))
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in files}
+
+
+def model_index(files: Mapping[str, str], size: int) -> bytes:
+    """The index of `model/`: `files` by tensor, and the bytes of all tensors."""
+    return _json({"metadata": {"total_size": size}, "weight_map": dict(files)})
+
+
+def _state(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "step": checkpoint.step,
+        "rng": {"torch": base64.b64encode(bytes(checkpoint.rng.tolist())).decode()},
+        "base_model_digest": checkpoint.base_model_digest,
+        "config_digest": checkpoint.config_digest,
+    }
+
+
+def _write_model(
+    weights: Mapping[str, torch.Tensor], base: Path, folder: Path, ranks: Ranks
+) -> None:
+    folder.mkdir()
+    if ranks.rank == 0:
+        for path in base.iterdir():
+            weights_file = path.suffix in (".safetensors", ".bin", ".gguf")
+            index = path.name.endswith(".index.json") or path.name.startswith(".")
+            if path.is_file() and not weights_file and not index:
+                shutil.copyfile(path, folder / path.name)
+    if not weights:
+        # There are more processes than layers.
+        return
+    config = AutoConfig.from_pretrained(base)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    stored = {name: tensor.to(config.dtype or tensor.dtype) for name, tensor in weights.items()}
+    save_torch_state_dict(
+        # Transformers knows which names and shapes a model's files have.
+        revert_weight_conversion(model, stored),
+        folder,
+        filename_pattern=f"model{ranks.mark}{{suffix}}.safetensors",
+        max_shard_size=_FILE_BYTES,
+    )
+    if ranks.sharded:
+        # Of this part alone; the first process makes that of all.
+        (folder / f"model{ranks.mark}.safetensors.index.json").unlink(missing_ok=True)
+
+
+def read(folder: Path) -> Checkpoint:
+    """The checkpoint whose files lie in `folder`; whole weights stay there.
+
+    Raises:
+        DataLossError: a file is missing or is not what it should be.
+    """
+    state = _read_json(folder / STATE)
+    try:
+        if state["format"] != FORMAT:
+            raise DataLossError(
+                f"{STATE} has format {state['format']}; this trainer reads {FORMAT}"
+            )
+        rng = base64.b64decode(state["rng"]["torch"], validate=True)
+        full = (folder / SHARDS).is_dir()
+        return Checkpoint(
+            step=int(state["step"]),
+            weights={} if full else _read_tensors(folder / ADAPTER_WEIGHTS),
+            adapter_config={} if full else _read_json(folder / ADAPTER_CONFIG),
+            optimizer={} if full else _read_tensors(folder / OPTIMIZER),
+            rng=torch.frombuffer(bytearray(rng), dtype=torch.uint8),
+            base_model_digest=str(state["base_model_digest"]),
+            config_digest=str(state["config_digest"]),
+            shards=folder / SHARDS if full else None,
+        )
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        raise DataLossError(f"{STATE} is damaged: {error!r}") from error
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _tensors(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    plain = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    return safetensors.torch.save(plain, metadata={"format": "pt"})
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DataLossError(f"{path.name} cannot be read: {type(error).__name__}") from error
+    if not isinstance(value, dict):
+        raise DataLossError(f"{path.name} holds no JSON object")
+    return value
+
+
+def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return safetensors.torch.load(path.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise DataLossError(f"{path.name} cannot be read: {type(error).__name__}") from error

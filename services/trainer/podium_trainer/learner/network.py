@@ -1,0 +1,136 @@
+"""The module that computes: hidden states of a packed row, then the head where tokens train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
+
+from podium_trainer.domain.packing import Row
+from podium_trainer.learner.attention import PLAIN
+from podium_trainer.learner.head import logprobs_and_entropy
+from podium_trainer.learner.layout import Layout
+
+
+class Network(torch.nn.Module):
+    """A causal language model as Transformers loads it, evaluated row by row.
+
+    One module from tokens to log-probs, so that sharding it gathers the embedding once
+    for both its ends.
+    """
+
+    def __init__(self, causal: Any) -> None:
+        super().__init__()
+        self.causal = causal
+        self._frozen_head: torch.Tensor | None = None
+
+    @property
+    def vocabulary(self) -> int:
+        """Token ids are below it."""
+        return int(self.causal.get_input_embeddings().weight.shape[0])
+
+    def forward(self, row: Row) -> tuple[torch.Tensor, torch.Tensor]:
+        """[K] log-probs, with gradient, and [K] entropies of a row's trained tokens."""
+        weight = self.causal.get_output_embeddings().weight
+        device = weight.device
+
+        def on(array: Any) -> torch.Tensor:
+            return torch.from_numpy(array).to(device)
+
+        hidden = self.causal.base_model(
+            input_ids=on(row.tokens)[None],
+            position_ids=on(row.positions)[None],
+            use_cache=False,
+            layout=Layout(row, device),
+        ).last_hidden_state[0]
+        slots = on(row.slots)
+        logprobs, entropy = logprobs_and_entropy(
+            hidden[on(row.slot_nodes)],
+            self._head(weight),
+            on(row.slot_temperatures),
+            slots,
+            on(row.targets),
+        )
+        return logprobs, entropy[slots]
+
+    def plain(self, tokens: torch.Tensor) -> torch.Tensor:
+        """[n] token ids of one sequence → [n, V] logits, by Transformers' own path."""
+        before = self.causal.config._attn_implementation
+        self.causal.set_attn_implementation(PLAIN)
+        try:
+            ids = tokens.to(self.causal.get_input_embeddings().weight.device)
+            logits: torch.Tensor = self.causal(input_ids=ids[None]).logits[0]
+            return logits.float()
+        finally:
+            self.causal.set_attn_implementation(before)
+
+    def _head(self, weight: torch.Tensor) -> torch.Tensor:
+        """The output embedding as the head takes it: float32 on the CPU."""
+        if weight.device.type != "cpu" or weight.dtype == torch.float32:
+            return weight
+        if weight.requires_grad:
+            return weight.float()
+        if self._frozen_head is None or self._frozen_head.shape != weight.shape:
+            self._frozen_head = weight.detach().float()
+        return self._frozen_head
+
+
+def load(folder: str, dtype: torch.dtype, attention: str) -> Any:
+    """Transformers' model of `folder`, without dropout.
+
+    Raises:
+        ValueError, ImportError, KeyError, OSError: what Transformers raises.
+    """
+    disable_progress_bar()
+    causal = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation=attention, local_files_only=True
+    )
+    return causal.eval()
+
+
+def blocks(module: torch.nn.Module) -> torch.nn.ModuleList:
+    """The decoder's layers: the list of modules with most parameters."""
+    return max(
+        (found for found in module.modules() if isinstance(found, torch.nn.ModuleList)),
+        key=lambda found: sum(parameter.numel() for parameter in found.parameters()),
+        default=torch.nn.ModuleList(),
+    )
+
+
+@contextmanager
+def asking(network: Network, ask: Callable[[], None]) -> Iterator[None]:
+    """Within the block `ask` is called before every decoder layer's forward and backward pass.
+
+    What it raises ends the pass that runs, and comes out of it.
+    """
+
+    def before(*_: Any) -> None:
+        ask()
+
+    def after(layer: torch.nn.Module, arguments: Any, output: Any) -> None:
+        hidden = output[0] if isinstance(output, tuple) else output
+        if hidden.requires_grad:
+            hidden.register_hook(before)
+
+    handles = [
+        handle
+        for block in blocks(network)
+        for handle in (block.register_forward_pre_hook(before), block.register_forward_hook(after))
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def checkpoint_gradients(network: Network) -> None:
+    """Has every decoder layer compute its activations again in the backward pass."""
+    network.causal.gradient_checkpointing_enable({"use_reentrant": False})
+    for block in blocks(network):
+        # Transformers asks the layer itself; its children stay in evaluation, without dropout.
+        block.training = True

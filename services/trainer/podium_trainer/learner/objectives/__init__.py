@@ -1,0 +1,23 @@
+"""What moves the policy: a formula and its source in each module, and `loss` that joins them.
+
+Everything is token by token, [K] float32, log-probs in nats. Weights and means over the
+step come from outside, so that rows and micro-batches change nothing.
+"""
+
+from podium_trainer.learner.objectives.loss import (
+    BatchValues,
+    TokenLosses,
+    Tokens,
+    needs_kl_mean,
+    needs_sequences,
+    token_losses,
+)
+
+__all__ = [
+    "BatchValues",
+    "TokenLosses",
+    "Tokens",
+    "needs_kl_mean",
+    "needs_sequences",
+    "token_losses",
+]

@@ -1,0 +1,163 @@
+"""The loss of every trained token, joined from objective, KL and mismatch correction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from podium.types.v1 import spec_pb2
+
+from podium_trainer.learner.objectives import (
+    cispo,
+    clipped,
+    gspo,
+    kl,
+    mismatch,
+    reinforce,
+    supervised,
+)
+from podium_trainer.learner.objectives.ratios import (
+    at_level,
+    log_ratio,
+    sampler_or_now,
+    trajectory_means,
+)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """K trained tokens of a row."""
+
+    logprobs: torch.Tensor
+    """[K] under the policy, with gradient."""
+    sampler: torch.Tensor
+    """[K] under the policy that sampled; NaN where nobody recorded it."""
+    advantages: torch.Tensor
+    """[K]"""
+    trajectories: torch.Tensor
+    """[K] index of the trajectory in the batch."""
+    reference: torch.Tensor | None = None
+    """[K] under the reference; needed when `kl_coefficient` is not 0."""
+
+
+@dataclass(frozen=True)
+class BatchValues:
+    """Means over the whole batch, where a row alone does not hold what they are of."""
+
+    log_ratio_means: torch.Tensor | None = None
+    """[N] by trajectory, trainer to sampler; None when every trajectory is in one row."""
+    kl_mean: float = 0.0
+    """Over all trained tokens; for the KL in the advantage."""
+
+
+@dataclass(frozen=True)
+class TokenLosses:
+    """What the loss is made of, [K] each."""
+
+    total: torch.Tensor
+    """With gradient; not yet weighted."""
+    policy: torch.Tensor
+    kl: torch.Tensor | None
+    """The estimate, before its coefficient."""
+    ratio: torch.Tensor
+    clipped: torch.Tensor | None
+    """Where a bound took the place of the ratio; None for objectives without a clip."""
+    kept: torch.Tensor
+    """False where the sequence mask takes the token out of the loss."""
+    mismatch: torch.Tensor
+    """Log-ratio of trainer to sampler, bounded; 0 where nobody recorded the sampler's."""
+    missing: torch.Tensor
+    """Where nobody recorded it, so that the ratio is 1."""
+
+
+def needs_sequences(loss: spec_pb2.LossSpec) -> bool:
+    """Whether a token's loss depends on its trajectory's other tokens."""
+    return (
+        loss.objective == spec_pb2.OBJECTIVE_GSPO
+        or loss.ratio_level != spec_pb2.RATIO_LEVEL_TOKEN
+        or loss.HasField("sequence_ratio_min")
+        or loss.HasField("sequence_ratio_max")
+    )
+
+
+def needs_kl_mean(loss: spec_pb2.LossSpec) -> bool:
+    """Whether a token's loss depends on the batch's mean KL."""
+    return bool(loss.kl_coefficient) and loss.kl_placement == spec_pb2.KL_PLACEMENT_ADVANTAGE
+
+
+def token_losses(
+    tokens: Tokens, loss: spec_pb2.LossSpec, values: BatchValues | None = None
+) -> TokenLosses:
+    """The losses of a row's trained tokens.
+
+    `loss` has its defaults filled and contradicts nothing (`podium.core.contract`).
+    """
+    values = values or BatchValues()
+    now = tokens.logprobs.detach()
+    sampler = sampler_or_now(tokens.sampler, now)
+    off = log_ratio(now, sampler)
+    sequence = torch.zeros_like(off)
+    if needs_sequences(loss):
+        sequence = (
+            trajectory_means(off, tokens.trajectories)
+            if values.log_ratio_means is None
+            else values.log_ratio_means[tokens.trajectories]
+        )
+    estimate = None
+    if tokens.reference is not None and loss.kl_coefficient:
+        estimate = kl.estimate(tokens.logprobs, tokens.reference, loss.kl_estimator)
+        if needs_kl_mean(loss):
+            # ART's shaping, with the mean over the batch instead of the row.
+            shaped = loss.kl_coefficient * (estimate.detach() - values.kl_mean)
+            tokens = replace(tokens, advantages=tokens.advantages - shaped)
+    policy, ratio, bounded = _policy(tokens, sampler, sequence, loss)
+    if loss.HasField("importance_cap"):
+        policy = policy * mismatch.truncated(off, loss.importance_cap)
+    total = policy
+    if estimate is not None and not needs_kl_mean(loss):
+        added = estimate
+        if loss.kl_importance_weighted:
+            added = added * torch.exp(log_ratio(tokens.logprobs, sampler))
+        total = total + loss.kl_coefficient * added
+    kept = mismatch.kept(sequence, loss)
+    return TokenLosses(
+        # Not a product: infinity times 0 is no number.
+        total=torch.where(kept, total, torch.zeros_like(total)),
+        policy=policy,
+        kl=estimate,
+        ratio=ratio,
+        clipped=bounded,
+        kept=kept,
+        mismatch=off,
+        missing=torch.isnan(tokens.sampler),
+    )
+
+
+def _policy(
+    tokens: Tokens, sampler: torch.Tensor, sequence: torch.Tensor, loss: spec_pb2.LossSpec
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Policy losses, the ratios in them, and where they are clipped."""
+    logprobs, advantages = tokens.logprobs, tokens.advantages
+    if loss.objective == spec_pb2.OBJECTIVE_SUPERVISED:
+        return supervised.loss(logprobs), torch.ones_like(logprobs), None
+    if loss.objective == spec_pb2.OBJECTIVE_REINFORCE:
+        return reinforce.loss(logprobs, advantages), torch.ones_like(logprobs), None
+    by_trainer = loss.old_policy == spec_pb2.OLD_POLICY_TRAINER
+    old = logprobs.detach() if by_trainer else sampler
+    mean = torch.zeros_like(sequence) if by_trainer else sequence
+    logs = log_ratio(logprobs, old)
+    clip = (loss.epsilon, loss.epsilon_high)
+    if loss.objective == spec_pb2.OBJECTIVE_CISPO:
+        ratio = at_level(torch.exp(logs), torch.exp(mean), loss.ratio_level)
+        return (
+            cispo.loss(logprobs, ratio, advantages, *clip),
+            ratio,
+            cispo.is_clipped(ratio, *clip),
+        )
+    by_sequence = loss.objective == spec_pb2.OBJECTIVE_GSPO
+    ratio = gspo.ratio(logs, mean) if by_sequence else torch.exp(logs)
+    return (
+        clipped.loss(ratio, advantages, *clip),
+        ratio,
+        clipped.is_clipped(ratio, advantages, *clip),
+    )

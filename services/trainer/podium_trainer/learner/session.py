@@ -1,0 +1,218 @@
+"""One open job: its policy, optimizer and step. Blocking; used from one thread at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from podium.core.contract import training_violations
+from podium.core.errors import DataLossError, InvalidArgumentError, Violation
+from podium.kit.telemetry import tracer
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_trainer.domain.batch import Batch, build_batch
+from podium_trainer.learner.adapter import check_same_shape
+from podium_trainer.learner.checkpoint import Checkpoint
+from podium_trainer.learner.model import Policy
+from podium_trainer.learner.optimizer import Optimizer, learning_rate
+from podium_trainer.learner.parallel import Ranks, fill, owned, whole
+from podium_trainer.learner.precision import compute_dtype
+from podium_trainer.learner.sharded import Shards, read_shards, shard_names
+from podium_trainer.learner.step import Phases, accumulate_gradient, apply_gradient
+
+_tracer = tracer(__name__)
+
+_WEIGHTS, _OPTIMIZER = "weights.", "optimizer."
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """What defines a job for its trainer; two opens of the same job are compared by it."""
+
+    job_id: str
+    base_model: str
+    training: spec_pb2.TrainingSpec
+    """With its defaults filled."""
+    seed: int
+
+    @property
+    def digest(self) -> str:
+        """Of the training specification."""
+        data = self.training.SerializeToString(deterministic=True)
+        return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How this process computes; nothing but `tf32` changes a result beyond rounding."""
+
+    row_tokens: int = 2048
+    bfloat16: str = "auto"
+    attention: str = ""
+    """Empty for the device's."""
+    tf32: bool = False
+    """The one setting that makes float32 less than float32."""
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What a step did."""
+
+    step: int
+    metrics: dict[str, float]
+    seconds: dict[str, float]
+    """By phase."""
+    batch: Batch
+
+
+class Session:
+    """A job between Open and Close."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        folder: Path,
+        base_model_digest: str,
+        compute: Compute,
+        checkpoint: Checkpoint | None = None,
+        ranks: Ranks | None = None,
+    ) -> None:
+        """Loads the base model of `folder`; goes on from `checkpoint`, or starts fresh.
+
+        Raises:
+            InvalidArgumentError: the model or the specification cannot train, or is not
+                what the checkpoint was made with.
+            DataLossError: the checkpoint's tensors do not fit its own configuration.
+        """
+        torch.set_float32_matmul_precision("high" if compute.tf32 else "highest")
+        training = config.training
+        self.config = config
+        self.base_model_digest = base_model_digest
+        self.step = 0
+        self._compute = compute
+        self._ranks = ranks or Ranks()
+        violations = training_violations(training, "training")
+        if violations:
+            raise InvalidArgumentError(violations=violations)
+        self.policy = Policy(
+            folder,
+            config.base_model,
+            training,
+            seed=config.seed,
+            dtype=compute_dtype(training.dtype, compute.bfloat16, self._ranks.device),
+            attention=compute.attention,
+            ranks=self._ranks,
+        )
+        self._optimizer = Optimizer(self.policy.masters.weights, training)
+        torch.manual_seed(config.seed)
+        if checkpoint is not None:
+            self._restore(checkpoint)
+
+    def train(
+        self, groups: Sequence[trajectory_pb2.Group], cancelled: Callable[[], bool]
+    ) -> StepOutcome:
+        """Takes one optimizer step, or none: what it raises leaves everything as it was.
+
+        With no group to train on the step number advances and the weights stay.
+
+        Raises:
+            InvalidArgumentError: a token record contradicts itself.
+            RequestCancelledError: `cancelled` said so before the weights moved.
+            InternalError: the gradient is not finite.
+        """
+        training = self.config.training
+        phases = Phases()
+        rate = learning_rate(training, self.step + 1)
+        with _tracer.start_as_current_span("read_groups"), phases.measure("read"):
+            batch = build_batch(groups, training, self.policy.vocabulary)
+        metrics: dict[str, float] = {
+            "tokens_trained": 0,
+            "tokens_packed": 0,
+            "tokens_flat": 0,
+            "trajectories_trained": 0,
+        }
+        if batch.samples:
+            with _tracer.start_as_current_span("forward_backward"):
+                metrics = accumulate_gradient(
+                    self.policy,
+                    batch,
+                    training,
+                    row_tokens=self._compute.row_tokens,
+                    cancelled=cancelled,
+                    phases=phases,
+                    ranks=self._ranks,
+                )
+            with _tracer.start_as_current_span("apply_gradient"):
+                metrics["grad_norm"] = apply_gradient(
+                    self.policy, self._optimizer, learning_rate=rate, phases=phases
+                )
+        self.step += 1
+        metrics["learning_rate"] = rate
+        metrics |= batch.too_long_metrics()
+        metrics |= {f"seconds_{name}": value for name, value in phases.seconds.items()}
+        return StepOutcome(self.step, metrics, phases.seconds, batch)
+
+    def checkpoint(self) -> Checkpoint:
+        """Everything that the next step depends on, copied; every process must ask.
+
+        Of whole weights the shards are being written when this returns.
+        """
+        weights, full = self.policy.masters.weights, not self.policy.adapter_config
+        return Checkpoint(
+            step=self.step,
+            weights=owned(weights, self._ranks) if full else whole(weights),
+            adapter_config=self.policy.adapter_config,
+            optimizer={} if full else whole(self._optimizer.state()),
+            shards=Shards(self._shards(), self._ranks) if full else None,
+            rng=torch.get_rng_state(),
+            base_model_digest=self.base_model_digest,
+            config_digest=self.config.digest,
+        )
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.base_model_digest != self.base_model_digest:
+            raise InvalidArgumentError(
+                violations=[
+                    Violation(
+                        "base_model",
+                        f"{self.config.base_model} is {self.base_model_digest} here; the version "
+                        f"to continue from was trained on {checkpoint.base_model_digest}",
+                    )
+                ],
+                reason="BASE_MODEL_DIFFERS",
+            )
+        check_same_shape(self.policy.adapter_config, checkpoint.adapter_config)
+        if isinstance(checkpoint.shards, Path):
+            self._restore_shards(checkpoint.shards)
+        else:
+            self._restore_adapter(checkpoint)
+        self.policy.masters.publish()
+        torch.set_rng_state(checkpoint.rng)
+        self.step = checkpoint.step
+
+    def _restore_adapter(self, checkpoint: Checkpoint) -> None:
+        weights = self.policy.masters.weights
+        shapes = {name: weight.shape for name, weight in weights.items()}
+        if {name: tensor.shape for name, tensor in checkpoint.weights.items()} != shapes:
+            raise DataLossError("the adapter's weights do not fit its configuration")
+        for name, weight in weights.items():
+            fill(weight, checkpoint.weights[name])
+        self._optimizer.load(checkpoint.optimizer)
+
+    def _restore_shards(self, folder: Path) -> None:
+        if any(name.startswith(_OPTIMIZER) for name in shard_names(folder)):
+            self._optimizer.begin()
+        with torch.no_grad():
+            read_shards(folder, self._shards(), self._ranks)
+
+    def _shards(self) -> dict[str, torch.Tensor]:
+        """Masters and optimizer as this process holds them, not copied."""
+        weights = self.policy.masters.weights
+        return {f"{_WEIGHTS}{name}": weight.detach() for name, weight in weights.items()} | {
+            # A file's part of a tensor has at least one dimension.
+            f"{_OPTIMIZER}{name}": value.view(1) if value.dim() == 0 else value
+            for name, value in self._optimizer.state().items()
+        }
