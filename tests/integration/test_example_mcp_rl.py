@@ -12,7 +12,7 @@ import pytest
 from podium.core.contract import parse_yaml
 from podium.environments import Message, ToolCall, play
 from podium.environments.adapters.mcp import Mcp
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.serving.convert import unstruct
 from podium.environments.types import Observation
 from podium.types.v1 import spec_pb2

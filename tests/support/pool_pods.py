@@ -25,12 +25,13 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.sdk.policies import Policies
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_controller.grpc_peers.inference import GrpcInference
-from podium_inference.adapters.engine import Piece
+from podium_inference.adapters.fetcher import RegistryFetcher
 from podium_inference.adapters.http.capture import Asked, How, capture
 from podium_inference.adapters.pool_peers import Siblings, join
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import Pool
+from podium_inference.domain.ports import Piece
 from support.processes import free_port
 
 NAME = "pool.test"
@@ -115,13 +116,20 @@ class PodDouble:
         registry = RegistryClient(pods.registry_address)
         self._running.push_async_callback(registry.close)
         self.captures = Captures(1000, 10**6, 3600.0)
-        self.pool = Pool(
-            self.engine,
+        fetcher = RegistryFetcher(
             registry,
             lambda job, version: registry.lease(job, version, f"pod/{self.host}"),
+            self.engine.check,
+            self.engine.spread,
             merged=pods.merged,
             base_digest=_DIGEST,
             folder=Path(tempfile.mkdtemp(dir=pods.folder)) / "policies",
+        )
+        self.pool = Pool(
+            self.engine,
+            registry,
+            fetcher,
+            merged=pods.merged,
             max_requests=100,
             load_timeout_s=60.0,
         )

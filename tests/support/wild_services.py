@@ -14,8 +14,8 @@ from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.kit.rpc import Server, ServerSettings
 from podium.types.v1 import policy_pb2, trajectory_pb2
-from podium_inference.adapters.engine import Piece
 from podium_inference.domain.captures import Captures
+from podium_inference.domain.ports import Piece
 from podium_inference.domain.render import Renderer
 from podium_inference.servicer import InferenceServicer
 from support.wild_text import Wild

@@ -70,7 +70,7 @@ async def chat(
     message as a whole. A pool that holds one policy (merged weights, as on a CPU) serves the one
     that is named meanwhile, unless a job trains there.
     """
-    from podium.sdk.policies import resolve_policy
+    from podium.core.policy_names import resolve_policy
     from podium.types.v1 import policy_pb2, trajectory_pb2
 
     policy = await resolve_policy(model, client.checkpoints.get)

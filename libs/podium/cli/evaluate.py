@@ -251,7 +251,7 @@ class _Task:
     async def _policy(self, agent: str) -> list[Attempt]:
         from podium.cli.serving import named
         from podium.core.contract import apply_defaults
-        from podium.sdk.policies import resolve_policy
+        from podium.core.policy_names import resolve_policy
         from podium.types.v1 import policy_pb2, spec_pb2
 
         policy = await resolve_policy(agent, self.client.checkpoints.get)

@@ -19,7 +19,8 @@ service in another process.
 """
 
 from podium.environments.adapters.tuples import from_tuples
-from podium.environments.agents import Agent, Played, Scripted, play
+from podium.environments.agent import Agent
+from podium.environments.agents import Played, Scripted, play
 from podium.environments.base import Environment
 from podium.environments.catalog import builtin_names, load
 from podium.environments.types import (

@@ -16,7 +16,7 @@ from podium.environments.types import Message, Observation, Scenario, Score, Ste
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from podium.environments.agents import Agent
+    from podium.environments.agent import Agent
 
 
 M = TypeVar("M", bound=BaseModel)

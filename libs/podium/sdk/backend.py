@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from podium.core.errors import (
     AlreadyExistsError,
@@ -22,12 +22,12 @@ from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.kit.rpc import retry_unavailable
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.sdk.jobs import TERMINAL
+from podium.sdk.checkpoints import Checkpoints
+from podium.sdk.jobs import TERMINAL, Jobs
+from podium.sdk.policies import Policies
+from podium.sdk.sessions import Sessions
 from podium.training.backend import TrainResult
 from podium.types.v1 import spec_pb2, trajectory_pb2
-
-if TYPE_CHECKING:
-    from podium.sdk.client import AsyncClient
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +40,27 @@ _POLL_SECONDS = 0.25
 _TELL_SECONDS = 2.0
 
 
+class Services(Protocol):
+    """What a backend uses of an installation's client."""
+
+    jobs: Jobs
+    sessions: Sessions
+    policies: Policies
+    checkpoints: Checkpoints
+
+    async def openai_token(self) -> str:
+        """The bearer token of the OpenAI API; empty where it asks for none."""
+        ...
+
+    async def openai_address(self, port: int) -> str:
+        """`host:port` of the OpenAI API, given the port that inference says."""
+        ...
+
+
 class RemoteBackend:
     """See `Backend`; the methods say only what is particular here."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: Services) -> None:
         self._client = client
         self._seen: dict[str, int] = {}
         """The last event of each job that was looked at."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podium.sdk.policies import resolve_policy
+from podium.core.policy_names import resolve_policy
 from podium.training.backend import Backend
 from podium.training.model import TrainableModel
 from podium.types.v1 import spec_pb2

@@ -6,15 +6,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from podium.core.rollout_keys import new_key, signed
-
-if TYPE_CHECKING:
-    from podium.training.model import TrainableModel
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 
 NO_KEY = "podium"
 """The API key of calls that belong to no rollout where none is asked for; nothing is captured."""
+
+
+class CalledModel(Protocol):
+    """A model that code may call under a rollout's key."""
+
+    name: str
+    api_token: str
+
+    async def take(self, key: str) -> list[inference_pb.CapturedCall]:
+        """The calls under a rollout's key; only those that have ended."""
+        ...
 
 
 @dataclass
@@ -22,7 +31,7 @@ class Rollout:
     """One attempt of an agent; every call under its key belongs to it."""
 
     key: str = field(default_factory=new_key)
-    models: dict[str, TrainableModel] = field(default_factory=dict)
+    models: dict[str, CalledModel] = field(default_factory=dict)
     """Those that were called, or may have been, by name."""
 
 
@@ -52,7 +61,7 @@ def begin_again() -> None:
         rollout.models.clear()
 
 
-def key_for(model: TrainableModel) -> str:
+def key_for(model: CalledModel) -> str:
     """The API key for a call of the model that is made here and now."""
     rollout = current()
     if rollout is None:

@@ -22,6 +22,7 @@ from podium.local import models
 from podium_inference.adapters import node_worker
 from podium_inference.adapters.engine import VllmEngine
 from podium_inference.adapters.engine_options import engine_options, for_this_device, traits
+from podium_inference.adapters.fetcher import RegistryFetcher
 from podium_inference.adapters.http.keys import Keys
 from podium_inference.adapters.http.openai_api import OpenAiApi, take_api_key
 from podium_inference.adapters.node_group import Leader, Place
@@ -71,13 +72,21 @@ def main() -> None:
         holders = Holders()
         siblings = Siblings(members, settings.pod_ip, holders)
         api = OpenAiApi(settings, keys, captures, siblings.announce)
+        merged = settings.weight_mode == "merged"
+        fetcher = RegistryFetcher(
+            registry,
+            lease,
+            engine.check,
+            engine.spread,
+            merged=merged,
+            base_digest=digest,
+            folder=settings.data_dir.absolute() / "policies",
+        )
         pool = Pool(
             engine,
             registry,
-            lease,
-            merged=settings.weight_mode == "merged",
-            base_digest=digest,
-            folder=settings.data_dir.absolute() / "policies",
+            fetcher,
+            merged=merged,
             max_requests=engine.max_num_seqs + settings.max_waiting,
             load_timeout_s=settings.load_timeout_seconds,
             on_change=api.update,

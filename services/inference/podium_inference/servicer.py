@@ -20,12 +20,12 @@ from podium.kit.telemetry import attributes, tracer
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
 
-from podium_inference.adapters.engine import Engine
 from podium_inference.adapters.pool_peers import Siblings, take_everywhere
 from podium_inference.domain import metrics
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import Pool, Served
+from podium_inference.domain.ports import Engine
 from podium_inference.domain.render import Renderer
 
 _Context = grpc.aio.ServicerContext

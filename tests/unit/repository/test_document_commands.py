@@ -108,7 +108,7 @@ PYTHON_NOT_RUN = {
     "# A sub-agent: it begins": "three endings of a method; tests/unit/rollout has whole ones",
     "from podium.core.time_limits import": "a part of a step; "
     "tests/unit/core/test_time_limits.py has the same calls",
-    "from podium.environments.sandbox import Limits, Sandbox": "needs bubblewrap and a program that talks; "
+    "from podium.environments.sandbox import Limits, Sandbox": "needs bubblewrap and a program; "
     "tests/integration/test_sandbox.py has the same calls",
     "async with httpx.AsyncClient": "a part of a program; tests/unit/scenarios/test_generate.py "
     "has the whole",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError, NotFoundError
 from podium.environments import Message, Observation, Scenario
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.serving.convert import scenario_to_pb, struct
 from podium.environments.tic_tac_toe import TicTacToe
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb

@@ -18,9 +18,9 @@ from podium.core.errors import (
     NotFoundError,
     UnavailableError,
 )
+from podium.core.policy_names import parse_policy, resolve_policy
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.sdk import Addresses, AsyncClient, Client
-from podium.sdk.policies import parse_policy, resolve_policy
 from podium.types.v1 import trajectory_pb2
 from support import job_records
 from support.fake_podium import FakePodium, fake_podium, watched_job

@@ -17,7 +17,7 @@ from podium.core.contract.nodes import STR, compose
 from podium.core.errors import Violation
 
 if TYPE_CHECKING:
-    from podium.sdk.policies import VersionOf
+    from podium.core.policy_names import VersionOf
     from podium.types.v1 import spec_pb2
 
 KEY = "fork.version"
@@ -58,7 +58,7 @@ async def resolve(spec: spec_pb2.JobSpec, alias: str, version_of: VersionOf) -> 
     Raises:
         NotFoundError: the model has no such alias.
     """
-    from podium.sdk.policies import resolve_policy
+    from podium.core.policy_names import resolve_policy
 
     if alias and spec.fork.model:
         found = await resolve_policy(f"{spec.fork.model}@{alias}", version_of)

@@ -59,6 +59,8 @@ async def submit(
     from podium.core.contract import to_plain, to_yaml
 
     if plot:
+        from podium.cli.job.watch import needs_plotext
+
         needs_plotext()
     spec, alias = load(file, [*settings, f"project={project}"] if project else settings)
     await fork.resolve(spec, alias, client.checkpoints.get)
@@ -82,17 +84,6 @@ async def submit(
     return await follow_job(
         client, job.id, output=output, quiet=not follow, within=timeout, plot=plot
     )
-
-
-def needs_plotext() -> None:
-    """Says that --plot cannot draw, before a job is begun or waited for.
-
-    Raises:
-        FailedPreconditionError: plotext is not installed.
-    """
-    from podium.core.packages import needed
-
-    needed("plotext", "podium[cli]", "--plot")
 
 
 class JobFile(NamedTuple):

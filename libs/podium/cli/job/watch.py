@@ -36,10 +36,19 @@ async def watch(
     for one that failed or was cancelled.
     """
     if plot:
-        from podium.cli.job.submit import needs_plotext
-
         needs_plotext()
     return await follow_job(client, job, output=output, after=after, within=timeout, plot=plot)
+
+
+def needs_plotext() -> None:
+    """Says that --plot cannot draw, before a job is begun or waited for.
+
+    Raises:
+        FailedPreconditionError: plotext is not installed.
+    """
+    from podium.core.packages import needed
+
+    needed("plotext", "podium[cli]", "--plot")
 
 
 async def follow_job(

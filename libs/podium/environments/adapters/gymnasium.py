@@ -15,7 +15,7 @@ from podium.environments.adapters.gymnasium_spaces import Actions
 from podium.environments.adapters.packages import needed
 from podium.environments.adapters.seeds import seed_scenarios
 from podium.environments.adapters.values import plain, shown
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.base import Environment
 from podium.environments.types import (
     Message,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.coding.scenarios import tasks
 from podium.environments.types import Message, Observation
 

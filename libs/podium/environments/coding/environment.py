@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.base import Environment
 from podium.environments.coding.agents import Empty, Reference
 from podium.environments.coding.grader import Answer, Submission, right, shared_sandbox

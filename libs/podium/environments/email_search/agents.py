@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.email_search.corpus import INBOX_SIZE
 from podium.environments.types import Message, Observation, assistant
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.base import Environment
 from podium.environments.email_search import corpus, tutorial
 from podium.environments.email_search.agents import RandomAgent, SearchingAgent

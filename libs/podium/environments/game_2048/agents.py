@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.game_2048.board import Board, Move, available_moves, empty_cells, push
 from podium.environments.game_2048.expectimax import Expectimax
 from podium.environments.types import Message, Observation, assistant

@@ -12,7 +12,7 @@ from zlib import crc32
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.base import Environment
 from podium.environments.game_2048 import board as rules
 from podium.environments.game_2048 import rewards

@@ -6,7 +6,7 @@ import json
 import random
 import re
 
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.search_qa.actions import Verb
 from podium.environments.search_qa.corpus import FORMS, Form, extract
 from podium.environments.types import Message, Observation, ToolCall, assistant

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from podium.core.answers import exact_match, token_f1
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.base import Environment
 from podium.environments.search_qa.actions import TOOLS, Action, actions_of
 from podium.environments.search_qa.agents import Guesser, Reader

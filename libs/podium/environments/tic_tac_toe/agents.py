@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.tic_tac_toe.rules import best_cells, free_cells
 from podium.environments.types import Message, Observation, assistant
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.environments.agents import Agent
+from podium.environments.agent import Agent
 from podium.environments.base import Environment
 from podium.environments.tic_tac_toe import positions, rules
 from podium.environments.tic_tac_toe.agents import Player, careless, perfect

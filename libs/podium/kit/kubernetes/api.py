@@ -19,7 +19,7 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.rest import RESTResponse
-from podium_controller.domain import metrics
+from prometheus_client import Counter
 
 from podium.core.errors import (
     AlreadyExistsError,
@@ -33,6 +33,11 @@ from podium.core.errors import (
 )
 from podium.kit.kubernetes.object_template import Manifest
 
+_CALLS = Counter(
+    "podium_controller_cluster_calls_total",
+    "Calls of the Kubernetes API server; a watch is one.",
+    ("method", "resource"),
+)
 _CALL_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0
 _WATCH_SECONDS = 240
@@ -198,7 +203,7 @@ class ClusterApi:
         limits: aiohttp.ClientTimeout | None = None,
     ) -> AsyncIterator[RESTResponse]:
         response: RESTResponse | None = None
-        metrics.CLUSTER_CALLS.labels(method, _plural(path)).inc()
+        _CALLS.labels(method, _plural(path)).inc()
         try:
             verb, url, headers, data, _ = await self._client.param_serialize(
                 method,

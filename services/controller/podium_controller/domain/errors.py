@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from podium.core.errors import AbortedError, FailedPreconditionError, UnavailableError
 
+SERVICES = frozenset({"rollout", "judge", "trainer", "inference", "registry"})
+"""Of this installation; what a job names, such as an environment, is none of them."""
+
+TOKEN_REFUSED = "TOKEN_REFUSED"
+STORE_FORBIDDEN = "STORE_FORBIDDEN"
+
 
 class DatabaseUnavailableError(UnavailableError):
     """The controller's own database cannot be reached, or is too busy."""

@@ -46,11 +46,6 @@ STALENESS = Histogram(
 )
 GROUPS = Counter(f"{_PREFIX}_groups_total", "Groups by what became of them.", ("outcome",))
 RECOVERIES = Counter(f"{_PREFIX}_recoveries_total", "Losses of a service.", ("service",))
-CLUSTER_CALLS = Counter(
-    f"{_PREFIX}_cluster_calls_total",
-    "Calls of the Kubernetes API server; a watch is one.",
-    ("method", "resource"),
-)
 LEADER = Gauge(f"{_PREFIX}_leader", "1 while this controller runs the jobs.")
 
 _OUTCOMES = frozenset(

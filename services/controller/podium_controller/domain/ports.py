@@ -63,6 +63,9 @@ class Wait:
 NOTHING = Wait("", "")
 """It waits for nothing."""
 
+PLACES = ("MAX_ACTIVE_JOBS", "PROJECT_ACTIVE_JOBS", "PROJECT_GPUS", "POOL_FULL", "POOL_TAKEN")
+"""Reasons to wait that end when a job which runs gives its place up."""
+
 OnWait = Callable[[Wait], Awaitable[None]]
 
 

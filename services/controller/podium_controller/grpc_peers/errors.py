@@ -14,11 +14,7 @@ from podium.core.errors import (
 )
 from podium.kit.rpc import rpc_errors
 
-SERVICES = frozenset({"rollout", "judge", "trainer", "inference", "registry"})
-"""Of this installation; what a job names, such as an environment, is none of them."""
-
-TOKEN_REFUSED = "TOKEN_REFUSED"
-STORE_FORBIDDEN = "STORE_FORBIDDEN"
+from podium_controller.domain.errors import SERVICES, STORE_FORBIDDEN, TOKEN_REFUSED
 
 
 @contextmanager

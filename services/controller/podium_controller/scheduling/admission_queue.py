@@ -11,9 +11,6 @@ from podium_controller.domain.ports import NOTHING, JobRecord, Wait
 from podium_controller.pools.pools import Offer, Pool, served
 from podium_controller.pools.projects import Projects, project_of
 
-PLACES = ("MAX_ACTIVE_JOBS", "PROJECT_ACTIVE_JOBS", "PROJECT_GPUS", "POOL_FULL", "POOL_TAKEN")
-"""Reasons to wait that end when a job which runs gives its place up."""
-
 _SHOWN = 3
 
 

@@ -20,10 +20,15 @@ from podium.core.errors import (
 from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller.domain import metrics
-from podium_controller.domain.errors import DatabaseUnavailableError, JobFailedError
+from podium_controller.domain.errors import (
+    SERVICES,
+    STORE_FORBIDDEN,
+    TOKEN_REFUSED,
+    DatabaseUnavailableError,
+    JobFailedError,
+)
 from podium_controller.domain.ports import Wait
 from podium_controller.domain.stop_signals import Control
-from podium_controller.grpc_peers.errors import SERVICES, STORE_FORBIDDEN, TOKEN_REFUSED
 from podium_controller.training.reporter import Reporter
 
 T = TypeVar("T")

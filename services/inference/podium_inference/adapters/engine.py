@@ -6,9 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from podium.core.errors import InvalidArgumentError, UnavailableError, Violation
 from podium.types.v1 import policy_pb2, trajectory_pb2
@@ -17,6 +16,7 @@ from podium_inference.adapters.engine_options import engine_options, prepare_env
 from podium_inference.adapters.node_files import on_every_node
 from podium_inference.adapters.node_group import Place
 from podium_inference.adapters.weight_files import check_weights
+from podium_inference.domain.ports import Piece
 from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -26,62 +26,6 @@ _FINISH = {
     "length": trajectory_pb2.FINISH_REASON_LENGTH,
     "abort": trajectory_pb2.FINISH_REASON_ABORTED,
 }
-
-
-@dataclass
-class Piece:
-    """What came since the last piece."""
-
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    text: str = ""
-    finish_reason: int = trajectory_pb2.FINISH_REASON_UNSPECIFIED
-    cached_prompt_tokens: int = 0
-
-
-class Engine(Protocol):
-    """Samples, and takes weights."""
-
-    max_model_len: int
-    vocab_size: int
-
-    def generate(
-        self,
-        prompt: Sequence[int],
-        sampling: policy_pb2.SamplingParams,
-        request_id: str,
-        adapter: object | None,
-    ) -> AsyncGenerator[Piece, None]:
-        """Continues a prompt; closing the generator aborts in the engine.
-
-        Raises:
-            UnavailableError: the engine has died.
-        """
-        ...
-
-    async def check(self, weights: Path) -> None:
-        """Raises FailedPreconditionError (BAD_ADAPTER, BAD_WEIGHTS) for unusable files."""
-        ...
-
-    def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
-        """The files are on every node of the engine while the block runs.
-
-        Raises:
-            UnavailableError: NODE_FILES, a node cannot store them.
-        """
-        ...
-
-    async def merge(self, weights: Path | None) -> None:
-        """Exchanges the weights for base plus adapter, or for whole ones; nothing may run."""
-        ...
-
-    async def add_adapter(self, name: str, folder: Path) -> object:
-        """Registers an adapter and returns its handle."""
-        ...
-
-    async def remove_adapter(self, handle: object) -> None:
-        """Forgets an adapter."""
-        ...
 
 
 class VllmEngine:

@@ -8,34 +8,18 @@ import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Protocol
 
 from podium.core.errors import DataLossError, FailedPreconditionError
 from podium.kit.deltas import FOLDER, apply_delta
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 
+from podium_inference.domain.ports import Source, WeightsOf
+
 logger = logging.getLogger(__name__)
 
-WeightsOf = Callable[[str, int], Path | None]
-"""The folder of a version that is served now."""
 
-
-class Source(Protocol):
-    """Where versions come from: the registry."""
-
-    async def pull(
-        self, model: str, version: int | str, destination: Path, *, only: tuple[str, ...] = ()
-    ) -> registry_pb.Version:
-        """Fetches a version into a folder, verified."""
-        ...
-
-    async def get_version(self, model: str, version: int | str) -> registry_pb.Version:
-        """A version's manifest."""
-        ...
-
-
-class Fetcher:
-    """Puts versions into folders, each of its own."""
+class RegistryFetcher:
+    """`Fetcher`, from the registry."""
 
     def __init__(
         self,

@@ -17,10 +17,9 @@ from podium.core.errors import (
     UnavailableError,
 )
 
-from podium_inference.adapters.engine import Engine
-from podium_inference.adapters.fetcher import Fetcher, Source
 from podium_inference.domain import metrics
 from podium_inference.domain.demand import Demand, not_loaded
+from podium_inference.domain.ports import Engine, Fetcher, Source
 
 logger = logging.getLogger(__name__)
 
@@ -70,27 +69,17 @@ class Pool:
         self,
         engine: Engine,
         source: Source,
-        lease: Callable[[str, int], object],
+        fetcher: Fetcher,
         *,
         merged: bool,
-        base_digest: str,
-        folder: Path,
         max_requests: int,
         load_timeout_s: float,
         on_change: Callable[[list[Served]], None] = lambda served: None,
     ) -> None:
-        """`lease(job, version)` is an async context manager that keeps a version alive."""
+        """Serves the base model; `on_change` is told what is served whenever that changes."""
         self._engine = engine
         self._source = source
-        self._fetcher = Fetcher(
-            source,
-            lease,
-            engine.check,
-            engine.spread,
-            merged=merged,
-            base_digest=base_digest,
-            folder=folder,
-        )
+        self._fetcher = fetcher
         self._merged = merged
         self._max_requests = max_requests
         self._timeout = load_timeout_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 from podium.chat import PromptTooLongError, Reply, RequestRefusedError, StructuredChat
@@ -14,9 +14,6 @@ from podium_judge.domain import metrics
 from podium_judge.domain.judge_config import CallLimits, JudgeConfig
 from podium_judge.domain.scores import Usage
 
-__all__ = ["JudgeModel", "OpenAIJudge", "PromptTooLongError", "Reply", "RequestRefusedError"]
-
-
 log = logging.getLogger(__name__)
 
 # A job may name any address; it is not to learn what listens there, and what not.
@@ -24,28 +21,6 @@ _UNTOLD = (
     "the judge at the job's own base_url gave no answer that can be used: check its address,"
     " its key and the model's name; the judge service's log says more"
 )
-
-
-class JudgeModel(Protocol):
-    """A model that answers a conversation with JSON."""
-
-    @property
-    def name(self) -> str:
-        """As its API calls it; empty until the API has been asked what it serves."""
-        ...
-
-    async def ask(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
-    ) -> Reply:
-        """One answer; adds its cost to `usage`.
-
-        Raises:
-            PromptTooLongError: the conversation does not fit the model's context.
-            RequestRefusedError: the API refuses it for good for another reason.
-            UnavailableError: it cannot be reached, or not now, after the retries.
-            FailedPreconditionError: wrong key, address or model name.
-        """
-        ...
 
 
 class OpenAIJudge:

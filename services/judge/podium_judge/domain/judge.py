@@ -7,18 +7,14 @@ import hashlib
 import logging
 from typing import Protocol
 
+from podium.chat import PromptTooLongError, Reply, RequestRefusedError
 from podium.core.errors import FailedPreconditionError, PodiumError, UnavailableError
 
-from podium_judge.adapters.judge_model import (
-    JudgeModel,
-    PromptTooLongError,
-    Reply,
-    RequestRefusedError,
-)
 from podium_judge.domain import metrics, verdict
 from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge_config import JudgeConfig
 from podium_judge.domain.opinion import Failure, FailureKind, Opinion
+from podium_judge.domain.ports import JudgeModel
 from podium_judge.domain.prompt import JudgePrompt, Question, build_prompt
 from podium_judge.domain.scores import Score, Usage
 from podium_judge.domain.trimming import tokens_of

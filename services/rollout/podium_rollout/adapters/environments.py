@@ -7,7 +7,6 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import grpc
 from podium.environment.v1 import environment_service_pb2 as pb
@@ -21,26 +20,11 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_rollout.adapters.credits import Credits
 from podium_rollout.adapters.remote import RemoteSession
+from podium_rollout.domain.ports import Session
 
 logger = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 10.0
-
-
-class Session(Protocol):
-    """One episode of an environment."""
-
-    async def reset(self, scenario: trajectory_pb2.Scenario, seed: int) -> pb.Observation:
-        """Begins it."""
-        ...
-
-    async def step(self, action: trajectory_pb2.Message) -> pb.StepResponse:
-        """Acts."""
-        ...
-
-    async def score(self) -> pb.ScoreResponse:
-        """Settles the reward."""
-        ...
 
 
 class Environments:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import grpc
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
@@ -12,17 +10,6 @@ from podium.kit.rpc.tls import Tls
 from podium.kit.rpc.watched_files import Token
 
 _PEER = "inference"
-
-
-class Policy(Protocol):
-    """Renders what is new and samples what follows, in one call."""
-
-    async def generate(self, request: pb.GenerateRequest) -> pb.GenerateResponse:
-        """What the policy samples after the prompt, and how its end was rendered.
-
-        Raises the exceptions of `podium.core.errors`; see the contract.
-        """
-        ...
 
 
 class InferencePolicy:

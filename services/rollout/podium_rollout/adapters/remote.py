@@ -27,6 +27,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_rollout.adapters.credits import Credits
 from podium_rollout.domain import metrics
+from podium_rollout.domain.ports import EnvironmentRaisedError
 
 logger = logging.getLogger(__name__)
 
@@ -37,16 +38,6 @@ _CLOSE_SECONDS = 5.0
 _END_SECONDS = 1.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
-
-
-class EnvironmentRaisedError(Exception):
-    """A remote environment's own code raised."""
-
-    def __init__(self, kind: str, text: str, error_id: str) -> None:
-        """`kind` is the exception's class there, `error_id` is in that server's log."""
-        super().__init__(text)
-        self.kind = kind
-        self.error_id = error_id
 
 
 class RemoteSession:

@@ -20,10 +20,9 @@ from podium.kit.telemetry import attributes, current_trace_id, tracer
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 
-from podium_rollout.adapters.environments import Environments, Session
-from podium_rollout.adapters.policy import Policy
 from podium_rollout.domain import metrics
 from podium_rollout.domain.conversation import Conversations
+from podium_rollout.domain.ports import Environments, Policy, Session
 from podium_rollout.domain.seeds import derive
 from podium_rollout.domain.speakers import AgentSpeaker, Cast, ContextFullError, Turn
 from podium_rollout.domain.trajectories import Progress, build, failure_of

@@ -9,10 +9,9 @@ from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, Vio
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 
-from podium_rollout.adapters.environments import Environments
-from podium_rollout.adapters.policy import Policy
 from podium_rollout.domain import metrics
 from podium_rollout.domain.episode import Episode
+from podium_rollout.domain.ports import Environments, Policy
 
 
 class Collector:

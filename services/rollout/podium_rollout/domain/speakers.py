@@ -12,6 +12,7 @@ from podium.core.errors import (
     InvalidArgumentError,
     Violation,
 )
+from podium.core.policy_names import parse_policy
 from podium.core.tool_calls import parse_tool_calls
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.environments import Agent
@@ -19,13 +20,12 @@ from podium.environments.catalog import load
 from podium.environments.serving.convert import message_to_pb, observation_from_pb
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
-from podium.sdk.policies import parse_policy
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
-from podium_rollout.adapters.policy import Policy
 from podium_rollout.domain import metrics, spans
 from podium_rollout.domain.conversation import MAIN, Conversations, History
+from podium_rollout.domain.ports import Policy
 from podium_rollout.domain.seeds import derive
 
 AGENT = "agent"

@@ -13,9 +13,9 @@ from podium.core.outside import clean
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.types.v1 import trajectory_pb2 as pb
 
-from podium_rollout.adapters.remote import EnvironmentRaisedError
 from podium_rollout.domain import metrics
 from podium_rollout.domain.conversation import Conversations, History
+from podium_rollout.domain.ports import EnvironmentRaisedError
 
 _TRACEBACK_BYTES = 16 * 1024
 _STATE_BYTES = 16 * 1024

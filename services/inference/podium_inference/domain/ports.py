@@ -1,0 +1,103 @@
+"""What the pool of policies needs of the world: an engine, and versions to put into it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.types.v1 import policy_pb2, trajectory_pb2
+
+
+@dataclass
+class Piece:
+    """What came since the last piece."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    text: str = ""
+    finish_reason: int = trajectory_pb2.FINISH_REASON_UNSPECIFIED
+    cached_prompt_tokens: int = 0
+
+
+class Engine(Protocol):
+    """Samples, and takes weights."""
+
+    max_model_len: int
+    vocab_size: int
+
+    def generate(
+        self,
+        prompt: Sequence[int],
+        sampling: policy_pb2.SamplingParams,
+        request_id: str,
+        adapter: object | None,
+    ) -> AsyncGenerator[Piece, None]:
+        """Continues a prompt; closing the generator aborts in the engine.
+
+        Raises:
+            UnavailableError: the engine has died.
+        """
+        ...
+
+    async def check(self, weights: Path) -> None:
+        """Raises FailedPreconditionError (BAD_ADAPTER, BAD_WEIGHTS) for unusable files."""
+        ...
+
+    def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
+        """The files are on every node of the engine while the block runs.
+
+        Raises:
+            UnavailableError: NODE_FILES, a node cannot store them.
+        """
+        ...
+
+    async def merge(self, weights: Path | None) -> None:
+        """Exchanges the weights for base plus adapter, or for whole ones; nothing may run."""
+        ...
+
+    async def add_adapter(self, name: str, folder: Path) -> object:
+        """Registers an adapter and returns its handle."""
+        ...
+
+    async def remove_adapter(self, handle: object) -> None:
+        """Forgets an adapter."""
+        ...
+
+
+WeightsOf = Callable[[str, int], Path | None]
+"""The folder of a version that is served now."""
+
+
+class Source(Protocol):
+    """Where versions come from: the registry."""
+
+    async def pull(
+        self, model: str, version: int | str, destination: Path, *, only: tuple[str, ...] = ()
+    ) -> registry_pb.Version:
+        """Fetches a version into a folder, verified."""
+        ...
+
+    async def get_version(self, model: str, version: int | str) -> registry_pb.Version:
+        """A version's manifest."""
+        ...
+
+
+class Fetcher(Protocol):
+    """Puts versions into folders, each of its own, fit for the engine."""
+
+    async def fetch(
+        self, job: str, version: int, weights_of: WeightsOf
+    ) -> tuple[Path, AsyncExitStack]:
+        """The folder of its adapter or whole weights, and what gives back files and lease.
+
+        Raises:
+            NotFoundError: the registry lacks the version.
+            FailedPreconditionError: BASE_MODEL_MISMATCH, WEIGHT_MODE, BAD_ADAPTER, BAD_WEIGHTS.
+            DataLossError: a digest does not match.
+            UnavailableError: the registry is away; NODE_FILES, a node cannot store them.
+        """
+        ...
