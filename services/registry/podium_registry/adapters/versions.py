@@ -1,11 +1,10 @@
-"""Versions, aliases, leases and their history: the registry's rules over SQL."""
+"""Versions, aliases, leases and their history, each change one transaction."""
 
 from __future__ import annotations
 
-import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -25,10 +24,28 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from podium_registry.adapters.blobs import Blobs, touch
 from podium_registry.adapters.history import Change, History, record
 from podium_registry.adapters.tables import aliases, leases, requests, version_blobs, versions
+from podium_registry.adapters.version_rows import (
+    add_alias,
+    delete_version,
+    newest_version,
+    point_alias,
+    read_version,
+    row_of,
+    user_of,
+    version_of_alias,
+)
 from podium_registry.domain import metrics
 from podium_registry.domain.digests import of_bytes
+from podium_registry.domain.manifests import (
+    LATEST,
+    check_alias,
+    check_finite,
+    check_manifest,
+    check_sizes,
+    no_version,
+)
+from podium_registry.domain.retention import Rated, Rule, kept
 
-LATEST = "latest"
 T = TypeVar("T")
 
 
@@ -51,7 +68,7 @@ class Versions:
             FailedPreconditionError: MISSING_BLOB: never uploaded, or lost since.
             NotFoundError: a parent.
         """
-        _check_manifest(manifest)
+        check_manifest(manifest)
         body = manifest.SerializeToString(deterministic=True)
         digest = of_bytes(body)
         await self._blobs.look([file.digest for file in manifest.files])
@@ -66,7 +83,7 @@ class Versions:
         async with self._database.write() as connection:
             # In this order: each statement of PostgreSQL sees what was committed before it,
             # so a request whose version is there is seen as well.
-            exists = await _row(connection, manifest.model, manifest.version) is not None
+            exists = await row_of(connection, manifest.model, manifest.version) is not None
             if request_id and await self._seen(connection, request_id, digest):
                 return False
             if exists:
@@ -76,8 +93,8 @@ class Versions:
                     metadata={"model": manifest.model, "version": str(manifest.version)},
                 )
             for parent in manifest.parents:
-                if await _row(connection, parent.model, parent.version) is None:
-                    raise _no_version(parent.model, parent.version)
+                if await row_of(connection, parent.model, parent.version) is None:
+                    raise no_version(parent.model, parent.version)
             names = {file.digest for file in manifest.files}
             stored = await touch(connection, sorted(names))
             missing = sorted(names - stored.keys())
@@ -87,7 +104,7 @@ class Versions:
                     reason="MISSING_BLOB",
                     metadata={"digest": missing[0], "count": str(len(missing))},
                 )
-            _check_sizes(manifest, stored)
+            check_sizes(manifest, stored)
             key = {"model": manifest.model, "version": manifest.version}
             await connection.execute(
                 sa.insert(versions).values(
@@ -107,9 +124,9 @@ class Versions:
                     sa.insert(requests).values(request_id=request_id, manifest_digest=digest, **key)
                 )
             await record(connection, Change.CREATED, manifest.model, manifest.version)
-            newest = await _newest(connection, manifest.model)
+            newest = await newest_version(connection, manifest.model)
             if newest == manifest.version:
-                await _point(connection, manifest.model, LATEST, manifest.version)
+                await point_alias(connection, manifest.model, LATEST, manifest.version)
         return True
 
     async def _seen(self, connection: AsyncConnection, request_id: str, digest: str) -> bool:
@@ -129,19 +146,19 @@ class Versions:
     async def get(self, model: str, version: int) -> pb.Version:
         """A version by number. Raises NotFoundError."""
         async with self._database.read() as connection:
-            return await _read(connection, model, version)
+            return await read_version(connection, model, version)
 
     async def get_by_alias(self, model: str, alias: str) -> pb.Version:
         """A version by alias. Raises NotFoundError."""
         async with self._database.read() as connection:
-            version = await _alias(connection, model, alias)
+            version = await version_of_alias(connection, model, alias)
             if version is None:
                 raise NotFoundError(
                     f"model {model!r} has no alias {alias!r}",
                     reason="ALIAS_NOT_FOUND",
                     metadata={"model": model, "alias": alias},
                 )
-            return await _read(connection, model, version)
+            return await read_version(connection, model, version)
 
     async def page(self, model: str, size: int, token: str) -> tuple[list[pb.Version], str]:
         """A page of a model's versions, newest first, and the next page's token."""
@@ -154,7 +171,7 @@ class Versions:
                 query.order_by(versions.c.version.desc()).limit(size + 1)
             )
             numbers = [row.version for row in rows]
-            page = [await _read(connection, model, number) for number in numbers[:size]]
+            page = [await read_version(connection, model, number) for number in numbers[:size]]
         more = len(numbers) > size
         return page, encode_page_token([numbers[size - 1]], ["versions", model]) if more else ""
 
@@ -183,16 +200,16 @@ class Versions:
             FailedPreconditionError: VERSION_IN_USE.
         """
         async with self._database.write() as connection:
-            if await _row(connection, model, version, lock=True) is None:
+            if await row_of(connection, model, version, lock=True) is None:
                 return
-            user = await _user(connection, model, version)
+            user = await user_of(connection, model, version)
             if user:
                 raise FailedPreconditionError(
                     f"{model}@{version} is in use by {user}",
                     reason="VERSION_IN_USE",
                     metadata={"model": model, "version": str(version), "user": user},
                 )
-            await _delete(connection, model, version)
+            await delete_version(connection, model, version)
         self._history.wake()
 
     async def set_alias(
@@ -205,16 +222,16 @@ class Versions:
             NotFoundError: the version.
             AbortedError: ALIAS_MOVED.
         """
-        _check_alias(alias)
+        check_alias(alias)
         await _twice(lambda: self._set_alias(model, alias, version, expected))
         self._history.wake()
         return await self.get(model, version)
 
     async def _set_alias(self, model: str, alias: str, version: int, expected: int | None) -> None:
         async with self._database.write() as connection:
-            if await _row(connection, model, version, lock=True) is None:
-                raise _no_version(model, version)
-            current = await _alias(connection, model, alias, lock=True)
+            if await row_of(connection, model, version, lock=True) is None:
+                raise no_version(model, version)
+            current = await version_of_alias(connection, model, alias, lock=True)
             if expected is not None and (current if current is not None else -1) != expected:
                 where = "nowhere" if current is None else f"version {current}"
                 raise AbortedError(
@@ -224,18 +241,18 @@ class Versions:
                 )
             if current is None:
                 # No row to lock: who is second fails here, and looks again.
-                await _add_alias(connection, model, alias, version)
+                await add_alias(connection, model, alias, version)
             elif current != version:
-                await _point(connection, model, alias, version)
+                await point_alias(connection, model, alias, version)
             else:
                 return
             await record(connection, Change.ALIAS_SET, model, version, alias)
 
     async def delete_alias(self, model: str, alias: str) -> None:
         """Removes an alias; none is no error. Raises InvalidArgumentError for `latest`."""
-        _check_alias(alias)
+        check_alias(alias)
         async with self._database.write() as connection:
-            current = await _alias(connection, model, alias, lock=True)
+            current = await version_of_alias(connection, model, alias, lock=True)
             if current is None:
                 return
             await connection.execute(
@@ -248,11 +265,11 @@ class Versions:
         self, model: str, version: int, numbers: Mapping[str, float]
     ) -> pb.Version:
         """Adds numbers to a version's evaluation. Raises NotFoundError."""
-        _check_finite(numbers, "metrics")
+        check_finite(numbers, "metrics")
         async with self._database.write() as connection:
-            row = await _row(connection, model, version, lock=True)
+            row = await row_of(connection, model, version, lock=True)
             if row is None:
-                raise _no_version(model, version)
+                raise no_version(model, version)
             await connection.execute(
                 sa.update(versions)
                 .where(versions.c.model == model, versions.c.version == version)
@@ -263,9 +280,9 @@ class Versions:
     async def lineage(self, model: str, version: int, limit: int) -> list[pb.VersionRef]:
         """The ancestors, nearest first, breadth first. Raises NotFoundError."""
         async with self._database.read() as connection:
-            start = await _row(connection, model, version)
+            start = await row_of(connection, model, version)
             if start is None:
-                raise _no_version(model, version)
+                raise no_version(model, version)
             found: list[pb.VersionRef] = []
             seen = {(model, version)}
             queue = list(pb.Manifest.FromString(start.manifest).parents)
@@ -274,7 +291,7 @@ class Versions:
                 if (ref.model, ref.version) in seen:
                     continue
                 seen.add((ref.model, ref.version))
-                row = await _row(connection, ref.model, ref.version)
+                row = await row_of(connection, ref.model, ref.version)
                 if row is not None:
                     found.append(ref)
                     queue += pb.Manifest.FromString(row.manifest).parents
@@ -289,8 +306,8 @@ class Versions:
             NotFoundError: the version.
         """
         async with self._database.write() as connection:
-            if await _row(connection, model, version, lock=True) is None:
-                raise _no_version(model, version)
+            if await row_of(connection, model, version, lock=True) is None:
+                raise no_version(model, version)
             ends = time.time() + ttl_seconds
             mine = sa.and_(
                 leases.c.model == model, leases.c.version == version, leases.c.holder == holder
@@ -344,15 +361,18 @@ class Versions:
                     .with_for_update()
                 )
             )
-            kept = {row.version for row in rows[:last]}
-            kept |= set(_best(rows, best, metric, lower_is_better))
+            keep = kept([_rated(row) for row in rows], Rule(last, best, metric, lower_is_better))
             for row in rows:
-                if row.version not in kept and not await _user(connection, model, row.version):
-                    await _delete(connection, model, row.version)
+                if row.version not in keep and not await user_of(connection, model, row.version):
+                    await delete_version(connection, model, row.version)
                     deleted.append(row.version)
         if deleted:
             self._history.wake()
         return sorted(deleted)
+
+
+def _rated(row: sa.Row) -> Rated:
+    return Rated(row.version, {**pb.Manifest.FromString(row.manifest).metrics, **row.evaluation})
 
 
 async def _twice(change: Callable[[], Awaitable[T]]) -> T:
@@ -361,151 +381,3 @@ async def _twice(change: Callable[[], Awaitable[T]]) -> T:
         return await change()
     except IntegrityError:
         return await change()
-
-
-def _check_manifest(manifest: pb.Manifest) -> None:
-    paths = [file.path for file in manifest.files]
-    folders = {
-        "/".join(parts[:depth])
-        for parts in (path.split("/") for path in paths)
-        for depth in range(1, len(parts))
-    }
-    seen: set[str] = set()
-    violations = []
-    for index, path in enumerate(paths):
-        field = f"manifest.files[{index}].path"
-        if path in seen:
-            violations.append(Violation(field, f"{path!r} stands twice"))
-        elif path in folders:
-            violations.append(Violation(field, f"{path!r} is a folder of another file"))
-        seen.add(path)
-    if violations:
-        raise InvalidArgumentError(violations=violations)
-    _check_finite(manifest.metrics, "manifest.metrics")
-
-
-def _check_sizes(manifest: pb.Manifest, stored: Mapping[str, int]) -> None:
-    violations = [
-        Violation(
-            f"manifest.files[{index}].size",
-            f"got {file.size}; the stored blob has {stored[file.digest]} bytes",
-        )
-        for index, file in enumerate(manifest.files)
-        if file.size != stored[file.digest]
-    ]
-    if violations:
-        raise InvalidArgumentError(violations=violations)
-
-
-def _check_finite(numbers: Mapping[str, float], field: str) -> None:
-    violations = [
-        Violation(f"{field}[{name!r}]", f"got {value}; allowed are finite numbers")
-        for name, value in numbers.items()
-        if not math.isfinite(value)
-    ]
-    if violations:
-        raise InvalidArgumentError(violations=violations)
-
-
-def _check_alias(alias: str) -> None:
-    if alias == LATEST:
-        raise InvalidArgumentError(
-            violations=[Violation("alias", "'latest' is moved by the registry itself")]
-        )
-
-
-def _no_version(model: str, version: int) -> NotFoundError:
-    return NotFoundError(
-        f"no version {model}@{version}",
-        reason="VERSION_NOT_FOUND",
-        metadata={"model": model, "version": str(version)},
-    )
-
-
-def _best(rows: Sequence[sa.Row], count: int, metric: str, lower_is_better: bool) -> list[int]:
-    ranked = []
-    for row in rows:
-        numbers = {**pb.Manifest.FromString(row.manifest).metrics, **row.evaluation}
-        if metric in numbers:
-            value = numbers[metric]
-            ranked.append((value if lower_is_better else -value, -row.version))
-    return [-version for _, version in sorted(ranked)[:count]]
-
-
-async def _row(
-    connection: AsyncConnection, model: str, version: int, *, lock: bool = False
-) -> sa.Row | None:
-    query = sa.select(versions).where(versions.c.model == model, versions.c.version == version)
-    return (await connection.execute(query.with_for_update() if lock else query)).first()
-
-
-async def _read(connection: AsyncConnection, model: str, version: int) -> pb.Version:
-    row = await _row(connection, model, version)
-    if row is None:
-        raise _no_version(model, version)
-    names = await connection.execute(
-        sa.select(aliases.c.alias)
-        .where(aliases.c.model == model, aliases.c.version == version)
-        .order_by(aliases.c.alias)
-    )
-    result = pb.Version(
-        manifest=pb.Manifest.FromString(row.manifest),
-        manifest_digest=row.manifest_digest,
-        aliases=[name.alias for name in names],
-        total_bytes=row.total_bytes,
-        evaluation_metrics=row.evaluation,
-    )
-    result.create_time.FromNanoseconds(int(row.create_time * 1e9))
-    return result
-
-
-async def _newest(connection: AsyncConnection, model: str) -> int | None:
-    return await connection.scalar(
-        sa.select(sa.func.max(versions.c.version)).where(versions.c.model == model)
-    )
-
-
-async def _alias(
-    connection: AsyncConnection, model: str, alias: str, *, lock: bool = False
-) -> int | None:
-    query = sa.select(aliases.c.version).where(aliases.c.model == model, aliases.c.alias == alias)
-    return await connection.scalar(query.with_for_update() if lock else query)
-
-
-async def _point(connection: AsyncConnection, model: str, alias: str, version: int) -> None:
-    moved = await connection.execute(
-        sa.update(aliases)
-        .where(aliases.c.model == model, aliases.c.alias == alias)
-        .values(version=version)
-    )
-    if moved.rowcount == 0:
-        await _add_alias(connection, model, alias, version)
-
-
-async def _add_alias(connection: AsyncConnection, model: str, alias: str, version: int) -> None:
-    await connection.execute(sa.insert(aliases).values(model=model, alias=alias, version=version))
-
-
-async def _user(connection: AsyncConnection, model: str, version: int) -> str:
-    alias = await connection.scalar(
-        sa.select(aliases.c.alias).where(aliases.c.model == model, aliases.c.version == version)
-    )
-    if alias is not None:
-        return f"alias {alias!r}"
-    holder = await connection.scalar(
-        sa.select(leases.c.holder).where(
-            leases.c.model == model,
-            leases.c.version == version,
-            leases.c.expire_time > time.time(),
-        )
-    )
-    return "" if holder is None else f"lease of {holder!r}"
-
-
-async def _delete(connection: AsyncConnection, model: str, version: int) -> None:
-    for table in (versions, version_blobs, leases):
-        await connection.execute(
-            sa.delete(table).where(table.c.model == model, table.c.version == version)
-        )
-    await record(connection, Change.DELETED, model, version)
-    metrics.VERSIONS_DELETED.inc()

@@ -1,0 +1,101 @@
+"""Rows of versions, aliases and leases, inside a transaction of the caller's."""
+
+from __future__ import annotations
+
+import time
+
+import sqlalchemy as sa
+from podium.registry.v1 import registry_service_pb2 as pb
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from podium_registry.adapters.history import Change, record
+from podium_registry.adapters.tables import aliases, leases, version_blobs, versions
+from podium_registry.domain import metrics
+from podium_registry.domain.manifests import no_version
+
+
+async def row_of(
+    connection: AsyncConnection, model: str, version: int, *, lock: bool = False
+) -> sa.Row | None:
+    """The row of a version; None when there is none. `lock` keeps it until the transaction ends."""
+    query = sa.select(versions).where(versions.c.model == model, versions.c.version == version)
+    return (await connection.execute(query.with_for_update() if lock else query)).first()
+
+
+async def read_version(connection: AsyncConnection, model: str, version: int) -> pb.Version:
+    """A version as the contract has it. Raises NotFoundError."""
+    row = await row_of(connection, model, version)
+    if row is None:
+        raise no_version(model, version)
+    names = await connection.execute(
+        sa.select(aliases.c.alias)
+        .where(aliases.c.model == model, aliases.c.version == version)
+        .order_by(aliases.c.alias)
+    )
+    result = pb.Version(
+        manifest=pb.Manifest.FromString(row.manifest),
+        manifest_digest=row.manifest_digest,
+        aliases=[name.alias for name in names],
+        total_bytes=row.total_bytes,
+        evaluation_metrics=row.evaluation,
+    )
+    result.create_time.FromNanoseconds(int(row.create_time * 1e9))
+    return result
+
+
+async def newest_version(connection: AsyncConnection, model: str) -> int | None:
+    """The greatest number of a model's versions."""
+    return await connection.scalar(
+        sa.select(sa.func.max(versions.c.version)).where(versions.c.model == model)
+    )
+
+
+async def version_of_alias(
+    connection: AsyncConnection, model: str, alias: str, *, lock: bool = False
+) -> int | None:
+    """What an alias points at; None when there is no such alias."""
+    query = sa.select(aliases.c.version).where(aliases.c.model == model, aliases.c.alias == alias)
+    return await connection.scalar(query.with_for_update() if lock else query)
+
+
+async def point_alias(connection: AsyncConnection, model: str, alias: str, version: int) -> None:
+    """Moves an alias, or makes it."""
+    moved = await connection.execute(
+        sa.update(aliases)
+        .where(aliases.c.model == model, aliases.c.alias == alias)
+        .values(version=version)
+    )
+    if moved.rowcount == 0:
+        await add_alias(connection, model, alias, version)
+
+
+async def add_alias(connection: AsyncConnection, model: str, alias: str, version: int) -> None:
+    """Makes an alias. Raises IntegrityError where there is one."""
+    await connection.execute(sa.insert(aliases).values(model=model, alias=alias, version=version))
+
+
+async def user_of(connection: AsyncConnection, model: str, version: int) -> str:
+    """Who keeps a version from being deleted, in words; empty for nobody."""
+    alias = await connection.scalar(
+        sa.select(aliases.c.alias).where(aliases.c.model == model, aliases.c.version == version)
+    )
+    if alias is not None:
+        return f"alias {alias!r}"
+    holder = await connection.scalar(
+        sa.select(leases.c.holder).where(
+            leases.c.model == model,
+            leases.c.version == version,
+            leases.c.expire_time > time.time(),
+        )
+    )
+    return "" if holder is None else f"lease of {holder!r}"
+
+
+async def delete_version(connection: AsyncConnection, model: str, version: int) -> None:
+    """Deletes a version, with its leases, and records it."""
+    for table in (versions, version_blobs, leases):
+        await connection.execute(
+            sa.delete(table).where(table.c.model == model, table.c.version == version)
+        )
+    await record(connection, Change.DELETED, model, version)
+    metrics.VERSIONS_DELETED.inc()
