@@ -21,7 +21,7 @@ from podium.judge.v1.judge_service_pb2 import JudgeUsage
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import COLLECTED, CONSUMED, JUDGED, GroupKey
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.store import Database, JobStore, LeaseStore, SqlLedger
@@ -46,7 +46,7 @@ class Stores:
 
     def __init__(self, url: str) -> None:
         self.database = Database(url)
-        self.hub = Hub()
+        self.hub = Notifications()
         self.jobs = JobStore(self.database, self.hub)
         self.leases = LeaseStore(self.database)
 

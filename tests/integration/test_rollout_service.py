@@ -34,7 +34,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.adapters.policy import InferencePolicy
 from podium_rollout.domain import metrics
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from podium_rollout.servicer import RolloutServicer
 from podium_rollout.settings import Settings
 from support.guess_environment import Guess
@@ -67,7 +67,7 @@ async def rollout(
     server.add(
         rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
         RolloutServicer(
-            Collector(environments, {"default": policy}, settings.max_groups), environments
+            GroupRunner(environments, {"default": policy}, settings.max_groups), environments
         ),
         "podium.rollout.v1.RolloutService",
     )

@@ -19,7 +19,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.adapters.remote import RemoteSession
 from podium_rollout.domain import metrics
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from support.counting_environment import Counting
 from support.cutting_proxy import CuttingProxy
 from support.rollout import PolicyDouble, group_request, script
@@ -71,7 +71,7 @@ async def collect(
     else:
         policy = PolicyDouble(script(request, dict.fromkeys(range(request.attempts), said)))
     try:
-        collector = Collector(environments, {"default": policy}, max_groups=1)
+        collector = GroupRunner(environments, {"default": policy}, max_groups=1)
         return sorted([t async for t in collector.collect(request)], key=lambda t: t.attempt)
     finally:
         await environments.close()

@@ -43,7 +43,7 @@ from podium_judge.domain.transcript import attempt_of
 from podium_judge.domain.transcript import tools_of as judged_tools
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.adapters.policy import InferencePolicy
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from podium_rollout.domain.trajectories import failure_of
 from podium_rollout.servicer import RolloutServicer
 from support.fake_judge import Answer, Behaviour, FakeJudge, fake_judge, shown
@@ -178,7 +178,7 @@ async def rollout(inference: str) -> AsyncIterator[rollout_grpc.RolloutServiceAs
     server = Server("rollout", ServerSettings())
     server.add(
         rollout_grpc.add_RolloutServiceServicer_to_server,
-        RolloutServicer(Collector(environments, {"default": policy}, 8), environments),
+        RolloutServicer(GroupRunner(environments, {"default": policy}, 8), environments),
         "podium.rollout.v1.RolloutService",
     )
     await server.start()

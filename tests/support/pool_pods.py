@@ -27,10 +27,10 @@ from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_controller.grpc_peers.inference import GrpcInference
 from podium_inference.adapters.fetcher import RegistryFetcher
 from podium_inference.adapters.http.capture import Asked, How, capture
-from podium_inference.adapters.pool_peers import Siblings, join
+from podium_inference.adapters.pool_peers import PoolPeers, join
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
-from podium_inference.domain.pool import Pool
+from podium_inference.domain.pool import PolicyPool
 from podium_inference.domain.ports import Piece
 from support.processes import free_port
 
@@ -125,7 +125,7 @@ class PodDouble:
             base_digest=_DIGEST,
             folder=Path(tempfile.mkdtemp(dir=pods.folder)) / "policies",
         )
-        self.pool = Pool(
+        self.pool = PolicyPool(
             self.engine,
             registry,
             fetcher,
@@ -137,14 +137,14 @@ class PodDouble:
         members = pods.members()
         self._running.push_async_callback(members.close)
         self.holders = holders = Holders()
-        self.siblings = siblings = Siblings(members, self.host, holders)
+        self.pool_peers = pool_peers = PoolPeers(members, self.host, holders)
         description = pb.GetEngineResponse(base_model="double")
         renderer: Any = None
         servicer = InferenceServicer(
-            self.engine, self.pool, renderer, self.captures, siblings, holders, description
+            self.engine, self.pool, renderer, self.captures, pool_peers, holders, description
         )
         if joining:
-            await join(self.pool, siblings, 60.0)
+            await join(self.pool, pool_peers, 60.0)
         files = {f"tls_{name}_file": path for name, path in pods.certificate.items()}
         server = Server("inference", ServerSettings(host=self.host, port=pods.port, **files))
         server.add(
@@ -192,7 +192,7 @@ class PodDouble:
             yield output
 
         how = How(_Params(), ("", 0), "hermes")
-        captured = capture(outputs(), Asked(key), how, self.captures, self.siblings.announce)
+        captured = capture(outputs(), Asked(key), how, self.captures, self.pool_peers.announce)
         assert [each async for each in captured] == [output]
 
     @asynccontextmanager

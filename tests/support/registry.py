@@ -11,7 +11,7 @@ import pytest
 from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium_registry.adapters.blobs import Blobs
-from podium_registry.adapters.garbage_collector import Collector
+from podium_registry.adapters.garbage_collector import GarbageCollector
 from podium_registry.adapters.history import History
 from podium_registry.adapters.object_store import ObjectBlobStore
 from podium_registry.adapters.staging import Staging
@@ -31,7 +31,7 @@ class Registry:
     store: ObjectBlobStore
     staging: Staging
     blobs: Blobs
-    collector: Collector
+    collector: GarbageCollector
     history: History
     versions: Versions
 
@@ -111,7 +111,7 @@ async def replica(database_url: str, tmp_path: Path) -> AsyncIterator[MakeRegist
                 store,
                 staging,
                 blobs,
-                Collector(
+                GarbageCollector(
                     database,
                     store,
                     staging,

@@ -9,7 +9,7 @@ from podium.core.errors import InvalidArgumentError, Violation
 from podium.sdk.backend import RemoteBackend
 from podium.sdk.checkpoints import Checkpoints
 from podium.sdk.connection.addresses import Addresses, locate
-from podium.sdk.connection.channels import Ways
+from podium.sdk.connection.channels import Channels
 from podium.sdk.environments import Environments
 from podium.sdk.in_process import BackendCheckpoints, NotCovered, not_covered
 from podium.sdk.jobs import Jobs
@@ -64,15 +64,16 @@ class AsyncClient:
                 )
             addresses = Addresses("", "", "", "", "", source="a backend in this process")
         self.addresses = addresses or locate(context=context)
-        self._ways = Ways(self.addresses, timeout)
-        self.jobs = Jobs(lambda: self._ways.channel("controller"))
-        self.policies = Policies(lambda: self._ways.channel("inference"))
-        self.checkpoints = Checkpoints(lambda: self._ways.channel("registry"))
-        self.environments = Environments(lambda: self._ways.channel("rollout"))
+        self._channels = Channels(self.addresses, timeout)
+        self.jobs = Jobs(lambda: self._channels.channel("controller"))
+        self.policies = Policies(lambda: self._channels.channel("inference"))
+        self.checkpoints = Checkpoints(lambda: self._channels.channel("registry"))
+        self.environments = Environments(lambda: self._channels.channel("rollout"))
         self.sessions = Sessions(
-            lambda: self._ways.channel("controller"), lambda: self._ways.blocking("controller")
+            lambda: self._channels.channel("controller"),
+            lambda: self._channels.blocking("controller"),
         )
-        self.judge = Judge(lambda: self._ways.channel("judge"))
+        self.judge = Judge(lambda: self._channels.channel("judge"))
         self._in_process = backend is not None
         self.backend: Backend = backend or RemoteBackend(self)
         """Where models of `podium.training` train."""
@@ -103,7 +104,7 @@ class AsyncClient:
         """
         if not self._in_process:
             await self.sessions.close()
-        await self._ways.close()
+        await self._channels.close()
 
     async def openai_address(self, port: int) -> str:
         """`host:port` of the OpenAI API, which the inference service has at `port`.
@@ -113,7 +114,7 @@ class AsyncClient:
         """
         if self._in_process:
             raise not_covered("openai_address")
-        return await self._ways.http("inference", port)
+        return await self._channels.http("inference", port)
 
     async def openai_token(self) -> str:
         """The bearer token that the OpenAI API asks for; empty where none is known.
@@ -123,4 +124,4 @@ class AsyncClient:
         """
         if self._in_process:
             raise not_covered("openai_token")
-        return await self._ways.token()
+        return await self._channels.token()

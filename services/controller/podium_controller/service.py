@@ -13,7 +13,7 @@ from podium.kit.rpc import Server
 from podium_controller.api.admission import Admission
 from podium_controller.api.job_servicer import JobServicer
 from podium_controller.api.session_servicer import SessionServicer
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.grpc_peers.peers import connected, connected_pools
 from podium_controller.pools.projects import Projects
 from podium_controller.scheduling.scheduler import Scheduler
@@ -35,7 +35,7 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
     database = Database(settings.resolved_database_url())
     try:
         await database.migrate()
-        hub = Hub()
+        hub = Notifications()
         async with (
             connected(settings) as peers,
             connected_pools(settings, projects) as pools,

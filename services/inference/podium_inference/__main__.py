@@ -25,11 +25,11 @@ from podium_inference.adapters.engine_options import engine_options, for_this_de
 from podium_inference.adapters.fetcher import RegistryFetcher
 from podium_inference.adapters.http.keys import Keys
 from podium_inference.adapters.http.openai_api import OpenAiApi, take_api_key
-from podium_inference.adapters.node_group import Leader, Place
-from podium_inference.adapters.pool_peers import Siblings, join
+from podium_inference.adapters.node_group import Leader, NodePlace
+from podium_inference.adapters.pool_peers import PoolPeers, join
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
-from podium_inference.domain.pool import Pool
+from podium_inference.domain.pool import PolicyPool
 from podium_inference.domain.render import Renderer
 from podium_inference.servicer import InferenceServicer
 from podium_inference.settings import Settings
@@ -70,8 +70,8 @@ def main() -> None:
         )
         members = _members(settings)
         holders = Holders()
-        siblings = Siblings(members, settings.pod_ip, holders)
-        api = OpenAiApi(settings, keys, captures, siblings.announce)
+        pool_peers = PoolPeers(members, settings.pod_ip, holders)
+        api = OpenAiApi(settings, keys, captures, pool_peers.announce)
         merged = settings.weight_mode == "merged"
         fetcher = RegistryFetcher(
             registry,
@@ -82,7 +82,7 @@ def main() -> None:
             base_digest=digest,
             folder=settings.data_dir.absolute() / "policies",
         )
-        pool = Pool(
+        pool = PolicyPool(
             engine,
             registry,
             fetcher,
@@ -106,14 +106,14 @@ def main() -> None:
         engine.keep_special_tokens = renderer.call_format in SPECIAL
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,
-            InferenceServicer(engine, pool, renderer, captures, siblings, holders, description),
+            InferenceServicer(engine, pool, renderer, captures, pool_peers, holders, description),
             "podium.inference.v1.InferenceService",
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))
         try:
             async with api.run(engine, pool):
                 # Before it is ready: the first request for a job need not wait.
-                await join(pool, siblings, settings.load_timeout_seconds)
+                await join(pool, pool_peers, settings.load_timeout_seconds)
                 yield
         finally:
             watch.cancel()
@@ -149,12 +149,12 @@ def _lead(settings: Settings, folder: Path, digest: str, server: Server) -> Lead
     return leader
 
 
-async def _gather(settings: Settings, leader: Leader) -> Place:
+async def _gather(settings: Settings, leader: Leader) -> NodePlace:
     """When all nodes have come."""
     from vllm.utils.network_utils import get_open_port
 
     port = await leader.gather(settings.group_timeout_seconds, get_open_port)
-    return Place(0, settings.nodes, settings.pod_ip or settings.leader_address, port)
+    return NodePlace(0, settings.nodes, settings.pod_ip or settings.leader_address, port)
 
 
 def _members(settings: Settings) -> Members | None:

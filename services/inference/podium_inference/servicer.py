@@ -20,11 +20,11 @@ from podium.kit.telemetry import attributes, tracer
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
 
-from podium_inference.adapters.pool_peers import Siblings, take_everywhere
+from podium_inference.adapters.pool_peers import PoolPeers, take_everywhere
 from podium_inference.domain import metrics
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
-from podium_inference.domain.pool import Pool, Served
+from podium_inference.domain.pool import PolicyPool, Served
 from podium_inference.domain.ports import Engine
 from podium_inference.domain.render import Renderer
 
@@ -38,10 +38,10 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     def __init__(
         self,
         engine: Engine,
-        pool: Pool,
+        pool: PolicyPool,
         renderer: Renderer,
         captures: Captures,
-        siblings: Siblings,
+        pool_peers: PoolPeers,
         holders: Holders,
         description: pb.GetEngineResponse,
     ) -> None:
@@ -50,7 +50,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         self._pool = pool
         self._renderer = renderer
         self._captures = captures
-        self._siblings = siblings
+        self._pool_peers = pool_peers
         self._holders = holders
         self._description = description
 
@@ -138,7 +138,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         if not request.whole_pool:
             return await self._load(request)
         own, others = await asyncio.gather(
-            self._load(request), self._siblings.load(request), return_exceptions=True
+            self._load(request), self._pool_peers.load(request), return_exceptions=True
         )
         if isinstance(own, BaseException):
             raise own
@@ -176,7 +176,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 yield pb.TakeCaptureResponse(call=pb.CapturedCall.FromString(kept))
             return
         for call in await take_everywhere(
-            self._captures, self._siblings, self._holders, request.key
+            self._captures, self._pool_peers, self._holders, request.key
         ):
             yield pb.TakeCaptureResponse(call=call)
 

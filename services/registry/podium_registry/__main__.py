@@ -14,7 +14,7 @@ from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2_grpc
 
 from podium_registry.adapters.blobs import Blobs, measure
-from podium_registry.adapters.garbage_collector import Collector
+from podium_registry.adapters.garbage_collector import GarbageCollector
 from podium_registry.adapters.history import History
 from podium_registry.adapters.object_store import ObjectBlobStore
 from podium_registry.adapters.staging import Staging
@@ -38,7 +38,7 @@ def main() -> None:
         store = ObjectBlobStore(settings.resolved_store_url())
         staging = await asyncio.to_thread(Staging, settings.data_dir / "uploads")
         blobs = Blobs(database, store, staging, max_bytes=settings.max_blob_bytes)
-        collector = Collector(
+        collector = GarbageCollector(
             database,
             store,
             staging,
@@ -70,7 +70,7 @@ def main() -> None:
     run_service("registry", settings, build)
 
 
-async def _collect_for_ever(collector: Collector, interval_seconds: float) -> None:
+async def _collect_for_ever(collector: GarbageCollector, interval_seconds: float) -> None:
     while interval_seconds:
         await asyncio.sleep(interval_seconds)
         try:

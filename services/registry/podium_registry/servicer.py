@@ -19,7 +19,7 @@ from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 
 from podium_registry.adapters.blobs import Blobs
-from podium_registry.adapters.garbage_collector import Collector
+from podium_registry.adapters.garbage_collector import GarbageCollector
 from podium_registry.adapters.history import History
 from podium_registry.adapters.versions import Versions
 
@@ -37,7 +37,7 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
         blobs: Blobs,
         versions: Versions,
         history: History,
-        collector: Collector,
+        collector: GarbageCollector,
         *,
         upload_idle_seconds: float,
     ) -> None:

@@ -11,7 +11,7 @@ from podium.rollout.v1 import rollout_service_pb2_grpc
 
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.adapters.policy import InferencePolicy
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from podium_rollout.servicer import RolloutServicer
 from podium_rollout.settings import Settings
 
@@ -34,7 +34,7 @@ def main() -> None:
         }
         server.add(
             rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
-            RolloutServicer(Collector(environments, policies, settings.max_groups), environments),
+            RolloutServicer(GroupRunner(environments, policies, settings.max_groups), environments),
             "podium.rollout.v1.RolloutService",
         )
         try:

@@ -12,7 +12,7 @@ from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
 
 from podium_rollout.adapters.environments import Environments
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 
 _Context = grpc.aio.ServicerContext
 
@@ -20,7 +20,7 @@ _Context = grpc.aio.ServicerContext
 class RolloutServicer(pb_grpc.RolloutServiceServicer):
     """See the contract for what each method does and how it fails."""
 
-    def __init__(self, collector: Collector, environments: Environments) -> None:
+    def __init__(self, collector: GroupRunner, environments: Environments) -> None:
         """Both live as long as the service."""
         self._collector = collector
         self._environments = environments

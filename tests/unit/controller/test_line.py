@@ -6,10 +6,10 @@ from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from podium_controller.domain.ports import NOTHING, JobRecord, Wait
-from podium_controller.pools.fair_share import Turns
+from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Offer, Pool
 from podium_controller.pools.projects import ProjectLimits, Projects
-from podium_controller.scheduling.admission_queue import Limits, Line, Place
+from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits, Place
 
 FREE = Projects()
 LIMITS = Limits(active_jobs=100, jobs_per_pool=2)
@@ -23,7 +23,7 @@ def offer(name: str, model: str | None = "m", *, shared: bool = False, error: st
             base_model=model, weight_mode=mode, max_model_len=100
         )
     return Offer(
-        Pool(name, None, Turns(name, 1, FREE)), engine, not error and model is not None, error
+        Pool(name, None, FairShare(name, 1, FREE)), engine, not error and model is not None, error
     )  # type: ignore[arg-type]
 
 
@@ -35,14 +35,16 @@ def job(
     return JobRecord(job_id, spec, pb.JOB_STATE_QUEUED, 0, "", pool)
 
 
-def turn(line: Line, job: JobRecord, gpus: int = 0) -> str:
+def turn(line: AdmissionQueue, job: JobRecord, gpus: int = 0) -> str:
     """The pool's name, or the reason."""
-    found = line.turn(job, gpus)
+    found = line.assign(job, gpus)
     return found.reason if isinstance(found, Wait) else found.name
 
 
 def test_a_pool_of_merged_weights_takes_one_job_and_one_of_adapters_several() -> None:
-    line = Line(LIMITS, FREE, [offer("a"), offer("b", "n", shared=True)], [Place("first", "a")])
+    line = AdmissionQueue(
+        LIMITS, FREE, [offer("a"), offer("b", "n", shared=True)], [Place("first", "a")]
+    )
     assert turn(line, job()) == "POOL_TAKEN"
     for name in ("x", "y"):
         assert turn(line, job(name, "n")) == "b"
@@ -51,8 +53,8 @@ def test_a_pool_of_merged_weights_takes_one_job_and_one_of_adapters_several() ->
 
 
 def test_who_holds_the_pool_is_told() -> None:
-    line = Line(LIMITS, FREE, [offer("a")], [Place("first", "a")])
-    found = line.turn(job())
+    line = AdmissionQueue(LIMITS, FREE, [offer("a")], [Place("first", "a")])
+    found = line.assign(job())
     assert isinstance(found, Wait)
     assert "'a'" in found.message
     assert "first" in found.message
@@ -60,42 +62,53 @@ def test_who_holds_the_pool_is_told() -> None:
 
 def test_a_job_goes_to_the_emptiest_pool_and_back_to_its_own_among_equals() -> None:
     offers = [offer("a", shared=True), offer("b", shared=True)]
-    assert turn(Line(LIMITS, FREE, offers, []), job()) == "a"
-    assert turn(Line(LIMITS, FREE, offers, []), job(pool="b")) == "b"
-    assert turn(Line(LIMITS, FREE, offers, [Place("x", "b")]), job(pool="b")) == "a"
+    assert turn(AdmissionQueue(LIMITS, FREE, offers, []), job()) == "a"
+    assert turn(AdmissionQueue(LIMITS, FREE, offers, []), job(pool="b")) == "b"
+    assert turn(AdmissionQueue(LIMITS, FREE, offers, [Place("x", "b")]), job(pool="b")) == "a"
 
 
 def test_one_that_does_not_answer_takes_no_job() -> None:
     away = offer("a", error="cannot be reached")
-    assert turn(Line(LIMITS, FREE, [away], []), job()) == "POOL_UNAVAILABLE"
-    assert turn(Line(LIMITS, FREE, [away, offer("b")], []), job()) == "b"
+    assert turn(AdmissionQueue(LIMITS, FREE, [away], []), job()) == "POOL_UNAVAILABLE"
+    assert turn(AdmissionQueue(LIMITS, FREE, [away, offer("b")], []), job()) == "b"
     unknown = offer("a", None, error="cannot be reached")
-    assert turn(Line(LIMITS, FREE, [unknown, offer("b", "n")], []), job()) == "POOL_UNAVAILABLE"
+    assert (
+        turn(AdmissionQueue(LIMITS, FREE, [unknown, offer("b", "n")], []), job())
+        == "POOL_UNAVAILABLE"
+    )
 
 
 def test_nothing_is_said_before_every_pool_has_had_its_time_to_answer() -> None:
-    line = Line(LIMITS, FREE, [offer("a", "n"), offer("b", None)], [])
-    assert line.turn(job()) == NOTHING
+    line = AdmissionQueue(LIMITS, FREE, [offer("a", "n"), offer("b", None)], [])
+    assert line.assign(job()) == NOTHING
 
 
 def test_a_job_whose_pool_is_gone_or_too_small_waits_for_another() -> None:
-    assert turn(Line(LIMITS, FREE, [offer("a", "n")], []), job()) == "BASE_MODEL_NOT_SERVED"
-    assert turn(Line(LIMITS, FREE, [offer("a")], []), job(tokens=100)) == "CONTEXT_WINDOW"
+    assert (
+        turn(AdmissionQueue(LIMITS, FREE, [offer("a", "n")], []), job()) == "BASE_MODEL_NOT_SERVED"
+    )
+    assert turn(AdmissionQueue(LIMITS, FREE, [offer("a")], []), job(tokens=100)) == "CONTEXT_WINDOW"
 
 
 def test_the_bound_of_the_installation_comes_first() -> None:
-    line = Line(Limits(active_jobs=1, jobs_per_pool=2), FREE, [offer("a")], [Place("first", "a")])
+    line = AdmissionQueue(
+        Limits(active_jobs=1, jobs_per_pool=2), FREE, [offer("a")], [Place("first", "a")]
+    )
     assert turn(line, job()) == "MAX_ACTIVE_JOBS"
 
 
 def test_who_waits_is_told_for_whom() -> None:
     many = [Place(f"job-{n}", "a") for n in range(5)]
     waits = [
-        Line(Limits(active_jobs=5, jobs_per_pool=9), FREE, [offer("a", shared=True)], many),
-        Line(Limits(active_jobs=9, jobs_per_pool=5), FREE, [offer("a", shared=True)], many),
-        Line(LIMITS, FREE, [offer("a")], many[:1]),
+        AdmissionQueue(
+            Limits(active_jobs=5, jobs_per_pool=9), FREE, [offer("a", shared=True)], many
+        ),
+        AdmissionQueue(
+            Limits(active_jobs=9, jobs_per_pool=5), FREE, [offer("a", shared=True)], many
+        ),
+        AdmissionQueue(LIMITS, FREE, [offer("a")], many[:1]),
     ]
-    found = [line.turn(job()) for line in waits]
+    found = [line.assign(job()) for line in waits]
     assert all(isinstance(each, Wait) for each in found)
     texts = [each.message for each in found if isinstance(each, Wait)]
     assert "MAX_ACTIVE_JOBS: job-0, job-1, job-2 and 2 more; `podium job pause job-0`" in texts[0]
@@ -106,8 +119,8 @@ def test_who_waits_is_told_for_whom() -> None:
 def test_a_project_has_its_jobs_and_another_one_goes_on() -> None:
     projects = Projects({"a": ProjectLimits(maxActiveJobs=1)})
     places = [Place("first", "p", "a")]
-    line = Line(LIMITS, projects, [offer("p", shared=True)], places)
-    found = line.turn(job(project="a"))
+    line = AdmissionQueue(LIMITS, projects, [offer("p", shared=True)], places)
+    found = line.assign(job(project="a"))
     assert found == Wait(
         "PROJECT_ACTIVE_JOBS",
         "the project 'a' has 1 running; its maxActiveJobs is 1: first; `podium job pause first` or"
@@ -119,8 +132,10 @@ def test_a_project_has_its_jobs_and_another_one_goes_on() -> None:
 
 def test_a_project_has_its_gpus_and_a_smaller_job_of_it_goes_on() -> None:
     projects = Projects({"a": ProjectLimits(maxGpus=8)})
-    line = Line(LIMITS, projects, [offer("p", shared=True)], [Place("first", "p", "a", 4)])
-    found = line.turn(job(project="a"), 8)
+    line = AdmissionQueue(
+        LIMITS, projects, [offer("p", shared=True)], [Place("first", "p", "a", 4)]
+    )
+    found = line.assign(job(project="a"), 8)
     assert isinstance(found, Wait)
     assert found.reason == "PROJECT_GPUS"
     assert "uses 4 GPUs and this job needs 8 more; its maxGpus is 8" in found.message
@@ -130,12 +145,12 @@ def test_a_project_has_its_gpus_and_a_smaller_job_of_it_goes_on() -> None:
 
 def test_a_project_without_gpus_runs_what_needs_none() -> None:
     projects = Projects({"a": ProjectLimits(maxGpus=0)})
-    line = Line(LIMITS, projects, [offer("p", shared=True)], [])
+    line = AdmissionQueue(LIMITS, projects, [offer("p", shared=True)], [])
     assert turn(line, job(project="a"), 1) == "PROJECT_GPUS"
     assert turn(line, job(project="a"), 0) == "p"
 
 
 def test_a_project_that_may_run_nothing_waits_and_does_not_fail() -> None:
     projects = Projects({"a": ProjectLimits(maxActiveJobs=0)})
-    line = Line(LIMITS, projects, [offer("p")], [])
+    line = AdmissionQueue(LIMITS, projects, [offer("p")], [])
     assert turn(line, job(project="a")) == "PROJECT_ACTIVE_JOBS"

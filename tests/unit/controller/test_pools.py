@@ -7,7 +7,7 @@ import asyncio
 from podium.core.errors import UnavailableError
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import spec_pb2
-from podium_controller.pools.fair_share import Turns
+from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Pool, Pools, served
 from podium_controller.pools.projects import Projects
 
@@ -41,7 +41,7 @@ class Clock:
 
 
 def pools_of(clock: Clock, **engines: Engine) -> Pools:
-    made = [Pool(name, engine, Turns(name, 1, Projects())) for name, engine in engines.items()]  # type: ignore[arg-type]
+    made = [Pool(name, engine, FairShare(name, 1, Projects())) for name, engine in engines.items()]  # type: ignore[arg-type]
     return Pools(made, clock)
 
 

@@ -8,7 +8,7 @@ import pytest
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain.errors import JobFailedError, PauseRequestedError
-from podium_controller.domain.stop_signals import Control
+from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import Reporter
 
@@ -28,9 +28,9 @@ class LedgerDouble:
         return None
 
 
-def recovery(seconds: float, control: Control | None = None) -> Recovery:
+def recovery(seconds: float, control: StopSignals | None = None) -> Recovery:
     reporter = Reporter("job", LedgerDouble())  # type: ignore[arg-type]
-    return Recovery(reporter, control or Control(), seconds)
+    return Recovery(reporter, control or StopSignals(), seconds)
 
 
 class Trainer:
@@ -102,7 +102,7 @@ async def test_what_ready_says_of_a_hopeless_trainer_ends_the_job() -> None:
 
 
 async def test_a_pause_does_not_wait_for_the_cluster() -> None:
-    control = Control()
+    control = StopSignals()
 
     async def ready() -> bool:
         control.pause.set()

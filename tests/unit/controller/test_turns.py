@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from podium_controller.domain.ports import NOTHING, Wait
-from podium_controller.pools.fair_share import Turns
+from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.projects import ProjectLimits, Projects
 
 
@@ -14,7 +14,7 @@ class Pool:
     """Groups that run until they are told to end, in the order in which they started."""
 
     def __init__(self, episodes: int, **projects: ProjectLimits) -> None:
-        self.turns = Turns("p", episodes, Projects(projects))
+        self.fair_share = FairShare("p", episodes, Projects(projects))
         self.started: list[str] = []
         self.waits: list[tuple[str, Wait]] = []
         self._ends: list[asyncio.Event] = []
@@ -31,7 +31,7 @@ class Pool:
         async def told(wait: Wait) -> None:
             self.waits.append((job, wait))
 
-        async with self.turns.turn(job, project, episodes, told):
+        async with self.fair_share.share(job, project, episodes, told):
             end = asyncio.Event()
             self.started.append(job)
             self._ends.append(end)

@@ -14,7 +14,7 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters import environments as environments_module
 from podium_rollout.adapters.environments import Environments
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from support.guess_environment import Guess
 from support.rollout import PolicyDouble, group_request, script
 
@@ -22,7 +22,7 @@ from support.rollout import PolicyDouble, group_request, script
 async def collect(
     request: rollout_pb.CollectGroupRequest, policy: PolicyDouble
 ) -> dict[int, pb.Trajectory]:
-    collector = Collector(Environments(), {"default": policy}, max_groups=1)
+    collector = GroupRunner(Environments(), {"default": policy}, max_groups=1)
     return {t.attempt: t async for t in collector.collect(request)}
 
 

@@ -10,14 +10,14 @@ from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.domain import metrics
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from support.guess_environment import Guess
 from support.rollout import PolicyDouble, group_request, script
 from support.waiting import eventually
 
 
-def collector(policy: PolicyDouble, max_groups: int = 4) -> Collector:
-    return Collector(Environments(), {"default": policy}, max_groups)
+def collector(policy: PolicyDouble, max_groups: int = 4) -> GroupRunner:
+    return GroupRunner(Environments(), {"default": policy}, max_groups)
 
 
 async def test_a_trajectory_is_given_as_soon_as_it_ends() -> None:
@@ -113,7 +113,7 @@ async def test_a_group_too_many_is_refused_and_room_is_given_back() -> None:
 
 async def test_a_request_names_its_pool_and_else_gets_the_first() -> None:
     pools = {"first": PolicyDouble(), "second": PolicyDouble()}
-    service = Collector(Environments(), pools, 4)
+    service = GroupRunner(Environments(), pools, 4)
     for name, asked in (("", "first"), ("second", "second")):
         request = group_request()
         request.pool = name

@@ -13,7 +13,7 @@ from podium.environments.tic_tac_toe import TicTacToe
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from support.rollout import PolicyDouble, group_request, sampled_ids, script
 
 EMPTY = Scenario("empty", {"board": ".........", "agent": "X"})
@@ -34,7 +34,7 @@ def game(
 async def collect(
     request: rollout_pb.CollectGroupRequest, policy: PolicyDouble
 ) -> list[pb.Trajectory]:
-    collector = Collector(Environments(), {"default": policy}, max_groups=1)
+    collector = GroupRunner(Environments(), {"default": policy}, max_groups=1)
     return sorted([t async for t in collector.collect(request)], key=lambda t: t.id)
 
 

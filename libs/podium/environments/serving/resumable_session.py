@@ -32,7 +32,7 @@ Lost = asyncio.Future[PodiumError]
 """Done when a stream has lost its session, with the reason."""
 
 
-class HeldSession:
+class ResumableSession:
     """One session of a server, on one stream after the other."""
 
     def __init__(

@@ -20,7 +20,7 @@ from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.environments.base import Environment
 from podium.environments.serving.convert import scenario_to_pb, unstruct
-from podium.environments.serving.resumable_session import HeldSession, Lost
+from podium.environments.serving.resumable_session import Lost, ResumableSession
 from podium.environments.serving.sessions import Limits, Sessions
 from podium.environments.types import Scenario
 from podium.types.v1 import trajectory_pb2 as types_pb
@@ -133,7 +133,7 @@ class EnvironmentServicer(pb_grpc.EnvironmentServiceServicer):
 
 
 async def _answers(
-    requests: AsyncIterator[pb.SessionRequest], held: HeldSession, lost: Lost
+    requests: AsyncIterator[pb.SessionRequest], held: ResumableSession, lost: Lost
 ) -> AsyncGenerator[pb.SessionResponse]:
     """Reads on while a request runs: score and close may end it, and the stream may break."""
     acting: asyncio.Task[pb.SessionResponse] | None = None

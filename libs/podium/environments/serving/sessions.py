@@ -9,7 +9,7 @@ from podium.core.errors import AlreadyExistsError, NotFoundError, UnavailableErr
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environments.base import Environment
 from podium.environments.serving.convert import unstruct
-from podium.environments.serving.resumable_session import HeldSession, told
+from podium.environments.serving.resumable_session import ResumableSession, told
 from podium.environments.serving.session import LocalSession
 from podium.environments.serving.slots import Slots
 
@@ -36,14 +36,14 @@ class Sessions:
         self.limits = limits
         self._kind = kind
         self._slots = Slots(limits.max_sessions)
-        self._held: dict[str, HeldSession] = {}
+        self._held: dict[str, ResumableSession] = {}
 
     @property
     def credits(self) -> int | None:
         """How many more sessions would be opened at once; None for no limit."""
         return self._slots.credits
 
-    async def open(self, request: pb.OpenRequest) -> tuple[HeldSession, bool]:
+    async def open(self, request: pb.OpenRequest) -> tuple[ResumableSession, bool]:
         """A session, and whether it was there before.
 
         Raises:
@@ -75,7 +75,7 @@ class Sessions:
         except AlreadyExistsError:
             self._slots.give_back()
             raise
-        held = HeldSession(
+        held = ResumableSession(
             request,
             LocalSession(environment),
             idle_seconds=min(request.idle_seconds or float("inf"), self.limits.idle_seconds),
@@ -91,7 +91,7 @@ class Sessions:
         why = UnavailableError("the server is stopping", reason="DRAINING")
         await asyncio.gather(*(held.expire(why) for held in list(self._held.values())))
 
-    def _find(self, request: pb.OpenRequest) -> HeldSession | None:
+    def _find(self, request: pb.OpenRequest) -> ResumableSession | None:
         held = self._held.get(request.session_id)
         if held is not None and held.opened.config != request.config:
             raise AlreadyExistsError(

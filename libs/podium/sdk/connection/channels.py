@@ -22,7 +22,7 @@ FORWARDED_NAME = "localhost"
 """Whose certificate a service shows through `kubectl port-forward`, unless another is named."""
 
 
-class Ways:
+class Channels:
     """Opens each channel, and each port-forward, when it is first used."""
 
     def __init__(self, addresses: Addresses, timeout: float) -> None:

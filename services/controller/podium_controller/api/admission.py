@@ -54,7 +54,7 @@ class Admission:
             raise _not_served(spec.base_model, offers)
         window = _window(serving)
         complete_row_length(spec, window)
-        if any(offer.has_room_for_a_turn(spec) for offer in serving):
+        if any(offer.fits_context(spec) for offer in serving):
             return []
         return [
             Violation(

@@ -18,7 +18,7 @@ from podium_controller.api.admission import Admission
 from podium_controller.api.specification import complete, violations
 from podium_controller.domain import job_states
 from podium_controller.domain.identifiers import new_job_id
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.store import JobStore
 from podium_controller.store.jobs import NewJob
@@ -41,7 +41,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         self,
         store: JobStore,
         admission: Admission,
-        hub: Hub,
+        hub: Notifications,
         wake: Callable[[], None],
         poll_seconds: float,
         episodes_running: Callable[[str], int | None],

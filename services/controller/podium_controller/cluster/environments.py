@@ -35,12 +35,12 @@ from podium_controller.cluster.view import pod_of
 from podium_controller.cluster.wait_reasons import (
     RETELL_SECONDS,
     SILENCE_SECONDS,
-    Teller,
+    WaitReporter,
     over_quota,
     refusal,
 )
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import ENVIRONMENT_STARTING, JobRecord, OnWait, Wait
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class KubernetesEnvironments:
         self._api = api
         self._template = template
         self._owner = owner
-        self._hub = Hub()
+        self._hub = Notifications()
         self._seen: dict[str, _Seen] = {}
         self._removed: set[str] = set()
         self._removing: dict[str, asyncio.Task[None]] = {}
@@ -97,7 +97,7 @@ class KubernetesEnvironments:
 
     async def place(self, job: JobRecord, on_wait: OnWait) -> str:
         """See `ports.Environments`."""
-        tell = Teller(on_wait)
+        tell = WaitReporter(on_wait)
         pause = _FIRST_PAUSE
         while True:
             ticket = self._hub.ticket(job.id)

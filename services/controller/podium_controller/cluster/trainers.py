@@ -26,7 +26,7 @@ from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.wait_reasons import (
     RETELL_SECONDS,
     SILENCE_SECONDS,
-    Teller,
+    WaitReporter,
     over_quota,
     refusal,
 )
@@ -112,7 +112,7 @@ class KubernetesTrainer:
 
     async def ready(self, on_wait: OnWait) -> bool:
         """See `ports.Trainer`."""
-        tell = Teller(on_wait)
+        tell = WaitReporter(on_wait)
         pause = _FIRST_PAUSE
         while True:
             ticket = self._workloads.hub.ticket(self._job.id)
@@ -157,7 +157,7 @@ class KubernetesTrainer:
         if channel is not None:
             await channel.close()
 
-    async def _advance(self, tell: Teller) -> tuple[Pod | None, float]:
+    async def _advance(self, tell: WaitReporter) -> tuple[Pod | None, float]:
         """Does what is to be done now.
 
         Returns:
@@ -190,7 +190,7 @@ class KubernetesTrainer:
             return decision.pod, 0.0
         return None, min(seconds, await tell(decision.why))
 
-    async def _create(self, tell: Teller) -> float:
+    async def _create(self, tell: WaitReporter) -> float:
         """Returns for how long to wait for news of what was made."""
         try:
             if not await self._workloads.create(self._job):

@@ -14,7 +14,7 @@ RETELL_SECONDS = 10.0
 """Between two tellings of the same reason in other words."""
 
 
-class Teller:
+class WaitReporter:
     """Tells new reasons at once, and the same reason in other words now and then."""
 
     def __init__(self, on_wait: OnWait) -> None:

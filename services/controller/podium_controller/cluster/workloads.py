@@ -28,7 +28,7 @@ from podium_controller.cluster.owner import Owner
 from podium_controller.cluster.pod_status import Placement
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.view import View
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import JobRecord
 from podium_controller.pools.projects import project_of
 from podium_controller.settings import UseJobSets
@@ -60,7 +60,7 @@ class Workloads:
         self._api = api
         self.template = template
         """What they are made from."""
-        self.hub = Hub()
+        self.hub = Notifications()
         """Wakes whoever waits for news of a job's trainer."""
         self._owner = Owner(api, owner)
         self._job_sets = JobSets(api, job_sets)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 
-class Hub:
+class Notifications:
     """One event a job: every waiter wakes at once when the job has news."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from podium_controller.domain.errors import PauseRequestedError
 T = TypeVar("T")
 
 
-class Control:
+class StopSignals:
     """The requests that a run has to obey. The scheduler sets them, the loop looks."""
 
     def __init__(self) -> None:

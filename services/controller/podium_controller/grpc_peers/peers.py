@@ -27,7 +27,7 @@ from podium_controller.domain.ports import Environments, JobRecord, OnWait, Peer
 from podium_controller.domain.uncollected import INCOMPLETE
 from podium_controller.grpc_peers.errors import peer_errors
 from podium_controller.grpc_peers.inference import GrpcInference
-from podium_controller.pools.fair_share import Turns
+from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects
 from podium_controller.settings import Settings
@@ -61,7 +61,7 @@ async def connected_pools(settings: Settings, projects: Projects) -> AsyncIterat
         for name, address in settings.pool_addresses().items():
             members = Members(address, functools.partial(connect_peer, settings))
             stack.push_async_callback(members.close)
-            turns = Turns(name, settings.pool_episodes, projects)
+            turns = FairShare(name, settings.pool_episodes, projects)
             found.append(Pool(name, GrpcInference(members, settings.publish_seconds), turns))
         pools = Pools(found)
         stack.push_async_callback(pools.close)

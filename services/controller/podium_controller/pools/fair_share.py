@@ -39,7 +39,7 @@ class _Job:
     waiting: deque[_Group] = field(default_factory=deque)
 
 
-class Turns:
+class FairShare:
     """The turns at one pool."""
 
     def __init__(self, pool: str, episodes: int, projects: Projects) -> None:
@@ -51,7 +51,7 @@ class Turns:
         self._starts = 0
 
     @asynccontextmanager
-    async def turn(
+    async def share(
         self, job_id: str, project: str, episodes: int, on_wait: OnWait
     ) -> AsyncIterator[None]:
         """Waits for the group's turn; the block is to run it.

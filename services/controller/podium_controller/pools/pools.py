@@ -14,7 +14,7 @@ from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import spec_pb2
 
 from podium_controller.domain.ports import Inference
-from podium_controller.pools.fair_share import Turns
+from podium_controller.pools.fair_share import FairShare
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Pool:
 
     name: str
     inference: Inference
-    turns: Turns
+    fair_share: FairShare
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Offer:
         """Whether it has the job's base model."""
         return self.engine is not None and self.engine.base_model == spec.base_model
 
-    def has_room_for_a_turn(self, spec: spec_pb2.JobSpec) -> bool:
+    def fits_context(self, spec: spec_pb2.JobSpec) -> bool:
         """Whether its context window holds a prompt beside the job's longest answer."""
         window = self.engine.max_model_len if self.engine is not None else 0
         return not window or spec.rollout.sampling.max_tokens < window

@@ -34,7 +34,7 @@ class Limits:
     """Of a pool that several share."""
 
 
-class Line:
+class AdmissionQueue:
     """One look at the line: each job that may run takes its place before the next is looked at."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Line:
         self._in_pool[place.pool] += 1
         self._places.append(place)
 
-    def turn(self, job: JobRecord, gpus: int = 0) -> Pool | Wait:
+    def assign(self, job: JobRecord, gpus: int = 0) -> Pool | Wait:
         """The pool that the job may run at now, or what it waits for, as far as is known.
 
         Args:
@@ -92,7 +92,7 @@ class Line:
 
     def _pool(self, job: JobRecord) -> Pool | Wait:
         serving = [offer for offer in self._offers if offer.serves(job.spec)]
-        fitting = [offer for offer in serving if offer.has_room_for_a_turn(job.spec)]
+        fitting = [offer for offer in serving if offer.fits_context(job.spec)]
         if not fitting:
             return self._unserved(job, serving)
         there = [offer for offer in fitting if offer.answers]

@@ -20,7 +20,7 @@ from podium_controller.domain.errors import (
     PauseRequestedError,
 )
 from podium_controller.domain.ports import JobRecord, Ledger, Peers
-from podium_controller.domain.stop_signals import Control
+from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.loop import TrainingLoop
@@ -59,7 +59,7 @@ class JobRun:
         peers: Peers,
         pool: Pool,
         ledger: RunLedger,
-        control: Control,
+        control: StopSignals,
         limits: ProjectLimits,
         close_seconds: float,
     ) -> None:

@@ -18,11 +18,11 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain import job_states, metrics
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.domain.ports import JobRecord, Peers, Wait
-from podium_controller.domain.stop_signals import Control
+from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.timestamps import month
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects, project_of
-from podium_controller.scheduling.admission_queue import Limits, Line, Place
+from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits, Place
 from podium_controller.scheduling.job_run import JobRun
 from podium_controller.settings import Settings
 from podium_controller.store import LeaseStore, SqlLedger
@@ -35,7 +35,7 @@ _RENEWALS = 3
 
 @dataclass(frozen=True)
 class _Running:
-    control: Control
+    control: StopSignals
     task: asyncio.Task[None]
     place: Place
 
@@ -72,7 +72,7 @@ class Scheduler:
         """A job's episodes in flight; None when it does not run here."""
         run = self._runs.get(job_id)
         pool = self._pools.get(run.place.pool) if run is not None else None
-        return pool.turns.running(job_id) if pool is not None else None
+        return pool.fair_share.running(job_id) if pool is not None else None
 
     async def run(self) -> None:
         """Stands by, leads, stands by again; until it is cancelled."""
@@ -198,10 +198,10 @@ class Scheduler:
             return
         self._pools.refresh(self.wake)
         places = [running.place for running in self._runs.values()]
-        line = Line(self._limits, self._projects, self._pools.offers(), places)
+        line = AdmissionQueue(self._limits, self._projects, self._pools.offers(), places)
         waits: dict[str, Wait] = {}
         for job in queued:
-            found = line.turn(job, self._peers.trainers.gpus(job.spec.trainer))
+            found = line.assign(job, self._peers.trainers.gpus(job.spec.trainer))
             if isinstance(found, Wait):
                 if found != job.wait:
                     waits[job.id] = found
@@ -230,7 +230,7 @@ class Scheduler:
             running.control.pause.clear()
 
     def _begin(self, job: JobRecord, pool: Pool, ledger: SqlLedger) -> _Running:
-        control = Control()
+        control = StopSignals()
         limits = self._projects.of(project_of(job.spec))
         seconds = self._settings.close_seconds
         # The record may be of before it was placed.

@@ -13,7 +13,7 @@ from sqlalchemy import Row, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import COLLECTED
 from podium_controller.store.database import Database
 from podium_controller.store.rows import job_message, live_job, move
@@ -36,7 +36,7 @@ class NewBatch:
 class BatchStore:
     """Batches of client-driven jobs. Every method can raise DatabaseUnavailableError."""
 
-    def __init__(self, database: Database, hub: Hub) -> None:
+    def __init__(self, database: Database, hub: Notifications) -> None:
         self._database = database
         self._hub = hub
 

@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import PLACES
 from podium_controller.store.batches import IDLE, check_client
 from podium_controller.store.clock import database_seconds
@@ -21,7 +21,7 @@ from podium_controller.store.tables import jobs, leases
 class ClientStore:
     """Heartbeats of clients. Every method can raise DatabaseUnavailableError."""
 
-    def __init__(self, database: Database, hub: Hub) -> None:
+    def __init__(self, database: Database, hub: Notifications) -> None:
         self._database = database
         self._hub = hub
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.pools.projects import project_of
 from podium_controller.store.database import Database
@@ -60,7 +60,7 @@ class NewJob:
 class JobStore:
     """Jobs and their histories. Every method can raise DatabaseUnavailableError."""
 
-    def __init__(self, database: Database, hub: Hub) -> None:
+    def __init__(self, database: Database, hub: Notifications) -> None:
         self._database = database
         self._hub = hub
 

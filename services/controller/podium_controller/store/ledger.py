@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
 from podium_controller.domain.identifiers import evaluation_group, training_group
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
     JUDGED,
@@ -48,7 +48,7 @@ _POLL_SECONDS = 1.0
 class SqlLedger:
     """Implements `ports.Ledger`, and what the scheduler needs besides."""
 
-    def __init__(self, database: Database, hub: Hub, epoch: int) -> None:
+    def __init__(self, database: Database, hub: Notifications, epoch: int) -> None:
         """`epoch` is the fencing token of the lease under which it writes."""
         self._database = database
         self._hub = hub

@@ -17,7 +17,7 @@ LOGGED = "val/reward"
 _RACES = 5
 
 
-class Publisher:
+class Aliases:
     """Keeps one job's model in the registry in order."""
 
     def __init__(

@@ -26,7 +26,7 @@ from podium_controller.domain.staleness import staleness
 from podium_controller.domain.step_metrics import first_start_ns
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.domain.uncollected import was_not_collected
-from podium_controller.training.group_sources import Origin
+from podium_controller.training.group_sources import GroupSource
 from podium_controller.training.judging import (
     ALL_FAILED,
     JUDGE_BUDGET,
@@ -49,7 +49,7 @@ _UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR)
 
 
 @dataclass
-class Batch:
+class StepBatch:
     """The scored groups of a step, and how they came about."""
 
     step: int
@@ -67,7 +67,7 @@ class Collector:
         self,
         job_id: str,
         spec: spec_pb2.JobSpec,
-        origin: Origin,
+        origin: GroupSource,
         judging: Judging,
         ledger: Ledger,
         reporter: Reporter,
@@ -85,7 +85,7 @@ class Collector:
         self.foreground_step = 0
         """The step whose phases are the job's; others are collected in the background."""
 
-    async def collect(self, step: int) -> Batch:
+    async def collect(self, step: int) -> StepBatch:
         """All groups of a step, scored, fresh enough, and of some use.
 
         Raises:
@@ -105,8 +105,8 @@ class Collector:
             raise
         return batch
 
-    async def _collect(self, step: int, count: int, span: trace.Span) -> Batch:
-        batch = Batch(step, [], now_ns(), span)
+    async def _collect(self, step: int, count: int, span: trace.Span) -> StepBatch:
+        batch = StepBatch(step, [], now_ns(), span)
         for rounds in range(1, _USELESS_ROUNDS + 1):
             await self._round(batch, count)
             _check_judged(batch)
@@ -119,7 +119,7 @@ class Collector:
         batch.start_ns = min(batch.start_ns, first_start_ns(batch.groups) or batch.start_ns)
         return batch
 
-    async def _round(self, batch: Batch, count: int) -> None:
+    async def _round(self, batch: StepBatch, count: int) -> None:
         step = batch.step
         stored = await self._ledger.stored_groups(self._job_id, step)
         left = count - len(stored)
@@ -199,7 +199,7 @@ class Collector:
             )
         return group
 
-    async def _give_up_or_warn(self, batch: Batch, rounds: int) -> None:
+    async def _give_up_or_warn(self, batch: StepBatch, rounds: int) -> None:
         """All groups of the step were of no use: makes room for another round, or ends the job."""
         told = next((g for g in batch.groups if unusable(g) in _UNJUDGED), batch.groups[0])
         kind = unusable(told)
@@ -239,7 +239,7 @@ def _at_fault(group: trajectory_pb2.Group) -> tuple[str, str]:
     return "The environment", "ENVIRONMENT_FAILING"
 
 
-def _check_judged(batch: Batch) -> None:
+def _check_judged(batch: StepBatch) -> None:
     """Ends the job when no group has a score and asking again would not help."""
     group = unjudgeable(batch.groups)
     if group is None:

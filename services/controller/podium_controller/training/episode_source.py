@@ -17,7 +17,7 @@ from podium_controller.training.serving import Serving
 
 
 @dataclass(frozen=True)
-class Source:
+class EpisodeSource:
     """Where a job's episodes come from."""
 
     rollout: Rollout
@@ -71,7 +71,7 @@ class Source:
         self, request: rollout_pb.CollectGroupRequest
     ) -> list[trajectory_pb2.Trajectory]:
         # Inside the recovery: who waits for a lost service keeps nobody from the pool.
-        async with self.pool.turns.turn(
+        async with self.pool.fair_share.share(
             request.job_id, self.project, request.attempts, self.reporter.held
         ):
             try:

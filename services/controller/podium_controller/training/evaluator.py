@@ -19,8 +19,8 @@ from podium_controller.domain.step_metrics import (
     trajectories_of,
 )
 from podium_controller.domain.timestamps import now_ns, timestamp
-from podium_controller.training.aliases import Publisher
-from podium_controller.training.episode_source import Source
+from podium_controller.training.aliases import Aliases
+from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.reporter import EVALUATE, Reporter
 
 
@@ -49,9 +49,9 @@ class Evaluator:
         self,
         job_id: str,
         spec: spec_pb2.JobSpec,
-        source: Source,
+        source: EpisodeSource,
         ledger: Ledger,
-        publisher: Publisher,
+        publisher: Aliases,
         reporter: Reporter,
         scenarios: list[trajectory_pb2.Scenario],
     ) -> None:

@@ -11,13 +11,13 @@ from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 from podium_controller.domain.errors import JobIdleError
 from podium_controller.domain.identifiers import training_group
 from podium_controller.domain.ports import GroupKey, Ledger
-from podium_controller.training.episode_source import Source
+from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.scenario_order import ScenarioOrder
 
 _WAIT_SECONDS = 3600.0
 
 
-class Origin(Protocol):
+class GroupSource(Protocol):
     """Gives the groups of a step, unscored."""
 
     renewable: bool
@@ -30,13 +30,17 @@ class Origin(Protocol):
         """A group that the ledger does not have."""
 
 
-class RolloutOrigin:
+class RolloutGroups:
     """Groups of the job's environment, sampled when they are asked for."""
 
     renewable = True
 
     def __init__(
-        self, job_id: str, rollout: spec_pb2.RolloutSpec, source: Source, order: ScenarioOrder
+        self,
+        job_id: str,
+        rollout: spec_pb2.RolloutSpec,
+        source: EpisodeSource,
+        order: ScenarioOrder,
     ) -> None:
         self._job_id = job_id
         self._rollout = rollout
@@ -44,11 +48,11 @@ class RolloutOrigin:
         self._order = order
 
     async def count(self, step: int) -> int:
-        """See `Origin`."""
+        """See `GroupSource`."""
         return self._rollout.groups_per_step
 
     async def sample(self, key: GroupKey) -> trajectory_pb2.Group:
-        """See `Origin`."""
+        """See `GroupSource`."""
         rollout = self._rollout
         return await self._source.collect(
             key,
@@ -62,7 +66,7 @@ class RolloutOrigin:
         )
 
 
-class ClientOrigin:
+class ClientGroups:
     """Groups that the job's client submits; see `store.batches`."""
 
     renewable = False
@@ -94,12 +98,12 @@ class ClientOrigin:
         return found.groups > 0
 
     async def count(self, step: int) -> int:
-        """See `Origin`."""
+        """See `GroupSource`."""
         while True:
             found = await self._ledger.await_submission(self._job_id, step, _WAIT_SECONDS)
             if found.groups:
                 return found.groups
 
     async def sample(self, key: GroupKey) -> trajectory_pb2.Group:
-        """See `Origin`: a batch is stored whole, so nothing is ever missing."""
+        """See `GroupSource`: a batch is stored whole, so nothing is ever missing."""
         raise InternalError(f"group {key.position} of step {key.step} is not in the batch")

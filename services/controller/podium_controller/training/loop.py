@@ -23,25 +23,25 @@ from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.domain.row_length import left_out
 from podium_controller.domain.step_metrics import finite, first_start_ns, step_metrics
-from podium_controller.domain.stop_signals import Control
+from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits, project_of
-from podium_controller.training.aliases import Publisher
-from podium_controller.training.collector import Batch, Collector
-from podium_controller.training.episode_source import Source
+from podium_controller.training.aliases import Aliases
+from podium_controller.training.collector import Collector, StepBatch
+from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluator import Evaluator, evaluation_episode, is_due
-from podium_controller.training.group_sources import ClientOrigin, Origin, RolloutOrigin
+from podium_controller.training.group_sources import ClientGroups, GroupSource, RolloutGroups
 from podium_controller.training.judging import Judging
-from podium_controller.training.prefetch import Feed
+from podium_controller.training.prefetch import Prefetch
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import COLLECT, SERVE, WAIT, Reporter
 from podium_controller.training.scenario_order import ScenarioOrder
 from podium_controller.training.serving import Serving
 from podium_controller.training.step_runner import (
     SECONDS_PREFIX,
-    Optimizer,
     Published,
+    StepRunner,
     version_damaged,
 )
 from podium_controller.training.untrained import untrained
@@ -63,7 +63,7 @@ class TrainingLoop:
         pool: Pool,
         trainer: Trainer,
         ledger: Ledger,
-        control: Control,
+        control: StopSignals,
         limits: ProjectLimits,
     ) -> None:
         """`pool` is where the job's policies are served, `limits` its project's."""
@@ -77,8 +77,8 @@ class TrainingLoop:
         self._reporter = Reporter(job.id, ledger)
         self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
         self._serving = Serving(job.id, pool.inference, ledger, self._recovery)
-        self._publisher = Publisher(job.id, job.spec, peers.registry, self._recovery)
-        self._optimizer = Optimizer(
+        self._publisher = Aliases(job.id, job.spec, peers.registry, self._recovery)
+        self._optimizer = StepRunner(
             job.id,
             job.spec,
             trainer,
@@ -87,7 +87,7 @@ class TrainingLoop:
             self._recovery,
             self._reporter,
         )
-        self._source = Source(
+        self._source = EpisodeSource(
             rollout=peers.rollout,
             pool=pool,
             project=project_of(job.spec),
@@ -101,9 +101,9 @@ class TrainingLoop:
         self._damage: DataLossError | None = None
         self._restored = -1
         """The version that was made again last; -1 for none."""
-        self._client: ClientOrigin | None = None
+        self._client: ClientGroups | None = None
         if job.spec.HasField("client"):
-            self._client = ClientOrigin(job.id, job.spec.client, ledger)
+            self._client = ClientGroups(job.id, job.spec.client, ledger)
 
     async def run(self) -> None:
         """Returns when the last step is committed and evaluated.
@@ -172,7 +172,7 @@ class TrainingLoop:
         logger.info("adopted a published step", extra={"job": self._job.id, "step": step})
         return True
 
-    async def _feed(self) -> Feed:
+    async def _feed(self) -> Prefetch:
         origin = self._client or await self._rollout_origin()
         collector = Collector(
             self._job.id,
@@ -190,12 +190,12 @@ class TrainingLoop:
             self._reporter,
             self._begin_span,
         )
-        return Feed(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
+        return Prefetch(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
 
-    async def _rollout_origin(self) -> Origin:
+    async def _rollout_origin(self) -> GroupSource:
         scenarios = await self._scenarios(self._source.environment.split)
         order = ScenarioOrder(scenarios, self._spec.seed)
-        return RolloutOrigin(self._job.id, self._spec.rollout, self._source, order)
+        return RolloutGroups(self._job.id, self._spec.rollout, self._source, order)
 
     async def _evaluator(self) -> Evaluator | None:
         if not self._spec.HasField("evaluation"):
@@ -264,7 +264,7 @@ class TrainingLoop:
             lambda: self._peers.registry.fork(fork.model, fork.version, self._job.id),
         )
 
-    async def _has_batch(self, feed: Feed) -> bool:
+    async def _has_batch(self, feed: Prefetch) -> bool:
         """Whether there will be groups for the next step; a client may take its time."""
         step = self._completed + 1
         if not feed.is_ready(step):
@@ -273,7 +273,7 @@ class TrainingLoop:
             return True
         return await self._control.unless_paused(self._client.arrival(step))
 
-    async def _step(self, feed: Feed) -> None:
+    async def _step(self, feed: Prefetch) -> None:
         step = self._completed + 1
         batch = await feed.take(step)
         try:
@@ -291,7 +291,7 @@ class TrainingLoop:
             batch.span.end()
 
     async def _commit(
-        self, step: int, published: Published, batch: Batch | None, begun: int | None
+        self, step: int, published: Published, batch: StepBatch | None, begun: int | None
     ) -> None:
         """Makes the step visible. `batch` is None for a step that a former run published."""
         now = now_ns()
@@ -321,7 +321,7 @@ class TrainingLoop:
                 await self._reporter.warn(told, step)
 
     def _count(
-        self, numbers: dict[str, float], published: Published, now: int, batch: Batch | None
+        self, numbers: dict[str, float], published: Published, now: int, batch: StepBatch | None
     ) -> None:
         job = self._job.id
         metrics.STEPS.labels(job).inc()

@@ -6,10 +6,10 @@ import asyncio
 
 from podium.core.tasks import cancel_and_wait
 
-from podium_controller.training.collector import Batch, Collector
+from podium_controller.training.collector import Collector, StepBatch
 
 
-class Feed:
+class Prefetch:
     """Batches of coming steps.
 
     Step s trains the weights of version s - 1. While version v is served,
@@ -22,7 +22,7 @@ class Feed:
         self._collector = collector
         self._last_step = last_step
         self._max_staleness = max_staleness
-        self._batches: dict[int, asyncio.Task[Batch]] = {}
+        self._batches: dict[int, asyncio.Task[StepBatch]] = {}
         self._begun = 0
 
     def advance(self, version: int) -> None:
@@ -39,7 +39,7 @@ class Feed:
         """Whether `take` would not have to wait."""
         return self._batches[step].done()
 
-    async def take(self, step: int) -> Batch:
+    async def take(self, step: int) -> StepBatch:
         """The batch of a step that was begun, when it is there."""
         self._collector.foreground_step = step
         return await self._batches.pop(step)

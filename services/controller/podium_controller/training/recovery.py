@@ -28,7 +28,7 @@ from podium_controller.domain.errors import (
     JobFailedError,
 )
 from podium_controller.domain.ports import Wait
-from podium_controller.domain.stop_signals import Control
+from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.training.reporter import Reporter
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class _Patience:
 class Recovery:
     """Runs a job's calls of other services so that their losses only cost time."""
 
-    def __init__(self, reporter: Reporter, control: Control, timeout_seconds: float) -> None:
+    def __init__(self, reporter: Reporter, control: StopSignals, timeout_seconds: float) -> None:
         """`timeout_seconds` is how long a lost service is waited for."""
         self._reporter = reporter
         self._control = control

@@ -42,7 +42,7 @@ class Published:
     skipped_groups: Mapping[str, str]
 
 
-class Optimizer:
+class StepRunner:
     """Takes one job's steps, each exactly once."""
 
     def __init__(

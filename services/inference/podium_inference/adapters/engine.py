@@ -14,7 +14,7 @@ from podium.types.v1 import policy_pb2, trajectory_pb2
 
 from podium_inference.adapters.engine_options import engine_options, prepare_environment
 from podium_inference.adapters.node_files import on_every_node
-from podium_inference.adapters.node_group import Place
+from podium_inference.adapters.node_group import NodePlace
 from podium_inference.adapters.weight_files import check_weights
 from podium_inference.domain.ports import Piece
 from podium_inference.settings import Settings
@@ -31,7 +31,7 @@ _FINISH = {
 class VllmEngine:
     """`Engine` over AsyncLLM, whose core runs in a child process."""
 
-    def __init__(self, settings: Settings, model: Path, place: Place | None = None) -> None:
+    def __init__(self, settings: Settings, model: Path, place: NodePlace | None = None) -> None:
         """Starts the engine; takes half a minute. Blocking, on the event loop's thread.
 
         Args:

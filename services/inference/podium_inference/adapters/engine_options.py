@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from podium_inference.adapters.node_group import Place
+from podium_inference.adapters.node_group import NodePlace
 from podium_inference.settings import Settings
 
 _OWN = ("model", "served_model_name")
@@ -38,7 +38,9 @@ def for_this_device(settings: Settings) -> Settings:
     return for_device(settings, cpu=current_platform.is_cpu())
 
 
-def engine_options(settings: Settings, model: Path, place: Place | None = None) -> dict[str, Any]:
+def engine_options(
+    settings: Settings, model: Path, place: NodePlace | None = None
+) -> dict[str, Any]:
     """Keyword arguments of AsyncEngineArgs.
 
     Args:

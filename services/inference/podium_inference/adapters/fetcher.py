@@ -13,7 +13,7 @@ from podium.core.errors import DataLossError, FailedPreconditionError
 from podium.kit.deltas import FOLDER, apply_delta
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 
-from podium_inference.domain.ports import Source, WeightsOf
+from podium_inference.domain.ports import VersionSource, WeightsOf
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class RegistryFetcher:
 
     def __init__(
         self,
-        source: Source,
+        source: VersionSource,
         lease: Callable[[str, int], object],
         check: Callable[[Path], Awaitable[None]],
         spread: Callable[[Path], AbstractAsyncContextManager[None]],

@@ -37,7 +37,7 @@ _KEEPALIVE = (
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePlace:
     """A node's place in its group, and where vLLM's processes meet: `address:port`."""
 
     rank: int

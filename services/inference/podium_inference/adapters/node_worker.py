@@ -21,7 +21,7 @@ from podium.kit.rpc import Server, run_service
 from podium.local import models
 
 from podium_inference.adapters.engine_options import engine_options, for_this_device, traits
-from podium_inference.adapters.node_group import Member, Place, in_thread
+from podium_inference.adapters.node_group import Member, NodePlace, in_thread
 from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def run(given: Settings) -> None:
                 settings.group_timeout_seconds,
             )
         )
-        place = Place(settings.node_rank, settings.nodes, settings.leader_address, port)
+        place = NodePlace(settings.node_rank, settings.nodes, settings.leader_address, port)
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -75,7 +75,7 @@ def run(given: Settings) -> None:
     run_service("inference", given, build)
 
 
-def _start(settings: Settings, model: Path, place: Place) -> Any:
+def _start(settings: Settings, model: Path, place: NodePlace) -> Any:
     """vLLM's executor of this node, when the engine is whole. Blocking.
 
     Raises:

@@ -18,7 +18,7 @@ from podium.kit.rpc.members import Members, went_away
 from podium_inference.domain import metrics
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
-from podium_inference.domain.pool import Pool
+from podium_inference.domain.pool import PolicyPool
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Captured:
     holders: frozenset[str]
 
 
-class Siblings:
+class PoolPeers:
     """Asks them; there are none where the pool has no name."""
 
     def __init__(self, members: Members | None, own_host: str, holders: Holders) -> None:
@@ -181,7 +181,7 @@ class Siblings:
 
 
 async def take_everywhere(
-    captures: Captures, siblings: Siblings, holders: Holders, key: str
+    captures: Captures, pool_peers: PoolPeers, holders: Holders, key: str
 ) -> list[pb.CapturedCall]:
     """The calls of a key, of all pods, oldest first.
 
@@ -195,7 +195,7 @@ async def take_everywhere(
         nothing = None
     except NotFoundError as error:
         here, nothing = [], error
-    parts = await siblings.captured(key)
+    parts = await pool_peers.captured(key)
     gone = holders.of(key).union(*(part.holders for part in parts))
     gone -= {holders.process, *(part.process for part in parts)}
     if gone:
@@ -211,7 +211,7 @@ async def take_everywhere(
     return sorted(calls, key=lambda call: call.end_time.ToNanoseconds())
 
 
-async def join(pool: Pool, siblings: Siblings, seconds: float) -> None:
+async def join(pool: PolicyPool, pool_peers: PoolPeers, seconds: float) -> None:
     """Serves what the siblings serve; what cannot be had is fetched when it is asked for.
 
     Args:
@@ -219,14 +219,14 @@ async def join(pool: Pool, siblings: Siblings, seconds: float) -> None:
     """
     try:
         async with asyncio.timeout(seconds):
-            await _join(pool, siblings)
+            await _join(pool, pool_peers)
     except TimeoutError:
         logger.warning("could not serve in time all that the siblings serve")
 
 
-async def _join(pool: Pool, siblings: Siblings) -> None:
+async def _join(pool: PolicyPool, pool_peers: PoolPeers) -> None:
     try:
-        policies = await siblings.policies()
+        policies = await pool_peers.policies()
     except PodiumError as error:
         logger.warning("cannot ask the siblings", extra={"error": error.message})
         return

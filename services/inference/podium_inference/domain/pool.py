@@ -19,7 +19,7 @@ from podium.core.errors import (
 
 from podium_inference.domain import metrics
 from podium_inference.domain.demand import Demand, not_loaded
-from podium_inference.domain.ports import Engine, Fetcher, Source
+from podium_inference.domain.ports import Engine, Fetcher, VersionSource
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Served:
         return f"{self.job}@{self.version}" if self.job else ""
 
 
-class Pool:
+class PolicyPool:
     """The policies of one engine.
 
     Merged: one policy at a time; exchanging it waits for what runs and holds
@@ -68,7 +68,7 @@ class Pool:
     def __init__(
         self,
         engine: Engine,
-        source: Source,
+        source: VersionSource,
         fetcher: Fetcher,
         *,
         merged: bool,

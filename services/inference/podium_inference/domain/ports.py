@@ -72,7 +72,7 @@ WeightsOf = Callable[[str, int], Path | None]
 """The folder of a version that is served now."""
 
 
-class Source(Protocol):
+class VersionSource(Protocol):
     """Where versions come from: the registry."""
 
     async def pull(

@@ -15,7 +15,7 @@ from podium_registry.adapters.tables import blobs, version_blobs
 from podium_registry.domain import metrics
 
 
-class Collector:
+class GarbageCollector:
     """Deletes what no version names and nobody looked for lately; see `Blobs` for the order."""
 
     def __init__(

@@ -14,7 +14,7 @@ from podium_rollout.domain.episode import Episode
 from podium_rollout.domain.ports import Environments, Policy
 
 
-class Collector:
+class GroupRunner:
     """Runs groups, a bounded number at once."""
 
     def __init__(

@@ -14,7 +14,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Want = Callable[[str, int | None], Awaitable[None]]
-"""See `Pool.want`."""
+"""See `PolicyPool.want`."""
 
 _NAME = re.compile(r"(?P<job>[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?)(@(?P<version>[0-9]{1,18}))?")
 

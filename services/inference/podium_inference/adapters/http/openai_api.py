@@ -22,7 +22,7 @@ from podium_inference.adapters.http.keys import Keys
 from podium_inference.adapters.http.named_policies import NamedPolicies
 from podium_inference.adapters.http.weight_mode import TellsWeightMode
 from podium_inference.domain.captures import Captures
-from podium_inference.domain.pool import Pool, Served
+from podium_inference.domain.pool import PolicyPool, Served
 from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class GatedClient:
     def __init__(
         self,
         engine: VllmEngine,
-        pool: Pool,
+        pool: PolicyPool,
         captures: Captures,
         announce: Announce,
         tool_parser: str,
@@ -130,7 +130,7 @@ class OpenAiApi:
         self._models: Any = None
 
     @asynccontextmanager
-    async def run(self, engine: VllmEngine, pool: Pool) -> AsyncIterator[None]:
+    async def run(self, engine: VllmEngine, pool: PolicyPool) -> AsyncIterator[None]:
         """Serves while the block runs."""
         from starlette.middleware import Middleware
         from vllm.entrypoints.launchers.api_server.app_state import init_app_state
