@@ -52,8 +52,8 @@ def completion_of(body: bytes, asked_bytes: int) -> Completion:
         usage = answer.get("usage")
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("no chat completion") from error
-    told = usage if isinstance(usage, Mapping) else {}
-    prompt, written = (count_of(told.get(f"{kind}_tokens")) for kind in ("prompt", "completion"))
+    counts = usage if isinstance(usage, Mapping) else {}
+    prompt, written = (count_of(counts.get(f"{kind}_tokens")) for kind in ("prompt", "completion"))
     if not prompt and not written:
         prompt, written = (-(-n // _BYTES_PER_TOKEN) for n in (asked_bytes, len(text.encode())))
     return Completion(Reply(text, cut_off), prompt, written)

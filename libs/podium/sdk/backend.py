@@ -64,7 +64,7 @@ class RemoteBackend:
         self._client = client
         self._seen: dict[str, int] = {}
         """The last event of each job that was looked at."""
-        self._told: dict[str, str] = {}
+        self._logged_waits: dict[str, str] = {}
         """What each job waits for, as it was told last."""
 
     async def register(self, name: str, spec: spec_pb2.JobSpec) -> str:
@@ -134,15 +134,15 @@ class RemoteBackend:
 
     def _tell(self, job: jobs_pb.Job) -> None:
         waits = job.wait_message
-        if waits and waits != self._told.get(job.id):
+        if waits and waits != self._logged_waits.get(job.id):
             state = jobs_pb.JobState.Name(job.state).removeprefix("JOB_STATE_").lower()
             logger.warning("job %s is %s and waits (%s): %s", job.id, state, job.wait_reason, waits)
-        elif not waits and job.id in self._told:
+        elif not waits and job.id in self._logged_waits:
             logger.warning("job %s waits no longer", job.id)
         if waits:
-            self._told[job.id] = waits
+            self._logged_waits[job.id] = waits
         else:
-            self._told.pop(job.id, None)
+            self._logged_waits.pop(job.id, None)
 
     async def api_token(self) -> str:
         """See `Backend`."""
@@ -203,7 +203,7 @@ class RemoteBackend:
                 while not await self._is_served(name):  # noqa: ASYNC110 - no service tells it
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
-            waits = f"; it waits: {self._told[name]}" if name in self._told else ""
+            waits = f"; it waits: {self._logged_waits[name]}" if name in self._logged_waits else ""
             raise DeadlineExceededError(
                 f"{name} is not served after {_PATIENCE_SECONDS:g} seconds{waits}",
                 reason="NOT_SERVED",

@@ -46,8 +46,8 @@ def batch_of(groups: Iterable[TrajectoryGroup], policy: str) -> list[pb.Group]:
             joined = trajectory.joined(policy)
             _warn(joined, scenario)
             reasons.update(joined.untrainable)
-            if joined.untold:
-                reasons.add(_UNTOLD)
+            if joined.undecided:
+                reasons.add(_UNDECIDED)
             made.trajectories.append(_trajectory(trajectory, joined))
         made.trajectories.extend(_failed(error) for error in group.exceptions)
         if made.trajectories:
@@ -62,7 +62,7 @@ def batch_of(groups: Iterable[TrajectoryGroup], policy: str) -> list[pb.Group]:
     return found
 
 
-_UNTOLD = (
+_UNDECIDED = (
     "of several choices (n > 1) nothing tells which one the agent went on with; put it into"
     " messages_and_choices"
 )
@@ -84,12 +84,12 @@ def _warn(joined: Joined, scenario: str) -> None:
             whole,
             sampled,
         )
-    if joined.untold:
+    if joined.undecided:
         logger.warning(
             "an attempt at %s: in %d calls nothing of what was sampled trains: %s",
             scenario,
-            joined.untold,
-            _UNTOLD,
+            joined.undecided,
+            _UNDECIDED,
         )
 
 
@@ -134,8 +134,8 @@ def _trajectory(trajectory: Trajectory, joined: Joined) -> pb.Trajectory:
         made.metrics["aborted_calls"] = joined.aborted
     if joined.unused:
         made.metrics["unused_answers"] = joined.unused
-    if joined.untold:
-        made.metrics["untold_choices"] = joined.untold
+    if joined.undecided:
+        made.metrics["untold_choices"] = joined.undecided
     if joined.splits:
         made.metrics["history_splits"] = joined.splits
     noted = {"metadata": dict(trajectory.metadata), "logs": list(trajectory.logs)}

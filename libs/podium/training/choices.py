@@ -29,7 +29,7 @@ class Chosen:
     """The places of those that train, and whether that could be told."""
 
     kept: list[int] = field(default_factory=list)
-    untold: int = 0
+    undecided: int = 0
     """Requests of whose choices none trains, as nothing tells which went on."""
 
 
@@ -44,11 +44,11 @@ def choose(answers: Sequence[Answer], said: Sequence[Sequence[Words]]) -> Chosen
     Args:
         said: the gists of all later requests' conversations, and of those that the client noted.
     """
-    told = [place for place, answer in enumerate(answers) if answer.went_on]
-    if not told:
-        told = _by_words(answers, said)
-    if told:
-        return Chosen(told)
+    continued = [place for place, answer in enumerate(answers) if answer.went_on]
+    if not continued:
+        continued = _by_words(answers, said)
+    if continued:
+        return Chosen(continued)
     requests: dict[str, list[int]] = {}
     for place, answer in enumerate(answers):
         requests.setdefault(answer.call.generation.request_id, []).append(place)
@@ -60,7 +60,7 @@ def choose(answers: Sequence[Answer], said: Sequence[Sequence[Words]]) -> Chosen
         if len({_reply(answers[place]) for place in places}) == 1:
             chosen.kept.append(places[0])
         else:
-            chosen.untold += 1
+            chosen.undecided += 1
     return chosen
 
 

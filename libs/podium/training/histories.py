@@ -23,7 +23,7 @@ class Joined:
     """Calls that the agent did not wait for; they are left out."""
     unused: int = 0
     """Answers that are left out because the agent went on with another one to the same prompt."""
-    untold: int = 0
+    undecided: int = 0
     """Requests with several choices none of which trains: nothing tells which one went on."""
     splits: int = 0
     """Calls that go on with what was said before, but not with its tokens. All that came before
@@ -205,8 +205,8 @@ def _drop_unused(
         each.sort(key=lambda item: orders[id(item[1].call)])
         later = said[orders[id(each[0][1].call)] + 1 :]
         chosen = choose([answer for _, answer in each], [*later, *notes])
-        result.untold += chosen.untold
-        if not chosen.untold:
+        result.undecided += chosen.undecided
+        if not chosen.undecided:
             result.unused += len(each) - len(chosen.kept)
         for place, (history, answer) in enumerate(each):
             if place not in chosen.kept and not answer.went_on:

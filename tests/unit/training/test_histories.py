@@ -85,7 +85,7 @@ def test_conversations_that_take_turns_each_go_on() -> None:
 def test_of_several_choices_those_that_went_on_and_else_none_are_kept() -> None:
     both = [call([1], [2], request_id="r"), call([1], [3], request_id="r")]
     joined = join(both, "job")
-    assert (joined.histories, joined.untold) == ([], 1)
+    assert (joined.histories, joined.undecided) == ([], 1)
     went_on = [*both, call([1, 3, 4], [5])]
     assert [shape(h)[0] for h in join(went_on, "job").histories] == [[1, 3, 4, 5]]
     later = [

@@ -255,12 +255,12 @@ def _state(seen: Any) -> dict[str, Any]:
     return {"observation": plain(seen)}
 
 
-def _failure(kind: str, told: Mapping[str, Any]) -> Exception:
-    code, message = str(told.get("code", "")), str(told.get("message", ""))
+def _failure(kind: str, answer: Mapping[str, Any]) -> Exception:
+    code, message = str(answer.get("code", "")), str(answer.get("message", ""))
     if code in _ACTION_REFUSED:
         wrong = [
             f"{'.'.join(map(str, error.get('loc', ())))}: {error.get('msg', '')}"
-            for error in told.get("errors") or ()
+            for error in answer.get("errors") or ()
         ]
         text = "; ".join([message, *wrong])
         if kind == "step":

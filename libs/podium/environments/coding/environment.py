@@ -125,7 +125,7 @@ class Coding(Environment):
         examples = self._problem.examples
         answers = await submission.answers([case.input for case in examples])
         return [
-            f"{self._call(case)} {_told(answer)}, expected {case.output!r}"
+            f"{self._call(case)} {_outcome_text(answer)}, expected {case.output!r}"
             for case, answer in zip(examples, answers, strict=True)
             if not right(answer, case.output)
         ]
@@ -169,7 +169,7 @@ def _submitted(text: str, function: str) -> str | None:
     return code if defined else None
 
 
-def _told(answer: Answer) -> str:
+def _outcome_text(answer: Answer) -> str:
     if answer.error:
         return f"failed ({answer.error[:_SHOWN]})"
     value = repr(answer.value)

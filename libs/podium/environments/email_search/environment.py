@@ -200,7 +200,7 @@ class EmailSearch(Environment):
         """The answer, and what the judge's weighted criteria compare."""
         info: dict[str, Any] = {
             "answer": self._answer,
-            "result": {"selected_email": _told(self._selected)},
+            "result": {"selected_email": _email_json(self._selected)},
         }
         target = shared_mailbox().get(self._inbox, self._answer)
         if target is not None:
@@ -228,7 +228,7 @@ def _email(item: tutorial.Item) -> corpus.Email:
     return corpus.Email(**{name: value for name, value in item.items() if name != "score"})
 
 
-def _told(email: corpus.Email | None) -> dict[str, str]:
+def _email_json(email: corpus.Email | None) -> dict[str, str]:
     if email is None:
         return {}
     return {"sender": email.sender, "subject": email.subject, "body": email.body}

@@ -108,17 +108,17 @@ class Sandbox:
             # In memory and not in a pipe: nobody has to keep writing.
             source = _file("podium-program", program, ours)
             seccomp = _file("podium-seccomp", compiled_filter(), ours)
-            info, told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            info, info_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             ours.callback(os.close, info)
             with ExitStack() as lent:
-                lent.callback(os.close, told)
+                lent.callback(os.close, info_writer)
                 process = await asyncio.create_subprocess_exec(
-                    *command(self.limits, info=told, program=source, seccomp=seccomp),
+                    *command(self.limits, info=info_writer, program=source, seccomp=seccomp),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                     limit=self.limits.output_bytes,
-                    pass_fds=(source, seccomp, told),
+                    pass_fds=(source, seccomp, info_writer),
                     env={},
                     start_new_session=True,
                 )

@@ -158,7 +158,7 @@ class ResumableSession:
             with clocked(Clock(self.opened.step_seconds or float("inf"), turned=turned)):
                 return await self._answer(request, before)
         except Exception as error:
-            raise told(error) from error
+            raise as_podium_error(error) from error
 
     async def _answer(
         self, request: pb.SessionRequest, before: asyncio.Task[pb.SessionResponse] | None
@@ -236,7 +236,7 @@ async def _cancelled(action: asyncio.Task[pb.SessionResponse] | None) -> None:
         await asyncio.wait([action], timeout=CLOSE_SECONDS)
 
 
-def told(error: Exception) -> PodiumError:
+def as_podium_error(error: Exception) -> PodiumError:
     """What a client is told that an environment raised: all of it, as the code is the client's."""
     if isinstance(error, UnavailableError):
         # Not to be taken for a connection that broke, after which one asks again.

@@ -9,7 +9,7 @@ from podium.core.errors import AlreadyExistsError, NotFoundError, UnavailableErr
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environments.base import Environment
 from podium.environments.serving.convert import unstruct
-from podium.environments.serving.resumable_session import ResumableSession, told
+from podium.environments.serving.resumable_session import ResumableSession, as_podium_error
 from podium.environments.serving.session import LocalSession
 from podium.environments.serving.slots import Slots
 
@@ -65,7 +65,7 @@ class Sessions:
             # Before the slot: wrong options need not wait to be refused.
             environment = self._kind(unstruct(request.config))
         except Exception as error:
-            raise told(error) from error
+            raise as_podium_error(error) from error
         await self._slots.take(min(request.wait_seconds, self.limits.wait_seconds))
         try:
             # Another stream may have waited for the same one.

@@ -54,7 +54,7 @@ class Seat:
     """One side, and how it has answered so far."""
 
     mark: Mark
-    told: bool = False
+    has_rules: bool = False
     turns: int = 0
     valid: int = 0
     legal: int = 0
@@ -143,9 +143,9 @@ class TicTacToe(Environment):
         name = self._mover()
         seat = self._seats[name]
         shown = user("\n".join(filter(None, [complaint, self._shown(self._board, seat.mark)])))
-        if seat.told:
+        if seat.has_rules:
             return to(name, shown)
-        seat.told = True
+        seat.has_rules = True
         return to(
             name,
             system(INSTRUCTION),

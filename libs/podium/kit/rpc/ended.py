@@ -18,7 +18,7 @@ BROKEN_WRITE = "Internal error from Core"
 """gRPC's details of a call that ended under a write; no server says it."""
 
 
-def on_end(call: grpc.aio.Call, told: Callable[[grpc.aio.AioRpcError], None]) -> None:
+def on_end(call: grpc.aio.Call, on_status: Callable[[grpc.aio.AioRpcError], None]) -> None:
     """Calls `told` once, with the status that the server or the client's own limits gave.
 
     Of a call that went well it is told OK, as an error that nobody raises.
@@ -30,7 +30,7 @@ def on_end(call: grpc.aio.Call, told: Callable[[grpc.aio.AioRpcError], None]) ->
         status = _status_of(finished)
         if not ended and not is_broken_write(status):
             ended = True
-            told(status)
+            on_status(status)
 
     call.add_done_callback(done)
 
@@ -47,9 +47,9 @@ class ToldStreamUnaryCall(grpc.aio.StreamUnaryCall[Any, Any]):
         """Nothing has been awaited of it yet."""
         self._call = call
         self._end: grpc.aio.AioRpcError | None = None
-        on_end(call, self._told)
+        on_end(call, self._on_status)
 
-    def _told(self, status: grpc.aio.AioRpcError) -> None:
+    def _on_status(self, status: grpc.aio.AioRpcError) -> None:
         self._end = status
 
     def __await__(self) -> Generator[Any, None, Any]:

@@ -19,17 +19,17 @@ class WaitReporter:
 
     def __init__(self, on_wait: OnWait) -> None:
         self._on_wait = on_wait
-        self._told: Wait | None = None
+        self._last: Wait | None = None
         self._at = 0.0
 
     async def __call__(self, wait: Wait) -> float:
         """Tells it, if it is time to; returns in how many seconds to ask again."""
-        if wait == self._told:
+        if wait == self._last:
             return SILENCE_SECONDS
         left = self._at + RETELL_SECONDS - time.monotonic()
-        if self._told is not None and wait.reason == self._told.reason and left > 0:
+        if self._last is not None and wait.reason == self._last.reason and left > 0:
             return left
-        self._told, self._at = wait, time.monotonic()
+        self._last, self._at = wait, time.monotonic()
         await self._on_wait(wait)
         return SILENCE_SECONDS
 

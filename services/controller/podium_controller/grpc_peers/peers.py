@@ -61,8 +61,8 @@ async def connected_pools(settings: Settings, projects: Projects) -> AsyncIterat
         for name, address in settings.pool_addresses().items():
             members = Members(address, functools.partial(connect_peer, settings))
             stack.push_async_callback(members.close)
-            turns = FairShare(name, settings.pool_episodes, projects)
-            found.append(Pool(name, GrpcInference(members, settings.publish_seconds), turns))
+            fair_share = FairShare(name, settings.pool_episodes, projects)
+            found.append(Pool(name, GrpcInference(members, settings.publish_seconds), fair_share))
         pools = Pools(found)
         stack.push_async_callback(pools.close)
         yield pools

@@ -155,10 +155,10 @@ class Pools:
 
 def served(offers: Iterable[Offer]) -> str:
     """What the pools serve, for people."""
-    told = [
+    described = [
         f"{offer.pool.name!r} serves {offer.engine.base_model!r}"
         if offer.engine is not None
         else f"{offer.pool.name!r} does not answer ({offer.error})"
         for offer in offers
     ]
-    return f"pool{'s' if len(told) > 1 else ''} {', '.join(told)}"
+    return f"pool{'s' if len(described) > 1 else ''} {', '.join(described)}"

@@ -198,15 +198,15 @@ class Scheduler:
             return
         self._pools.refresh(self.wake)
         places = [running.place for running in self._runs.values()]
-        line = AdmissionQueue(self._limits, self._projects, self._pools.offers(), places)
+        queue = AdmissionQueue(self._limits, self._projects, self._pools.offers(), places)
         waits: dict[str, Wait] = {}
         for job in queued:
-            found = line.assign(job, self._peers.trainers.gpus(job.spec.trainer))
+            found = queue.assign(job, self._peers.trainers.gpus(job.spec.trainer))
             if isinstance(found, Wait):
                 if found != job.wait:
                     waits[job.id] = found
             elif await ledger.start(job.id, found.name):
-                line.take(self._begin(job, found, ledger).place)
+                queue.take(self._begin(job, found, ledger).place)
         await ledger.keep_waiting(waits)
 
     async def _steer(self, job: JobRecord, ledger: SqlLedger) -> None:

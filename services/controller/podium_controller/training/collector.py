@@ -201,10 +201,10 @@ class Collector:
 
     async def _give_up_or_warn(self, batch: StepBatch, rounds: int) -> None:
         """All groups of the step were of no use: makes room for another round, or ends the job."""
-        told = next((g for g in batch.groups if unusable(g) in _UNJUDGED), batch.groups[0])
-        kind = unusable(told)
-        text = failure_text(told)
-        who, reason = _at_fault(told)
+        shown = next((g for g in batch.groups if unusable(g) in _UNJUDGED), batch.groups[0])
+        kind = unusable(shown)
+        text = failure_text(shown)
+        who, reason = _at_fault(shown)
         metrics.count_group(kind, len(batch.groups))
         if rounds == _USELESS_ROUNDS:
             raise JobFailedError(

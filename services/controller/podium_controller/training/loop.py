@@ -317,8 +317,8 @@ class TrainingLoop:
             self._count(numbers, published, now, batch)
             if text := left_out(numbers, self._spec):
                 await self._reporter.warn(text, step)
-            if told := untrained(step, numbers, len(published.group_ids)):
-                await self._reporter.warn(told, step)
+            if warning := untrained(step, numbers, len(published.group_ids)):
+                await self._reporter.warn(warning, step)
 
     def _count(
         self, numbers: dict[str, float], published: Published, now: int, batch: StepBatch | None

@@ -88,7 +88,7 @@ class _Loss:
 
 
 @dataclass
-class _Line:
+class _CallGroup:
     """All calls of one kind: they fail together and are brought back together."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -141,7 +141,7 @@ class Recovery:
         self._reporter = reporter
         self._control = control
         self._timeout = timeout_seconds
-        self._lines: dict[str, _Line] = {}
+        self._calls: dict[str, _CallGroup] = {}
 
     async def run(
         self,
@@ -162,24 +162,24 @@ class Recovery:
             PauseRequestedError: the job is to pause, and would have had to wait.
             PodiumError: what `call` raised, if time does not heal it.
         """
-        line = self._lines.setdefault(service, _Line())
+        calls = self._calls.setdefault(service, _CallGroup())
         patience = _Patience(self._timeout)
         while True:
-            rebuilt, began = line.rebuilt, time.monotonic()
+            rebuilt, began = calls.rebuilt, time.monotonic()
             try:
                 result = await call()
             except PodiumError as error:
                 if not is_transient(error):
                     raise
                 patience.start()
-                await self._recover(line, rebuilt, service, error, patience, rebuild, ready)
+                await self._recover(calls, rebuilt, service, error, patience, rebuild, ready)
             else:
-                await self._end_loss(line, began)
+                await self._end_loss(calls, began)
                 return result
 
     async def _recover(
         self,
-        line: _Line,
+        calls: _CallGroup,
         rebuilt: int,
         called: str,
         error: PodiumError,
@@ -187,10 +187,10 @@ class Recovery:
         rebuild: Rebuild,
         ready: Ready,
     ) -> None:
-        async with line.lock:
-            if line.rebuilt != rebuilt:
+        async with calls.lock:
+            if calls.rebuilt != rebuilt:
                 return
-            await self._begin_loss(line, called, error)
+            await self._begin_loss(calls, called, error)
             async with self._reporter.recovering(_wait_for(called, error)):
                 while True:
                     _give_up_if_over(patience, called, error)
@@ -209,17 +209,17 @@ class Recovery:
                             raise
                         error = again
                         await self._reporter.still_recovering(_wait_for(called, error))
-            line.rebuilt += 1
+            calls.rebuilt += 1
         if had_lost_state:
             patience.renew()
 
-    async def _begin_loss(self, line: _Line, called: str, error: PodiumError) -> None:
+    async def _begin_loss(self, calls: _CallGroup, called: str, error: PodiumError) -> None:
         now = time.monotonic()
         service = lost_service(error, called)
-        if line.loss is not None and line.loss.service == service:
-            line.loss.last = now
+        if calls.loss is not None and calls.loss.service == service:
+            calls.loss.last = now
             return
-        line.loss = _Loss(service, now, now)
+        calls.loss = _Loss(service, now, now)
         metrics.RECOVERIES.labels(service).inc()
         logger.warning(
             "service lost",
@@ -232,12 +232,12 @@ class Recovery:
             f" {self._timeout:g} seconds",
         )
 
-    async def _end_loss(self, line: _Line, began: float) -> None:
-        loss = line.loss
+    async def _end_loss(self, calls: _CallGroup, began: float) -> None:
+        loss = calls.loss
         # A call from before the loss proves nothing about what came after.
         if loss is None or began < loss.last:
             return
-        line.loss = None
+        calls.loss = None
         seconds = time.monotonic() - loss.since
         await self._reporter.event(
             pb.EVENT_TYPE_RECOVERY,
@@ -265,5 +265,5 @@ def _wait_for(called: str, error: PodiumError) -> Wait:
 
 
 def _reason(service: str, error: PodiumError) -> str:
-    told = isinstance(error, ResourceExhaustedError) or error.reason in _TELLING
-    return error.reason if told else f"{service.upper()}_LOST"
+    says_why = isinstance(error, ResourceExhaustedError) or error.reason in _TELLING
+    return error.reason if says_why else f"{service.upper()}_LOST"

@@ -120,20 +120,20 @@ class Reporter:
     @asynccontextmanager
     async def waiting(self, what: str = "the trainer") -> AsyncIterator[OnWait]:
         """Says what the job's trainer waits for. Each reason is an event once; a start is none."""
-        told: set[str] = set()
+        reported: set[str] = set()
 
         async def on_wait(wait: Wait) -> None:
             self._shows_wait = True
             await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
-            if wait.reason not in told and wait.reason not in _STARTS:
-                told.add(wait.reason)
+            if wait.reason not in reported and wait.reason not in _STARTS:
+                reported.add(wait.reason)
                 await self.warn(f"{what} is not there: {wait.message} ({wait.reason})")
 
         yield on_wait
         if self._shows_wait:
             await self._ledger.set_wait(self.job_id, "", "")
             self._shows_wait = False
-        if told:
+        if reported:
             await self.event(pb.EVENT_TYPE_RECOVERY, f"{what} is there; the job goes on")
 
     async def held(self, wait: Wait) -> None:

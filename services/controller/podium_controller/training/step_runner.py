@@ -183,14 +183,14 @@ class StepRunner:
         found = await self._look(step)
         if found is None:
             return
-        told = found.manifest
+        manifest = found.manifest
         try:
             await self._trainer.save(
                 trainer_pb.SaveRequest(
                     job_id=self._job_id,
                     step=step,
-                    group_ids=told.group_ids,
-                    metrics=told.metrics,
+                    group_ids=manifest.group_ids,
+                    metrics=manifest.metrics,
                 )
             )
         except AlreadyExistsError:

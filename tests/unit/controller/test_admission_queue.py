@@ -1,4 +1,4 @@
-"""The order of the line, without any service."""
+"""The order of the queue, without any service."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def job(
     return JobRecord(job_id, spec, pb.JOB_STATE_QUEUED, 0, "", pool)
 
 
-def turn(line: AdmissionQueue, job: JobRecord, gpus: int = 0) -> str:
+def turn(queue: AdmissionQueue, job: JobRecord, gpus: int = 0) -> str:
     """The pool's name, or the reason."""
-    found = line.assign(job, gpus)
+    found = queue.assign(job, gpus)
     return found.reason if isinstance(found, Wait) else found.name
 
 
 def test_a_pool_of_merged_weights_takes_one_job_and_one_of_adapters_several() -> None:
-    line = AdmissionQueue(
+    queue = AdmissionQueue(
         LIMITS, FREE, [offer("a"), offer("b", "n", shared=True)], [Place("first", "a")]
     )
-    assert turn(line, job()) == "POOL_TAKEN"
+    assert turn(queue, job()) == "POOL_TAKEN"
     for name in ("x", "y"):
-        assert turn(line, job(name, "n")) == "b"
-        line.take(Place(name, "b"))
-    assert turn(line, job("z", "n")) == "POOL_FULL"
+        assert turn(queue, job(name, "n")) == "b"
+        queue.take(Place(name, "b"))
+    assert turn(queue, job("z", "n")) == "POOL_FULL"
 
 
 def test_who_holds_the_pool_is_told() -> None:
-    line = AdmissionQueue(LIMITS, FREE, [offer("a")], [Place("first", "a")])
-    found = line.assign(job())
+    queue = AdmissionQueue(LIMITS, FREE, [offer("a")], [Place("first", "a")])
+    found = queue.assign(job())
     assert isinstance(found, Wait)
     assert "'a'" in found.message
     assert "first" in found.message
@@ -79,8 +79,8 @@ def test_one_that_does_not_answer_takes_no_job() -> None:
 
 
 def test_nothing_is_said_before_every_pool_has_had_its_time_to_answer() -> None:
-    line = AdmissionQueue(LIMITS, FREE, [offer("a", "n"), offer("b", None)], [])
-    assert line.assign(job()) == NOTHING
+    queue = AdmissionQueue(LIMITS, FREE, [offer("a", "n"), offer("b", None)], [])
+    assert queue.assign(job()) == NOTHING
 
 
 def test_a_job_whose_pool_is_gone_or_too_small_waits_for_another() -> None:
@@ -91,10 +91,10 @@ def test_a_job_whose_pool_is_gone_or_too_small_waits_for_another() -> None:
 
 
 def test_the_bound_of_the_installation_comes_first() -> None:
-    line = AdmissionQueue(
+    queue = AdmissionQueue(
         Limits(active_jobs=1, jobs_per_pool=2), FREE, [offer("a")], [Place("first", "a")]
     )
-    assert turn(line, job()) == "MAX_ACTIVE_JOBS"
+    assert turn(queue, job()) == "MAX_ACTIVE_JOBS"
 
 
 def test_who_waits_is_told_for_whom() -> None:
@@ -108,7 +108,7 @@ def test_who_waits_is_told_for_whom() -> None:
         ),
         AdmissionQueue(LIMITS, FREE, [offer("a")], many[:1]),
     ]
-    found = [line.assign(job()) for line in waits]
+    found = [queue.assign(job()) for queue in waits]
     assert all(isinstance(each, Wait) for each in found)
     texts = [each.message for each in found if isinstance(each, Wait)]
     assert "MAX_ACTIVE_JOBS: job-0, job-1, job-2 and 2 more; `podium job pause job-0`" in texts[0]
@@ -119,38 +119,38 @@ def test_who_waits_is_told_for_whom() -> None:
 def test_a_project_has_its_jobs_and_another_one_goes_on() -> None:
     projects = Projects({"a": ProjectLimits(maxActiveJobs=1)})
     places = [Place("first", "p", "a")]
-    line = AdmissionQueue(LIMITS, projects, [offer("p", shared=True)], places)
-    found = line.assign(job(project="a"))
+    queue = AdmissionQueue(LIMITS, projects, [offer("p", shared=True)], places)
+    found = queue.assign(job(project="a"))
     assert found == Wait(
         "PROJECT_ACTIVE_JOBS",
         "the project 'a' has 1 running; its maxActiveJobs is 1: first; `podium job pause first` or"
         " `podium job cancel first` frees a place",
     )
-    assert turn(line, job(project="b")) == "p"
-    assert turn(line, job()) == "p"
+    assert turn(queue, job(project="b")) == "p"
+    assert turn(queue, job()) == "p"
 
 
 def test_a_project_has_its_gpus_and_a_smaller_job_of_it_goes_on() -> None:
     projects = Projects({"a": ProjectLimits(maxGpus=8)})
-    line = AdmissionQueue(
+    queue = AdmissionQueue(
         LIMITS, projects, [offer("p", shared=True)], [Place("first", "p", "a", 4)]
     )
-    found = line.assign(job(project="a"), 8)
+    found = queue.assign(job(project="a"), 8)
     assert isinstance(found, Wait)
     assert found.reason == "PROJECT_GPUS"
     assert "uses 4 GPUs and this job needs 8 more; its maxGpus is 8" in found.message
-    assert turn(line, job(project="a"), 4) == "p"
-    assert turn(line, job(project="b"), 8) == "p"
+    assert turn(queue, job(project="a"), 4) == "p"
+    assert turn(queue, job(project="b"), 8) == "p"
 
 
 def test_a_project_without_gpus_runs_what_needs_none() -> None:
     projects = Projects({"a": ProjectLimits(maxGpus=0)})
-    line = AdmissionQueue(LIMITS, projects, [offer("p", shared=True)], [])
-    assert turn(line, job(project="a"), 1) == "PROJECT_GPUS"
-    assert turn(line, job(project="a"), 0) == "p"
+    queue = AdmissionQueue(LIMITS, projects, [offer("p", shared=True)], [])
+    assert turn(queue, job(project="a"), 1) == "PROJECT_GPUS"
+    assert turn(queue, job(project="a"), 0) == "p"
 
 
 def test_a_project_that_may_run_nothing_waits_and_does_not_fail() -> None:
     projects = Projects({"a": ProjectLimits(maxActiveJobs=0)})
-    line = AdmissionQueue(LIMITS, projects, [offer("p")], [])
-    assert turn(line, job(project="a")) == "PROJECT_ACTIVE_JOBS"
+    queue = AdmissionQueue(LIMITS, projects, [offer("p")], [])
+    assert turn(queue, job(project="a")) == "PROJECT_ACTIVE_JOBS"
