@@ -303,9 +303,6 @@ def groups_of(
     return list(groups.values())
 
 
-@pytest.mark.skip(
-    reason="its job trained in the cluster; its state was not shown, which is mended and not seen"
-)
 def test_a_resource_trains_and_shows_it(installation: Installation) -> None:
     cluster = installation.cluster
     job = yaml.safe_load(JOB.format(steps=1))

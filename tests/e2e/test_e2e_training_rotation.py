@@ -86,10 +86,6 @@ def lives(cluster: Cluster) -> dict[str, tuple[str, int]]:
     }
 
 
-@pytest.mark.skip(
-    reason="files were replaced and read in the cluster, and the job ended in the meantime: not"
-    " seen to pass since it is asked of the services' pods alone"
-)
 def test_tokens_and_certificates_are_replaced_under_a_job_that_runs(
     installation: Installation,
     authority: Authority,

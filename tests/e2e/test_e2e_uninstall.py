@@ -111,9 +111,6 @@ def test_uninstall_in_the_middle_of_a_job_leaves_what_the_values_keep(
     assert secrets == [f"secret/{RELEASE}-database"]
 
 
-@pytest.mark.skip(
-    reason="its commands ran in the cluster; what it asks after them has not been seen to pass yet"
-)
 def test_the_documented_restore_brings_all_back_and_the_job_goes_on(
     installation: Installation, desk: Path, wipe: Callable[[str], None]
 ) -> None:
