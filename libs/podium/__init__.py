@@ -52,8 +52,8 @@ _HOMES = {
     "gather_trajectories": "training.gather",
     "gather_trajectory_groups": "training.gather",
     "retry": "training.retry",
-    "ruler": "training.ruler",
-    "ruler_score_group": "training.ruler",
+    "ruler": "sdk.ruler",
+    "ruler_score_group": "sdk.ruler",
 }
 
 
