@@ -66,15 +66,17 @@ class RolloutServiceServicer:
 
     def CollectGroup(self, request, context):
         """Runs every attempt of a group at once and streams each trajectory as it
-        ends, of an attempt that is played from several sides one a side. An attempt whose environment or agent raised is a trajectory with
-        a failure, not an error. Stateless: the same request after a crash gives
+        ends, of an attempt that is played from several sides one a side. An
+        attempt whose environment or agent raised is a trajectory with a failure,
+        not an error. Stateless: the same request after a crash gives
         trajectories with the same ids. Cancelling the call aborts its episodes
         and their generations. Fails with NOT_FOUND for an unknown environment,
         scenario split or policy, INVALID_ARGUMENT for options that the
         environment refuses and for a player or a pool that there is not,
         FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
-        tools as the episode's tool_format demands, and UNAVAILABLE when inference died in mid-episode,
-        in which case no further trajectory of the group is sent.
+        tools as the episode's tool_format demands, and UNAVAILABLE when inference
+        died in mid-episode, in which case no further trajectory of the group is
+        sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

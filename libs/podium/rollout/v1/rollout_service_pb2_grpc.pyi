@@ -40,15 +40,17 @@ class RolloutServiceStub:
     def __new__(cls, channel: _aio.Channel) -> RolloutServiceAsyncStub: ...
     CollectGroup: _grpc.UnaryStreamMultiCallable[_rollout_service_pb2.CollectGroupRequest, _rollout_service_pb2.CollectGroupResponse]
     """Runs every attempt of a group at once and streams each trajectory as it
-    ends, of an attempt that is played from several sides one a side. An attempt whose environment or agent raised is a trajectory with
-    a failure, not an error. Stateless: the same request after a crash gives
+    ends, of an attempt that is played from several sides one a side. An
+    attempt whose environment or agent raised is a trajectory with a failure,
+    not an error. Stateless: the same request after a crash gives
     trajectories with the same ids. Cancelling the call aborts its episodes
     and their generations. Fails with NOT_FOUND for an unknown environment,
     scenario split or policy, INVALID_ARGUMENT for options that the
     environment refuses and for a player or a pool that there is not,
     FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
-    tools as the episode's tool_format demands, and UNAVAILABLE when inference died in mid-episode,
-    in which case no further trajectory of the group is sent.
+    tools as the episode's tool_format demands, and UNAVAILABLE when inference
+    died in mid-episode, in which case no further trajectory of the group is
+    sent.
     """
     ListScenarios: _grpc.UnaryUnaryMultiCallable[_rollout_service_pb2.ListScenariosRequest, _rollout_service_pb2.ListScenariosResponse]
     """Lists the scenarios of a split, from the environment itself.
@@ -76,15 +78,17 @@ class RolloutServiceAsyncStub(RolloutServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CollectGroup: _aio.UnaryStreamMultiCallable[_rollout_service_pb2.CollectGroupRequest, _rollout_service_pb2.CollectGroupResponse]  # type: ignore[assignment]
     """Runs every attempt of a group at once and streams each trajectory as it
-    ends, of an attempt that is played from several sides one a side. An attempt whose environment or agent raised is a trajectory with
-    a failure, not an error. Stateless: the same request after a crash gives
+    ends, of an attempt that is played from several sides one a side. An
+    attempt whose environment or agent raised is a trajectory with a failure,
+    not an error. Stateless: the same request after a crash gives
     trajectories with the same ids. Cancelling the call aborts its episodes
     and their generations. Fails with NOT_FOUND for an unknown environment,
     scenario split or policy, INVALID_ARGUMENT for options that the
     environment refuses and for a player or a pool that there is not,
     FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
-    tools as the episode's tool_format demands, and UNAVAILABLE when inference died in mid-episode,
-    in which case no further trajectory of the group is sent.
+    tools as the episode's tool_format demands, and UNAVAILABLE when inference
+    died in mid-episode, in which case no further trajectory of the group is
+    sent.
     """
     ListScenarios: _aio.UnaryUnaryMultiCallable[_rollout_service_pb2.ListScenariosRequest, _rollout_service_pb2.ListScenariosResponse]  # type: ignore[assignment]
     """Lists the scenarios of a split, from the environment itself.
@@ -115,15 +119,17 @@ class RolloutServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_rollout_service_pb2.CollectGroupResponse], _abc.AsyncIterator[_rollout_service_pb2.CollectGroupResponse]]:
         """Runs every attempt of a group at once and streams each trajectory as it
-        ends, of an attempt that is played from several sides one a side. An attempt whose environment or agent raised is a trajectory with
-        a failure, not an error. Stateless: the same request after a crash gives
+        ends, of an attempt that is played from several sides one a side. An
+        attempt whose environment or agent raised is a trajectory with a failure,
+        not an error. Stateless: the same request after a crash gives
         trajectories with the same ids. Cancelling the call aborts its episodes
         and their generations. Fails with NOT_FOUND for an unknown environment,
         scenario split or policy, INVALID_ARGUMENT for options that the
         environment refuses and for a player or a pool that there is not,
         FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
-        tools as the episode's tool_format demands, and UNAVAILABLE when inference died in mid-episode,
-        in which case no further trajectory of the group is sent.
+        tools as the episode's tool_format demands, and UNAVAILABLE when inference
+        died in mid-episode, in which case no further trajectory of the group is
+        sent.
         """
 
     @_abc_1.abstractmethod
