@@ -182,8 +182,12 @@ proto-check: setup ## Fail when the committed generated code is not what proto/ 
 	sh tools/proto_check.sh $(BIN)
 
 .PHONY: proto-breaking
-proto-breaking: setup ## Fail when proto/ breaks clients of the last git tag
+proto-breaking: setup ## Fail when proto/ breaks clients of proto/released.binpb
 	sh tools/proto_breaking.sh $(BIN)
+
+.PHONY: proto-release
+proto-release: setup ## Write proto/released.binpb: what clients may rely on from now on
+	sh tools/proto_release.sh $(BIN)
 
 ##
 

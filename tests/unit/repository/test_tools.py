@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from support.programs import program
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -66,26 +65,47 @@ def test_buf_lint_wants_comments_and_house_names(copy: Path) -> None:
     assert "comment" in result.stdout
 
 
-def git(*arguments: str, cwd: Path) -> None:
-    identity = ("-c", "user.name=test", "-c", "user.email=test@example.com")
-    result = run(program("git", "git"), *identity, *arguments, cwd=cwd)
-    assert result.returncode == 0, result.stderr
+def break_contract(spec: Path) -> None:
+    text = spec.read_text()
+    broken = text.replace("string base_model = 1", "string base_model = 99")
+    assert broken != text
+    spec.write_text(broken)
 
 
-def test_proto_breaking_compares_with_the_last_tag(copy: Path) -> None:
-    git("init", "-q", cwd=copy)
-    git("add", ".", cwd=copy)
-    git("commit", "-q", "-m", "first", cwd=copy)
-    untagged = run("sh", "tools/proto_breaking.sh", BIN, cwd=copy)
-    assert untagged.returncode == 0
-    assert "no git tag yet" in untagged.stdout
-    git("tag", "v0.1.0", cwd=copy)
+def test_proto_breaking_lets_additions_pass_and_refuses_a_renumbered_field(copy: Path) -> None:
     assert run("sh", "tools/proto_breaking.sh", BIN, cwd=copy).returncode == 0
     spec = copy / SPEC
-    spec.write_text(spec.read_text().replace("string base_model = 1", "string base_model = 99"))
+    with spec.open("a") as stream:
+        stream.write("// New.\nmessage Added {\n  // New.\n  string name = 1;\n}\n")
+    added = run("sh", "tools/proto_breaking.sh", BIN, cwd=copy)
+    assert added.returncode == 0, added.stdout
+    break_contract(spec)
     broken = run("sh", "tools/proto_breaking.sh", BIN, cwd=copy)
     assert broken.returncode != 0
     assert "base_model" in broken.stdout
+
+
+def test_proto_breaking_without_an_image_fails(copy: Path) -> None:
+    (copy / "proto" / "released.binpb").unlink()
+    missing = run("sh", "tools/proto_breaking.sh", BIN, cwd=copy)
+    assert missing.returncode != 0
+    assert "released.binpb" in missing.stderr
+
+
+def test_proto_release_makes_todays_contracts_the_promised_ones(copy: Path) -> None:
+    break_contract(copy / SPEC)
+    assert run("sh", "tools/proto_release.sh", BIN, cwd=copy).returncode == 0
+    assert run("sh", "tools/proto_breaking.sh", BIN, cwd=copy).returncode == 0
+
+
+def test_contracts_keep_to_the_width_of_the_code() -> None:
+    wide = [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in sorted((ROOT / "proto").rglob("*.proto"))
+        for number, line in enumerate(file.read_text().splitlines(), start=1)
+        if len(line) > 100
+    ]
+    assert wide == []
 
 
 def test_another_python_is_refused_with_a_way_out(tmp_path: Path) -> None:
