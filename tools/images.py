@@ -71,7 +71,7 @@ def _revision() -> str:
 def _ingredients(image: Image) -> Iterator[Path]:
     yield ROOT / "services" / image.service / "Dockerfile"
     yield ROOT / ".dockerignore"
-    yield ROOT / "pyproject.toml"
+    yield from (ROOT / "pyproject.toml", ROOT / "LICENSE")
     for pattern in ("build.txt", f"{image.service}*.txt"):
         yield from sorted((ROOT / "requirements").glob(pattern))
     for folder in ("libs", "services"):

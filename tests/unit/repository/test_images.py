@@ -100,6 +100,7 @@ def test_the_build_context_holds_what_images_are_made_of_alone() -> None:
     assert {line for line in lines if line.startswith("!")} == {
         "!pyproject.toml",
         "!README.md",
+        "!LICENSE",
         "!requirements",
         "!libs",
         "!services",

@@ -1,18 +1,44 @@
-"""What the wheel holds, as its build backend says it."""
+"""What a wheel holds, and says of itself."""
 
 from __future__ import annotations
 
+import subprocess
+from email.message import Message
+from email.parser import Parser
 from pathlib import Path
+from zipfile import ZipFile
 
+import podium
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from support.programs import program
 
 ROOT = Path(__file__).parents[3]
+# Read as files, by their place beside the module that needs them.
+READ = {
+    "podium/environments/coding/harness.py",
+    "podium/sandbox/boot.py",
+    "podium_controller/migrations/env.py",
+    "podium_registry/migrations/env.py",
+}
 
 
 @pytest.fixture(scope="module")
-def shipped() -> set[str]:
-    return {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    return ZipFile(built)
+
+
+@pytest.fixture(scope="module")
+def shipped(wheel: ZipFile) -> set[str]:
+    return {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(wheel.read(name).decode())
 
 
 def test_type_checkers_of_programs_that_use_podium_are_told_that_it_is_typed(
@@ -27,3 +53,46 @@ def test_the_library_and_all_services_are_shipped_and_no_test_is(shipped: set[st
     packages = {path.partition("/")[0] for path in shipped}
     services = {f"podium_{path.name}" for path in (ROOT / "services").iterdir() if path.is_dir()}
     assert packages == {"podium", *services}
+
+
+def test_every_file_of_the_packages_is_shipped(shipped: set[str]) -> None:
+    git = (program("git", "git"), "ls-files", "libs", "services")
+    listed = subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    files = [Path(name).parts for name in listed.splitlines()]
+    inside = [Path(*parts[1:]) for parts in files if parts[0] == "libs"]
+    inside += [
+        Path(*parts[2:])
+        for parts in files
+        if parts[0] == "services" and parts[2].startswith("podium_")
+    ]
+    wanted = {path.as_posix() for path in inside if (_source(path)).is_file()}
+    assert shipped >= wanted | READ
+
+
+def _source(path: Path) -> Path:
+    package = path.parts[0]
+    if package == "podium":
+        return ROOT / "libs" / path
+    return ROOT / "services" / package.removeprefix("podium_") / path
+
+
+def test_the_wheel_has_the_licence_that_it_names(wheel: ZipFile, metadata: Message) -> None:
+    assert metadata["License-Expression"] == "Apache-2.0"
+    (file,) = metadata.get_all("License-File", [])
+    (name,) = (name for name in wheel.namelist() if name.endswith(f"/licenses/{file}"))
+    text = wheel.read(name).decode()
+    assert text == (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_the_wheel_says_whose_it_is_and_has_the_packages_version(metadata: Message) -> None:
+    assert metadata["Author"] == "Podium contributors"
+    assert metadata["Version"] == podium.__version__
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+
+
+def test_the_command_is_installed(wheel: ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+    assert "podium = podium.cli.main:main" in wheel.read(name).decode()
