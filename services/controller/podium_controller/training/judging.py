@@ -114,7 +114,7 @@ def unjudgeable(groups: Sequence[trajectory_pb2.Group]) -> trajectory_pb2.Group 
 
     Who may spend no more, or had no answer for as long as the job waits, is not asked
     again; but as long as one group of a step has scores, the job goes on with it
-    (docs/decisions/0017).
+    (docs/decisions/0018).
     """
     if not all(group.skip_reason for group in groups):
         return None
