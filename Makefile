@@ -167,7 +167,7 @@ format: setup ## Let ruff and buf rewrite what they can
 
 .PHONY: type
 type: setup ## mypy, strictly, over everything but the tests
-	$(BIN)/mypy libs services examples bench
+	$(BIN)/mypy libs services tools examples bench
 
 .PHONY: imports
 imports: setup ## Hold the import contracts of .importlinter

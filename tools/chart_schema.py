@@ -122,6 +122,12 @@ class _Comments:
         return " ".join(words).strip(), extra
 
 
+def _root(text: str) -> yaml.Node:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert root is not None, "values.yaml holds nothing"
+    return root
+
+
 def _schema_of(node: yaml.Node, comments: _Comments) -> dict[str, Any]:
     if isinstance(node, yaml.MappingNode):
         properties = {}
@@ -144,8 +150,7 @@ def _schema_of(node: yaml.Node, comments: _Comments) -> dict[str, Any]:
 def schema() -> dict[str, Any]:
     """The whole schema."""
     text = (CHART / "values.yaml").read_text()
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    made = _schema_of(root, _Comments(text))
+    made = _schema_of(_root(text), _Comments(text))
     properties = made["properties"]
     pod = {k: v for k, v in properties["podDefaults"].items() if k != "description"}
     pool = {
@@ -183,8 +188,8 @@ def _rows(node: yaml.Node, comments: _Comments, path: str = "") -> Iterator[str]
 def table() -> str:
     """Every value, its default and what it does, in Markdown."""
     text = (CHART / "values.yaml").read_text()
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    return "\n".join(["| value | default | |", "|---|---|---|", *_rows(root, _Comments(text))])
+    rows = _rows(_root(text), _Comments(text))
+    return "\n".join(["| value | default | |", "|---|---|---|", *rows])
 
 
 def readme(old: str) -> str:

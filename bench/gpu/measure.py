@@ -130,4 +130,6 @@ def published_operations_a_token(policy: Policy, tokens: int) -> float:
     config = policy.network.causal.config
     adapter = policy.trainable_parameters
     frozen = sum(parameter.numel() for parameter in policy.network.causal.parameters()) - adapter
-    return 4 * frozen + 6 * adapter + 12 * config.num_hidden_layers * config.hidden_size * tokens
+    pairs = config.num_hidden_layers * config.hidden_size * tokens
+    operations: float = 4 * frozen + 6 * adapter + 12 * pairs
+    return operations

@@ -13,10 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
-from trl import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    GRPOConfig,
-    GRPOTrainer,
-)
+from trl import GRPOConfig, GRPOTrainer
 
 from bench.gpu.measure import measured
 

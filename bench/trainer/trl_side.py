@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from peft import LoraConfig
 from transformers import AutoTokenizer, PrinterCallback, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from trl import GRPOConfig, GRPOTrainer
 
 from bench.trainer.measure import clear_peak, peak_bytes, tell
 from bench.trainer.task import PROMPTS, Setup, reward

@@ -157,7 +157,8 @@ class StructuredChat:
             FailedPreconditionError: it refuses to list its models.
         """
         response = await self._request("GET", "/models")
-        return response.headers.get(WEIGHT_MODE_HEADER) == MERGED
+        mode: str | None = response.headers.get(WEIGHT_MODE_HEADER)
+        return mode == MERGED
 
     async def _traced(
         self,
@@ -284,7 +285,7 @@ class StructuredChat:
     def _pause(self, number: int, asked: float | None) -> float:
         if asked is not None:
             return min(asked, self._limits.max_backoff_seconds)
-        longest = self._limits.backoff_seconds * 2 ** (number - 1)
+        longest = self._limits.backoff_seconds * 2.0 ** (number - 1)
         # Full jitter: those who ask at once must not come back together.
         return random.uniform(0.5, 1.0) * min(longest, self._limits.max_backoff_seconds)
 

@@ -44,6 +44,7 @@ class Environments:
 
     async def run(
         self,
+        /,
         environment: spec_pb2.EnvironmentSpec,
         scenarios: Sequence[trajectory_pb2.Scenario],
         policy: policy_pb2.PolicyRef,

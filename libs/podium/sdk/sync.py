@@ -40,10 +40,11 @@ def _called(
     """The method without `await`."""
 
     @functools.wraps(method)
-    def call(self: _Part, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> R:
         # By name: the part may be a backend's, in this process.
         own = getattr(self._part, method.__name__)
-        return self._portal.call(lambda: own(*args, **kwargs))
+        result: R = self._portal.call(lambda: own(*args, **kwargs))
+        return result
 
     return call
 
@@ -54,7 +55,7 @@ def _iterated(
     """The method as a plain iterator; closing it ends the call."""
 
     @functools.wraps(method)
-    def iterate(self: _Part, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+    def iterate(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         source: AsyncGenerator[R, None] = getattr(self._part, method.__name__)(*args, **kwargs)
 
         async def advance() -> tuple[R, ...]:

@@ -71,14 +71,17 @@ class SyncModel:
 
     def openai_client(self, **options: Any) -> openai.OpenAI:
         """OpenAI's client for it; one may serve many rollouts, each call under its own's key."""
-        openai = needed("openai", "openai>=2.54", "an OpenAI client")
+        library = needed("openai", "openai>=2.54", "an OpenAI client")
 
         def use_own_key(request: Any) -> None:
             request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
 
-        client = openai.DefaultHttpxClient(event_hooks={"request": [use_own_key]})
-        options = {"timeout": REQUEST_SECONDS, "http_client": client, **options}
-        return openai.OpenAI(base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options)
+        http = library.DefaultHttpxClient(event_hooks={"request": [use_own_key]})
+        options = {"timeout": REQUEST_SECONDS, "http_client": http, **options}
+        client: openai.OpenAI = library.OpenAI(
+            base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options
+        )
+        return client
 
     @contextmanager
     def rollout(self, **fields: Any) -> Iterator[Trajectory]:

@@ -56,10 +56,11 @@ class Model:
 
     def openai_client(self, **options: Any) -> openai.AsyncOpenAI:
         """OpenAI's client for it; `options` as its constructor's."""
-        openai = needed("openai", "openai>=2.54", "an OpenAI client")
-        return openai.AsyncOpenAI(
+        library = needed("openai", "openai>=2.54", "an OpenAI client")
+        client: openai.AsyncOpenAI = library.AsyncOpenAI(
             base_url=self.inference_base_url, api_key=self.inference_api_key, **options
         )
+        return client
 
 
 @dataclass
@@ -155,16 +156,17 @@ class TrainableModel:
 
         `options` are those of its constructor.
         """
-        openai = needed("openai", "openai>=2.54", "an OpenAI client")
+        library = needed("openai", "openai>=2.54", "an OpenAI client")
 
         async def use_own_key(request: Any) -> None:
             request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
 
-        client = openai.DefaultAsyncHttpxClient(event_hooks={"request": [use_own_key]})
-        options = {"timeout": REQUEST_SECONDS, "http_client": client, **options}
-        return openai.AsyncOpenAI(
+        http = library.DefaultAsyncHttpxClient(event_hooks={"request": [use_own_key]})
+        options = {"timeout": REQUEST_SECONDS, "http_client": http, **options}
+        client: openai.AsyncOpenAI = library.AsyncOpenAI(
             base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options
         )
+        return client
 
     @asynccontextmanager
     async def rollout(self, **fields: Any) -> AsyncIterator[Trajectory]:

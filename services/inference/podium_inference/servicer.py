@@ -8,6 +8,7 @@ import re
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import grpc
 from podium.core.contract import apply_defaults
@@ -28,7 +29,7 @@ from podium_inference.domain.pool import PolicyPool, Served
 from podium_inference.domain.ports import Engine
 from podium_inference.domain.render import Renderer
 
-_Context = grpc.aio.ServicerContext
+_Context = grpc.aio.ServicerContext[Any, Any]
 _tracer = tracer(__name__)
 
 

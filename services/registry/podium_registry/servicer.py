@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
+from typing import Any
 
 import google_crc32c
 import grpc
@@ -23,7 +24,7 @@ from podium_registry.adapters.garbage_collector import GarbageCollector
 from podium_registry.adapters.history import History
 from podium_registry.adapters.versions import Versions
 
-_Context = grpc.aio.ServicerContext
+_Context = grpc.aio.ServicerContext[Any, Any]
 
 DEFAULT_PAGE = 100
 _DAY_SECONDS = 86400.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
 import grpc
 from podium.core.contract import apply_defaults
@@ -14,7 +15,7 @@ from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.domain.group import GroupRunner
 
-_Context = grpc.aio.ServicerContext
+_Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RolloutServicer(pb_grpc.RolloutServiceServicer):

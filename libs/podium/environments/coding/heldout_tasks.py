@@ -75,7 +75,7 @@ def spread(numbers: list[int]) -> int:
     [[2, 3], [5, 0], [0, 4], [-2, 3], [10, 5], [1, 100]],
 )
 def power(base: int, exponent: int) -> int:
-    return base**exponent
+    return int(base**exponent)
 
 
 @task(

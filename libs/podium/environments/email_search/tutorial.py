@@ -47,7 +47,7 @@ def search_reward(results: Sequence[Item]) -> float:
     """min(0.1 · mean score of the top 5 + 0.01 · senders in the top 10, 1); none: -0.1."""
     if not results:
         return NOTHING_FOUND
-    top = [email["score"] for email in results[:5]]
+    top: list[float] = [email["score"] for email in results[:5]]
     senders = {email["sender"] for email in results[:10]}
     return min(0.1 * sum(top) / len(top) + 0.01 * len(senders), 1.0)
 

@@ -132,7 +132,8 @@ class Game2048(Environment):
         return rewards.TUTORIAL_INVALID if tutorial else rewards.INVALID
 
     def _reached(self) -> bool:
-        return rules.max_tile(self._board) >= self.config.goal
+        goal: int = self.config.goal
+        return rules.max_tile(self._board) >= goal
 
     def _state(self) -> dict[str, Any]:
         """The tutorial's keys (S39)."""

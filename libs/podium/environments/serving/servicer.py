@@ -25,7 +25,7 @@ from podium.environments.serving.sessions import Limits, Sessions
 from podium.environments.types import Scenario
 from podium.types.v1 import trajectory_pb2 as types_pb
 
-_Context = grpc.aio.ServicerContext
+_Context = grpc.aio.ServicerContext[Any, Any]
 DEFAULT_PAGE = 1000
 
 

@@ -20,7 +20,7 @@ class ServerCall:
 
     path: str
     """`/podium.x.v1.XService/Method`."""
-    context: grpc.aio.ServicerContext
+    context: grpc.aio.ServicerContext[Any, Any]
     metadata: Mapping[str, str | bytes]
     """What the client sent; the last value of a repeated key."""
     server_streaming: bool
@@ -105,7 +105,7 @@ class LayeredInterceptor(grpc.aio.ServerInterceptor):
                 return response
             return bytes(handler.response_serializer(response))
 
-        async def enter(stack: AsyncExitStack, context: grpc.aio.ServicerContext) -> Any:
+        async def enter(stack: AsyncExitStack, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             call = ServerCall(path, context, metadata, handler.response_streaming, context.peer())
             for layer in self._outer:
                 await stack.enter_async_context(layer(call))
@@ -115,12 +115,12 @@ class LayeredInterceptor(grpc.aio.ServerInterceptor):
                 await stack.enter_async_context(layer(call))
             return incoming.messages() if handler.request_streaming else incoming.only()
 
-        async def unary_response(_: Any, context: grpc.aio.ServicerContext) -> bytes:
+        async def unary_response(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
             async with AsyncExitStack() as stack:
                 return serialized(await behaviour(await enter(stack, context), context))
             raise AssertionError("a layer swallowed an exception")
 
-        async def stream_response(_: Any, context: grpc.aio.ServicerContext) -> None:
+        async def stream_response(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
             async with AsyncExitStack() as stack:
                 responses = behaviour(await enter(stack, context), context)
                 if not inspect.isasyncgen(responses):

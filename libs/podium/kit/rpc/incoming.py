@@ -33,7 +33,7 @@ class FirstMessages:
         self._seconds = seconds
         self._waiting: dict[asyncio.Timeout, None] = {}
 
-    async def receive(self, context: grpc.aio.ServicerContext) -> Any:
+    async def receive(self, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         """The first message's bytes, or gRPC's EOF.
 
         Raises:
@@ -64,7 +64,7 @@ class Incoming:
     def __init__(
         self,
         path: str,
-        context: grpc.aio.ServicerContext,
+        context: grpc.aio.ServicerContext[Any, Any],
         deserializer: Callable[[bytes], Any] | None,
         check: RequestCheck,
         limit: int,

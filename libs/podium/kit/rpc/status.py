@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import grpc
 
@@ -58,7 +59,7 @@ _BY_NUMBER: Mapping[int, grpc.StatusCode] = MappingProxyType(
 )
 
 
-def code_of_context(context: grpc.aio.ServicerContext) -> grpc.StatusCode:
+def code_of_context(context: grpc.aio.ServicerContext[Any, Any]) -> grpc.StatusCode:
     """The code that a servicer set by hand, OK when it set none."""
     code: grpc.StatusCode | int | None = context.code()
     return code if isinstance(code, grpc.StatusCode) else _BY_NUMBER[code or 0]

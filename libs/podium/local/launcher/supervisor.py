@@ -165,7 +165,7 @@ class Supervisor:
                 + (" without serving" if in_a_row else f" in {policy.window_seconds:.0f} s")
             )
             return None
-        delay = policy.first_delay_seconds * 2 ** len(self._recent)
+        delay = policy.first_delay_seconds * 2.0 ** len(self._recent)
         self._recent.append(now)
         return delay
 

@@ -129,7 +129,9 @@ def _pool(pools: Mapping[str, str], pod: Mapping[str, Any], where: Kubernetes) -
                 reason="NO_POOL",
             )
         return pools[where.pool]
-    variables = {v["name"]: v.get("value", "") for c in pod["containers"] for v in c.get("env", ())}
+    variables: dict[str, str] = {
+        v["name"]: v.get("value", "") for c in pod["containers"] for v in c.get("env", ())
+    }
     first = variables.get(_POOLS, "").partition(",")[0]
     return first.partition("=")[2].partition(".")[0]
 

@@ -78,7 +78,7 @@ class Retries:
         if asked is not None:
             # Not before it said.
             return random.uniform(1.0, 1.25) * min(asked, self.longest_seconds)
-        longest = min(self.first_seconds * 2 ** (number - 1), self.longest_seconds)
+        longest = min(self.first_seconds * 2.0 ** (number - 1), self.longest_seconds)
         return random.uniform(0.5, 1.0) * longest
 
 

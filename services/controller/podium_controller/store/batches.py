@@ -167,8 +167,9 @@ async def _next_step(
             f"job {row.id} is being finished; it takes no more batches", reason="JOB_FINISHING"
         )
     query = select(func.max(batches.c.step)).where(batches.c.job_id == row.id)
-    newest = (await connection.execute(query)).scalar_one()
-    step = max(newest or 0, row.completed_steps) + 1
+    newest: int | None = (await connection.execute(query)).scalar_one()
+    completed: int = row.completed_steps
+    step = max(newest or 0, completed) + 1
     if expected and expected != step:
         raise FailedPreconditionError(
             f"the next batch of job {row.id} is for step {step}, not {expected}",

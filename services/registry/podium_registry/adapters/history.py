@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from enum import IntEnum
+from typing import Any
 
 import sqlalchemy as sa
 from podium.core.errors import OutOfRangeError
@@ -91,7 +92,7 @@ class History:
                     continue
 
 
-def _response(row: sa.Row) -> pb.WatchVersionsResponse:
+def _response(row: sa.Row[Any]) -> pb.WatchVersionsResponse:
     response = pb.WatchVersionsResponse(
         sequence=row.sequence,
         change=row.change,

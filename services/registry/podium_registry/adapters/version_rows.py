@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import sqlalchemy as sa
 from podium.registry.v1 import registry_service_pb2 as pb
@@ -16,7 +17,7 @@ from podium_registry.domain.manifests import no_version
 
 async def row_of(
     connection: AsyncConnection, model: str, version: int, *, lock: bool = False
-) -> sa.Row | None:
+) -> sa.Row[Any] | None:
     """The row of a version; None when there is none. `lock` keeps it until the transaction ends."""
     query = sa.select(versions).where(versions.c.model == model, versions.c.version == version)
     return (await connection.execute(query.with_for_update() if lock else query)).first()
@@ -45,9 +46,9 @@ async def read_version(connection: AsyncConnection, model: str, version: int) ->
 
 async def newest_version(connection: AsyncConnection, model: str) -> int | None:
     """The greatest number of a model's versions."""
-    return await connection.scalar(
-        sa.select(sa.func.max(versions.c.version)).where(versions.c.model == model)
-    )
+    query = sa.select(sa.func.max(versions.c.version)).where(versions.c.model == model)
+    newest: int | None = await connection.scalar(query)
+    return newest
 
 
 async def version_of_alias(
@@ -55,7 +56,8 @@ async def version_of_alias(
 ) -> int | None:
     """What an alias points at; None when there is no such alias."""
     query = sa.select(aliases.c.version).where(aliases.c.model == model, aliases.c.alias == alias)
-    return await connection.scalar(query.with_for_update() if lock else query)
+    version: int | None = await connection.scalar(query.with_for_update() if lock else query)
+    return version
 
 
 async def point_alias(connection: AsyncConnection, model: str, alias: str, version: int) -> None:

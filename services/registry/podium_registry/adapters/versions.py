@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from podium.core.errors import (
@@ -371,7 +371,7 @@ class Versions:
         return sorted(deleted)
 
 
-def _rated(row: sa.Row) -> Rated:
+def _rated(row: sa.Row[Any]) -> Rated:
     return Rated(row.version, {**pb.Manifest.FromString(row.manifest).metrics, **row.evaluation})
 
 

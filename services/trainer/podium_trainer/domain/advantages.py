@@ -47,11 +47,13 @@ def advantages(
     def scaled(rewards: Rewards) -> Rewards:
         if zero_variance(rewards):
             return np.zeros_like(rewards)
-        centred = rewards - rewards.mean()
+        centred: Rewards = rewards - rewards.mean()
         if kind == spec_pb2.ADVANTAGE_KIND_NONE:
             return centred
-        if kind == spec_pb2.ADVANTAGE_KIND_BATCH:
-            return centred / (whole + EPSILON)
-        return centred / (rewards.std(ddof=free) + EPSILON)
+        spread = whole
+        if kind != spec_pb2.ADVANTAGE_KIND_BATCH:
+            spread = float(rewards.std(ddof=free))
+        result: Rewards = centred / (spread + EPSILON)
+        return result
 
     return [scaled(rewards) for rewards in groups]

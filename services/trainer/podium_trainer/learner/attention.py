@@ -96,7 +96,10 @@ def segment_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, segments: Segments, scale: float
 ) -> torch.Tensor:
     """[1, heads, S, size] each → [1, heads, S, size]; CPU only."""
-    return _SegmentAttention.apply(query, key, value, segments, scale)
+    result: torch.Tensor = _SegmentAttention.apply(  # type: ignore[no-untyped-call]
+        query, key, value, segments, scale
+    )
+    return result
 
 
 def chosen(device: torch.device) -> str:

@@ -125,4 +125,7 @@ def logprobs_and_entropy(
         [K] log-probs, differentiable in `hidden` and `weight`, and [U] entropies, which
         are not.
     """
-    return _Head.apply(hidden, weight, temperatures, slots, targets, chunk)
+    result: tuple[torch.Tensor, torch.Tensor] = _Head.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, temperatures, slots, targets, chunk
+    )
+    return result
