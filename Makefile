@@ -194,4 +194,4 @@ proto-release: setup ## Write proto/released.binpb: what clients may rely on fro
 .PHONY: clean
 clean: ## Remove .venv, build products and caches (the model cache stays)
 	rm -rf $(VENV) $(VENV)-* build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info
-	find libs services tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find libs services tests tools bench examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import distribution, metadata, version
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.programs import program
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -130,6 +133,22 @@ def test_make_help_lists_every_target() -> None:
     ]
     assert len(phony) > 10
     assert [target for target in phony if f"  {target} " not in listed] == []
+
+
+def test_mypy_is_strict_over_everything_but_the_tests() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert settings["strict"] is True
+    shown = run("make", "--dry-run", "type", cwd=ROOT).stdout
+    (checked,) = re.findall(r"^\S+/mypy (.*)$", shown, re.MULTILINE)
+    listed = run(program("git", "git"), "ls-files", "*.py", cwd=ROOT).stdout.splitlines()
+    folders = {name.partition("/")[0] for name in listed}
+    assert set(checked.split()) == folders - {"tests"}
+    # What is exempt belongs to somebody else, is generated, or is one class of a benchmark.
+    exempt = {name for each in settings["overrides"] for name in each["module"]}
+    assert {name for name in exempt if name.startswith(("podium", "bench"))} == {
+        "podium.*.v1.*",
+        "bench.trainer.trl_side",
+    }
 
 
 def pins(name: str) -> dict[str, Requirement]:
