@@ -15,6 +15,7 @@ BENCH_ARGS ?=
 UP_ARGS ?=
 IMAGE_ARGS ?=
 E2E_ARGS ?=
+BREAK_ARGS ?=
 # A script that builds images and runs a cluster where there is neither Docker nor a cluster.
 PODIUM_CLUSTER_TOOL ?= $(if $(KUBECONFIG),,$(wildcard ../shared/cluster/cluster))
 
@@ -92,6 +93,10 @@ test-unit: test-programs setup model ## Run the fast tests
 .PHONY: test-integration
 test-integration: test-programs setup model ## Run the tests over real processes and real gRPC
 	$(PYTEST) $(TEST_WORKERS) tests/integration
+
+.PHONY: break-lines
+break-lines: test-programs setup model ## Break forty lines one at a time; the tests must notice each (BREAK_ARGS="--only ledger")
+	$(BIN)/python tools/break_lines.py $(BREAK_ARGS)
 
 .PHONY: adapters
 adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed examples/environment_node/node_modules ## Install what the tests of adapters need (about 1.2 GB); without it they are skipped
