@@ -4,7 +4,7 @@ usage: python tools/break_lines.py [--list] [--only WORD]... [--workers N]
 
 A suite that passes says nothing about what it would let through. tools/break_lines.yaml holds
 small, plausible faults: a dropped condition, a wrong sign, a missing fence. Each is put into a copy
-of the tree of its own, where the tests that should notice it run, and if none of them does, every
+of the tree, alone, where the tests that should notice it run, and if none of them does, every
 fast test of its area. In the end the tests that noticed one run without any: a test that fails
 anyway has noticed nothing. Exit status: 0 when every break was noticed, 1 when one was not, 2 when
 a break no longer fits the tree.
@@ -23,13 +23,14 @@ import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-# No __pycache__: a break of the same length in the same second would meet the old bytecode.
 NOT_COPIED = shutil.ignore_patterns(
     ".git",
     ".venv*",
@@ -45,6 +46,8 @@ PASSED, FAILED = 0, 1
 SUITE_SECONDS = 1800
 NO_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 UNPROVEN = "fails without the break too: "
+
+_moments = count(1_000_000_000)
 
 
 class UnfitError(Exception):
@@ -65,7 +68,7 @@ class Break:
     why: str
     """What goes wrong where this is wrong."""
     tests: tuple[str, ...]
-    """File names or patterns, anywhere under tests/; these are tried first."""
+    """Of files anywhere under tests/, `NAME.py` or `NAME.py::test`; these are tried first."""
     suite: tuple[str, ...]
     """Folders of the area's fast tests."""
 
@@ -154,18 +157,21 @@ def spoiled(text: str, broken: Break) -> tuple[str, int]:
     return result, start + 1
 
 
-def first_tests(tree: Path, broken: Break) -> list[Path]:
-    """The test files that are tried first.
+def first_tests(tree: Path, broken: Break) -> list[str]:
+    """The tests that are tried first, as pytest is told them.
 
     Raises:
-        UnfitError: a pattern finds none.
+        UnfitError: there is no such file, or no such test in it.
     """
-    found: list[Path] = []
-    for pattern in broken.tests:
+    found: list[str] = []
+    for told in broken.tests:
+        pattern, _, test = told.partition("::")
         files = sorted((tree / "tests").rglob(pattern))
+        if test:
+            files = [file for file in files if f"def {test}(" in file.read_text()]
         if not files:
-            raise UnfitError(f"{broken.name}: no file under tests/ is called {pattern}")
-        found += files
+            raise UnfitError(f"{broken.name}: there is no {told} under tests/")
+        found += [f"{file.relative_to(tree)}{'::' if test else ''}{test}" for file in files]
     return list(dict.fromkeys(found))
 
 
@@ -200,7 +206,6 @@ def _environment(tree: Path) -> dict[str, str]:
     return {
         **kept,
         "PYTHONPATH": os.pathsep.join(map(str, source_roots(tree))),
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
@@ -252,19 +257,26 @@ def run_tests(tree: Path, *tests: str) -> tuple[int, list[str]]:
     return ran.returncode, failed
 
 
+def write(file: Path, text: str) -> None:
+    """Writes a module, at a time that no bytecode of it has."""
+    file.write_text(text)
+    moment = next(_moments)
+    os.utime(file, (moment, moment))
+
+
 def try_break(tree: Path, broken: Break) -> Outcome:
-    """Runs the tests against a copy with the break in it."""
+    """Runs the tests against a tree with the break in it, and mends the tree."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="break-") as folder:
-        copy = Path(folder, "tree")
-        shutil.copytree(tree, copy, symlinks=True)
-        file = file_of(copy, broken.module)
-        file.write_text(spoiled(file.read_text(), broken)[0])
-        first = [str(path.relative_to(copy)) for path in first_tests(copy, broken)]
-        for tests in (first, broken.suite):
-            _, failed = run_tests(copy, "-x", *tests)
+    file = file_of(tree, broken.module)
+    whole = file.read_text()
+    write(file, spoiled(whole, broken)[0])
+    try:
+        for tests in (first_tests(tree, broken), broken.suite):
+            _, failed = run_tests(tree, "-x", *tests)
             if failed:
                 return Outcome(broken, time.monotonic() - began, failed[0])
+    finally:
+        write(file, whole)
     return Outcome(broken, time.monotonic() - began)
 
 
@@ -313,17 +325,28 @@ def chosen(breaks: Sequence[Break], words: Sequence[str]) -> list[Break]:
 def run(tree: Path, breaks: Sequence[Break], workers: int) -> list[Outcome]:
     """Tries every break, so many at once, and tells how it goes."""
     with tempfile.TemporaryDirectory(prefix="break-") as folder:
-        # From here on nobody's edit gets between one break and the next.
-        whole = Path(folder, "tree")
-        shutil.copytree(tree, whole, symlinks=True, ignore=NOT_COPIED)
-        check_isolation(whole, sorted({each.module for each in breaks}))
+        # Nobody's edit of the tree gets between one break and the next.
+        free: SimpleQueue[Path] = SimpleQueue()
+        for number in range(workers):
+            copy = Path(folder, str(number))
+            shutil.copytree(tree, copy, symlinks=True, ignore=NOT_COPIED)
+            free.put(copy)
+        check_isolation(copy, sorted({each.module for each in breaks}))
+
+        def tried(broken: Break) -> Outcome:
+            mine = free.get()
+            try:
+                return try_break(mine, broken)
+            finally:
+                free.put(mine)
+
         outcomes = []
         with ThreadPoolExecutor(workers) as pool:
-            for outcome in pool.map(lambda each: try_break(whole, each), breaks):
+            for outcome in pool.map(tried, breaks):
                 outcomes.append(outcome)
                 said = outcome.noticed_by or "SURVIVED"
                 print(f"[{len(outcomes)}/{len(breaks)}] {outcome.broken.name}: {said}", flush=True)
-        return without_breaks(whole, outcomes)
+        return without_breaks(copy, outcomes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -121,7 +121,7 @@ def test_a_test_that_is_gone_and_a_break_that_is_no_python_are_errors(tree: Path
     file.write_text(BREAKS.replace("test_other", "test_gone").replace("return 11", "return ("))
     ran = run(tree, "--list")
     assert ran.returncode == 2
-    assert "no file under tests/ is called test_gone.py" in ran.stderr
+    assert "there is no test_gone.py under tests/" in ran.stderr
     assert "upper bound: its new lines are no Python" in ran.stderr
 
 

@@ -31,7 +31,7 @@ def tokens(
     return Tokens(
         logprobs=now,
         sampler=torch.tensor(sampler),
-        advantages=torch.tensor(advantages),
+        advantages=torch.tensor(advantages, dtype=torch.float32),
         trajectories=torch.tensor(trajectories or list(range(len(sampler)))),
         reference=None if reference is None else torch.tensor(reference),
     )

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from podium_trainer.domain.batch import Weighted
-from podium_trainer.domain.samples import FloatArray, IntArray
+from podium_trainer.domain.samples import IntArray
 
 
 @dataclass(frozen=True)
@@ -27,28 +27,26 @@ class Row:
     Trained tokens are ordered by slot.
     """
 
-    tokens: IntArray
-    """[S] token ids."""
-    positions: IntArray
-    """[S] depth, which is the position id."""
-    subtree_ends: IntArray
-    """[S] end of each node's subtree."""
-    slot_nodes: IntArray
-    """[U] the node whose hidden state predicts."""
-    slot_temperatures: FloatArray
-    """[U]"""
-    slots: IntArray
-    """[K] ascending."""
-    targets: IntArray
-    """[K] token ids."""
-    logprobs: FloatArray
-    """[K] the sampler's, nats."""
-    advantages: FloatArray
-    """[K]"""
-    weights: FloatArray
-    """[K] share in the loss."""
-    trajectories: IntArray
-    """[K] index of the trajectory in the batch."""
+    tokens: Int64[np.ndarray, "S"]
+    """Token ids."""
+    positions: Int64[np.ndarray, "S"]
+    """Depth, which is the position id."""
+    subtree_ends: Int64[np.ndarray, "S"]
+    """End of each node's subtree."""
+    slot_nodes: Int64[np.ndarray, "U"]
+    """The node whose hidden state predicts."""
+    slot_temperatures: Float32[np.ndarray, "U"]
+    slots: Int64[np.ndarray, "K"]
+    """Ascending."""
+    targets: Int64[np.ndarray, "K"]
+    """Token ids."""
+    logprobs: Float32[np.ndarray, "K"]
+    """The sampler's, nats."""
+    advantages: Float32[np.ndarray, "K"]
+    weights: Float32[np.ndarray, "K"]
+    """Share in the loss."""
+    trajectories: Int64[np.ndarray, "K"]
+    """Index of the trajectory in the batch."""
 
     def segments(self) -> list[tuple[int, int, int]]:
         """Runs of nodes without a fork inside: (start, end, end of the subtree)."""
@@ -62,8 +60,8 @@ class Row:
             for start, end in zip(starts, ends, strict=True)
         ]
 
-    def mask(self) -> NDArray[np.bool_]:
-        """[S, S] whether node (first axis) sees node (second axis)."""
+    def mask(self) -> Bool[np.ndarray, "S S"]:
+        """Whether node (first axis) sees node (second axis)."""
         index = np.arange(len(self.tokens))
         return (index[None, :] <= index[:, None]) & (index[:, None] < self.subtree_ends[None, :])
 
@@ -134,7 +132,7 @@ def build_row(samples: Sequence[Weighted]) -> Row:
     )
     order = np.argsort(slots, kind="stable")
 
-    def each(values: Iterable[float]) -> NDArray[np.float64]:
+    def each(values: Iterable[float]) -> Float64[np.ndarray, "K"]:
         return np.repeat(np.array(list(values), np.float64), lengths)[order]
 
     return Row(
@@ -161,7 +159,7 @@ def _ordered(samples: Sequence[Weighted]) -> list[Weighted]:
     return sorted(samples, key=_key)
 
 
-def _common(one: IntArray, two: IntArray) -> int:
+def _common(one: Int64[np.ndarray, "A"], two: Int64[np.ndarray, "B"]) -> int:
     """Length of the longest common prefix."""
     length = min(len(one), len(two))
     differ = np.flatnonzero(one[:length] != two[:length])

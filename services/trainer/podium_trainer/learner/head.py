@@ -5,6 +5,9 @@ whatever the row. The gradient of a log-prob with respect to its hidden state,
 (W[target] - E_p[W]) / T, needs only E_p[W] from the forward pass: where the head does
 not train, nothing of the vocabulary's size is kept or computed again. Where it does,
 the backward pass makes each chunk's probabilities once more for the weight's gradient.
+
+In shapes, U positions (each with one temperature) predict K targets; V is the vocabulary, H the
+hidden size.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from jaxtyping import Float, Float32, Int
+from torch import Tensor
 
 CHUNK = 256
 """Positions whose logits exist at once."""
@@ -21,13 +26,13 @@ class _Head(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        hidden: torch.Tensor,
-        weight: torch.Tensor,
-        temperatures: torch.Tensor,
-        slots: torch.Tensor,
-        targets: torch.Tensor,
+        hidden: Float[Tensor, "U H"],
+        weight: Float[Tensor, "V H"],
+        temperatures: Float[Tensor, "U"],
+        slots: Int[Tensor, "K"],
+        targets: Int[Tensor, "K"],
         chunk: int,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[Float32[Tensor, "K"], Float32[Tensor, "U"]]:
         count = len(hidden)
         inverse = 1 / temperatures
         logprobs = torch.empty(len(slots), dtype=torch.float32, device=hidden.device)
@@ -56,7 +61,7 @@ class _Head(torch.autograd.Function):
         return logprobs, entropy
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         expected, weight, inverse, slots, targets, hidden = ctx.saved_tensors
         gradient = gradients[0]
         total = torch.zeros(len(expected), dtype=torch.float32, device=expected.device)
@@ -73,16 +78,16 @@ class _Head(torch.autograd.Function):
 
 
 def _weight_gradient(
-    hidden: torch.Tensor,
-    weight: torch.Tensor,
-    inverse: torch.Tensor,
-    slots: torch.Tensor,
-    targets: torch.Tensor,
-    gradient: torch.Tensor,
-    total: torch.Tensor,
+    hidden: Float[Tensor, "U H"],
+    weight: Float[Tensor, "V H"],
+    inverse: Float[Tensor, "U"],
+    slots: Int[Tensor, "K"],
+    targets: Int[Tensor, "K"],
+    gradient: Float[Tensor, "K"],
+    total: Float32[Tensor, "U"],
     chunk: int,
-) -> torch.Tensor:
-    """[V, H] sum over tokens of g / T (onehot(target) - p) h, a chunk of positions at a time."""
+) -> Float[Tensor, "V H"]:
+    """Sum over tokens of g / T (onehot(target) - p) h, a chunk of positions at a time."""
     result = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
     scaled = hidden.float() * inverse[:, None]
     result.index_add_(0, targets, gradient[:, None] * scaled[slots])
@@ -94,7 +99,7 @@ def _weight_gradient(
     return result.to(weight.dtype)
 
 
-def _product(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+def _product(one: Float[Tensor, "A B"], two: Float[Tensor, "B C"]) -> Float32[Tensor, "A C"]:
     """The matrix product of any types, added up and returned in float32."""
     if two.is_cuda and two.dtype != torch.float32:
         # The tensor cores of the lower type, whose sums are float32 all the same.
@@ -103,27 +108,26 @@ def _product(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
 
 
 def logprobs_and_entropy(
-    hidden: torch.Tensor,
-    weight: torch.Tensor,
-    temperatures: torch.Tensor,
-    slots: torch.Tensor,
-    targets: torch.Tensor,
+    hidden: Float[Tensor, "U H"],
+    weight: Float[Tensor, "V H"],
+    temperatures: Float[Tensor, "U"],
+    slots: Int[Tensor, "K"],
+    targets: Int[Tensor, "K"],
     *,
     chunk: int = CHUNK,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Float32[Tensor, "K"], Float32[Tensor, "U"]]:
     """Log-probs of K targets, and entropies of U distributions, in nats and float32.
 
     Args:
-        hidden: [U, H] final hidden states, of the compute type.
-        weight: [V, H] the output embedding, of any type; float32 costs least on a CPU.
-        temperatures: [U] that divide the logits.
-        slots: [K] ascending, which of U predicts each target.
-        targets: [K] token ids.
+        hidden: final hidden states, of the compute type.
+        weight: the output embedding, of any type; float32 costs least on a CPU.
+        temperatures: what divides the logits.
+        slots: ascending, which of U predicts each target.
+        targets: token ids.
         chunk: positions whose logits exist at once; changes no result.
 
     Returns:
-        [K] log-probs, differentiable in `hidden` and `weight`, and [U] entropies, which
-        are not.
+        Log-probs, differentiable in `hidden` and `weight`, and entropies, which are not.
     """
     result: tuple[torch.Tensor, torch.Tensor] = _Head.apply(  # type: ignore[no-untyped-call]
         hidden, weight, temperatures, slots, targets, chunk

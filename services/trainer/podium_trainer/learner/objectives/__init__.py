@@ -1,7 +1,8 @@
 """What moves the policy: a formula and its source in each module, and `loss` that joins them.
 
-Everything is token by token, [K] float32, log-probs in nats. Weights and means over the
-step come from outside, so that rows and micro-batches change nothing.
+Everything is token by token, in float32 and nats. `K` in a shape is the trained tokens of a row,
+`N` the trajectories of the batch. Weights and means over the step come from outside, so that rows
+and micro-batches change nothing.
 """
 
 from podium_trainer.learner.objectives.loss import (

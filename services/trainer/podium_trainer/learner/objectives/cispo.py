@@ -8,20 +8,21 @@ defaults, the weight lies in 0 to 5.
 
 from __future__ import annotations
 
-import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 
 def loss(
-    logprobs: torch.Tensor,
-    ratio: torch.Tensor,
-    advantages: torch.Tensor,
+    logprobs: Float[Tensor, "K"],
+    ratio: Float[Tensor, "K"],
+    advantages: Float[Tensor, "K"],
     epsilon: float,
     epsilon_high: float,
-) -> torch.Tensor:
-    """[K] policy losses; `ratio` gets no gradient."""
+) -> Float[Tensor, "K"]:
+    """The policy losses; `ratio` gets no gradient."""
     return -ratio.detach().clamp(1 - epsilon, 1 + epsilon_high) * advantages * logprobs
 
 
-def is_clipped(ratio: torch.Tensor, epsilon: float, epsilon_high: float) -> torch.Tensor:
-    """[K] where the weight is the bound and not the ratio."""
+def is_clipped(ratio: Float[Tensor, "K"], epsilon: float, epsilon_high: float) -> Bool[Tensor, "K"]:
+    """Where the weight is the bound and not the ratio."""
     return (ratio < 1 - epsilon) | (ratio > 1 + epsilon_high)

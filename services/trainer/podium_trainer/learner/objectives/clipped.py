@@ -9,20 +9,22 @@ separate upper clip (arXiv 2503.14476).
 from __future__ import annotations
 
 import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 
 def loss(
-    ratio: torch.Tensor, advantages: torch.Tensor, epsilon: float, epsilon_high: float
-) -> torch.Tensor:
-    """[K] policy losses."""
+    ratio: Float[Tensor, "K"], advantages: Float[Tensor, "K"], epsilon: float, epsilon_high: float
+) -> Float[Tensor, "K"]:
+    """The policy losses."""
     bounded = ratio.clamp(1 - epsilon, 1 + epsilon_high)
     return -torch.minimum(ratio * advantages, bounded * advantages)
 
 
 def is_clipped(
-    ratio: torch.Tensor, advantages: torch.Tensor, epsilon: float, epsilon_high: float
-) -> torch.Tensor:
-    """[K] where the clip is what counts, so that the policy loss has no gradient."""
+    ratio: Float[Tensor, "K"], advantages: Float[Tensor, "K"], epsilon: float, epsilon_high: float
+) -> Bool[Tensor, "K"]:
+    """Where the clip is what counts, so that the policy loss has no gradient."""
     return ((advantages > 0) & (ratio > 1 + epsilon_high)) | (
         (advantages < 0) & (ratio < 1 - epsilon)
     )

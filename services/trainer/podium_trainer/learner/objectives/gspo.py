@@ -11,8 +11,10 @@ one advantage and one weight, as here.
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 
-def ratio(log_ratio: torch.Tensor, sequence_mean: torch.Tensor) -> torch.Tensor:
-    """[K] the trajectory's ratio, each token carrying its own share of the gradient."""
+def ratio(log_ratio: Float[Tensor, "K"], sequence_mean: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
+    """The trajectory's ratio, each token carrying its own share of the gradient."""
     return torch.exp(sequence_mean.detach() + log_ratio - log_ratio.detach())

@@ -14,15 +14,19 @@ from __future__ import annotations
 import math
 
 import torch
+from jaxtyping import Float
 from podium.types.v1 import spec_pb2
+from torch import Tensor
 
 from podium_trainer.learner.objectives.ratios import LOG_RATIO_BOUND
 
 
 def estimate(
-    logprobs: torch.Tensor, reference: torch.Tensor, estimator: spec_pb2.KlEstimator.ValueType
-) -> torch.Tensor:
-    """[K] estimates, nats."""
+    logprobs: Float[Tensor, "K"],
+    reference: Float[Tensor, "K"],
+    estimator: spec_pb2.KlEstimator.ValueType,
+) -> Float[Tensor, "K"]:
+    """Estimates, nats."""
     difference = logprobs - reference
     if estimator == spec_pb2.KL_ESTIMATOR_K1:
         return difference
@@ -34,7 +38,7 @@ def estimate(
     return _k3(difference)
 
 
-def _k3(difference: torch.Tensor) -> torch.Tensor:
+def _k3(difference: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
     # Beyond the bound the exponential goes on as its tangent: finite, and still pulling the
     # right way.
     bounded = (-difference).clamp(max=LOG_RATIO_BOUND)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Bool, Float, Int
 from podium.types.v1 import spec_pb2
+from torch import Tensor
 
 from podium_trainer.learner.objectives import (
     cispo,
@@ -28,45 +30,44 @@ from podium_trainer.learner.objectives.ratios import (
 class Tokens:
     """K trained tokens of a row."""
 
-    logprobs: torch.Tensor
-    """[K] under the policy, with gradient."""
-    sampler: torch.Tensor
-    """[K] under the policy that sampled; NaN where nobody recorded it."""
-    advantages: torch.Tensor
-    """[K]"""
-    trajectories: torch.Tensor
-    """[K] index of the trajectory in the batch."""
-    reference: torch.Tensor | None = None
-    """[K] under the reference; needed when `kl_coefficient` is not 0."""
+    logprobs: Float[Tensor, "K"]
+    """Under the policy, with gradient."""
+    sampler: Float[Tensor, "K"]
+    """Under the policy that sampled; NaN where nobody recorded it."""
+    advantages: Float[Tensor, "K"]
+    trajectories: Int[Tensor, "K"]
+    """Index of the trajectory in the batch."""
+    reference: Float[Tensor, "K"] | None = None
+    """Under the reference; needed when `kl_coefficient` is not 0."""
 
 
 @dataclass(frozen=True)
 class BatchValues:
     """Means over the whole batch, where a row alone does not hold what they are of."""
 
-    log_ratio_means: torch.Tensor | None = None
-    """[N] by trajectory, trainer to sampler; None when every trajectory is in one row."""
+    log_ratio_means: Float[Tensor, "N"] | None = None
+    """By trajectory, trainer to sampler; None when every trajectory is in one row."""
     kl_mean: float = 0.0
     """Over all trained tokens; for the KL in the advantage."""
 
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """What the loss is made of, [K] each."""
+    """What the loss is made of, by trained token."""
 
-    total: torch.Tensor
+    total: Float[Tensor, "K"]
     """With gradient; not yet weighted."""
-    policy: torch.Tensor
-    kl: torch.Tensor | None
+    policy: Float[Tensor, "K"]
+    kl: Float[Tensor, "K"] | None
     """The estimate, before its coefficient."""
-    ratio: torch.Tensor
-    clipped: torch.Tensor | None
+    ratio: Float[Tensor, "K"]
+    clipped: Bool[Tensor, "K"] | None
     """Where a bound took the place of the ratio; None for objectives without a clip."""
-    kept: torch.Tensor
+    kept: Bool[Tensor, "K"]
     """False where the sequence mask takes the token out of the loss."""
-    mismatch: torch.Tensor
+    mismatch: Float[Tensor, "K"]
     """Log-ratio of trainer to sampler, bounded; 0 where nobody recorded the sampler's."""
-    missing: torch.Tensor
+    missing: Bool[Tensor, "K"]
     """Where nobody recorded it, so that the ratio is 1."""
 
 
@@ -134,8 +135,11 @@ def token_losses(
 
 
 def _policy(
-    tokens: Tokens, sampler: torch.Tensor, sequence: torch.Tensor, loss: spec_pb2.LossSpec
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    tokens: Tokens,
+    sampler: Float[Tensor, "K"],
+    sequence: Float[Tensor, "K"],
+    loss: spec_pb2.LossSpec,
+) -> tuple[Float[Tensor, "K"], Float[Tensor, "K"], Bool[Tensor, "K"] | None]:
     """Policy losses, the ratios in them, and where they are clipped."""
     logprobs, advantages = tokens.logprobs, tokens.advantages
     if loss.objective == spec_pb2.OBJECTIVE_SUPERVISED:

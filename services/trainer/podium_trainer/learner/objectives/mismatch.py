@@ -9,16 +9,18 @@ out of the loss when the geometric mean of its ratios leaves an interval.
 from __future__ import annotations
 
 import torch
+from jaxtyping import Bool, Float
 from podium.types.v1 import spec_pb2
+from torch import Tensor
 
 
-def truncated(mismatch: torch.Tensor, cap: float) -> torch.Tensor:
-    """[K] factors from log-ratios of trainer to sampler."""
+def truncated(mismatch: Float[Tensor, "K"], cap: float) -> Float[Tensor, "K"]:
+    """Factors from log-ratios of trainer to sampler."""
     return torch.exp(mismatch.detach()).clamp(max=cap)
 
 
-def kept(sequence_mean: torch.Tensor, loss: spec_pb2.LossSpec) -> torch.Tensor:
-    """[K] whether the token's trajectory stays, by the mean of its log-ratios."""
+def kept(sequence_mean: Float[Tensor, "K"], loss: spec_pb2.LossSpec) -> Bool[Tensor, "K"]:
+    """Whether the token's trajectory stays, by the mean of its log-ratios."""
     ratio = torch.exp(sequence_mean)
     keep = torch.ones_like(ratio, dtype=torch.bool)
     if loss.HasField("sequence_ratio_min"):

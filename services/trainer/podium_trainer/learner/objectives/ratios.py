@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Int
 from podium.types.v1 import spec_pb2
+from torch import Tensor
 
 LOG_RATIO_BOUND = 20.0
 """Nats: beyond it the ratio is constant, so a token that the sampler cannot have drawn
 from anything near this policy has a finite loss and no gradient."""
 
 
-def log_ratio(logprobs: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """[K] log p - log p_old, within the bound."""
+def log_ratio(logprobs: Float[Tensor, "K"], old: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
+    """log p - log p_old, within the bound."""
     return (logprobs - old).clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)
 
 
-def sampler_or_now(sampler: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
-    """[K] the sampler's log-probs; where nobody recorded one (NaN), the policy's: ratio 1."""
+def sampler_or_now(sampler: Float[Tensor, "K"], now: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
+    """The sampler's log-probs; where nobody recorded one (NaN), the policy's: ratio 1."""
     return torch.where(torch.isnan(sampler), now, sampler)
 
 
-def trajectory_means(values: torch.Tensor, trajectories: torch.Tensor) -> torch.Tensor:
-    """[K] the mean of `values` over the tokens of each token's trajectory."""
+def trajectory_means(
+    values: Float[Tensor, "K"], trajectories: Int[Tensor, "K"]
+) -> Float[Tensor, "K"]:
+    """The mean of `values` over the tokens of each token's trajectory."""
     _, index = torch.unique(trajectories, return_inverse=True)
     counts = torch.bincount(index).to(values.dtype)
     sums = torch.zeros_like(counts).index_add_(0, index, values)
@@ -29,9 +33,9 @@ def trajectory_means(values: torch.Tensor, trajectories: torch.Tensor) -> torch.
 
 
 def at_level(
-    ratio: torch.Tensor, sequence: torch.Tensor, level: spec_pb2.RatioLevel.ValueType
-) -> torch.Tensor:
-    """[K] token ratio and trajectory ratio joined as ART joins them."""
+    ratio: Float[Tensor, "K"], sequence: Float[Tensor, "K"], level: spec_pb2.RatioLevel.ValueType
+) -> Float[Tensor, "K"]:
+    """Token ratio and trajectory ratio joined as ART joins them."""
     if level == spec_pb2.RATIO_LEVEL_SEQUENCE:
         return sequence
     if level == spec_pb2.RATIO_LEVEL_AVERAGE:

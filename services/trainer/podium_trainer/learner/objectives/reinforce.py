@@ -8,9 +8,10 @@ token aggregation it is the tutorial's loss, -mean(A log p) + beta mean(log p - 
 
 from __future__ import annotations
 
-import torch
+from jaxtyping import Float
+from torch import Tensor
 
 
-def loss(logprobs: torch.Tensor, advantages: torch.Tensor) -> torch.Tensor:
-    """[K] policy losses."""
+def loss(logprobs: Float[Tensor, "K"], advantages: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
+    """The policy losses."""
     return -advantages * logprobs

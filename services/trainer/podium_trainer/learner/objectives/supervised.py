@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import torch
+from jaxtyping import Float
+from torch import Tensor
 
 
-def loss(logprobs: torch.Tensor) -> torch.Tensor:
-    """[K] losses."""
+def loss(logprobs: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
+    """The losses."""
     return -logprobs
