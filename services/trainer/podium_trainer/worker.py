@@ -127,6 +127,7 @@ class Worker:
                 )
             if session is not None and session.config == config and self._is_at(resume_version):
                 return session
+            # First, since memory may not hold two models; a fetch that fails leaves nothing open.
             await self._release()
             checkpoint, published = None, None
             if resume_version is not None:
@@ -164,6 +165,7 @@ class Worker:
             except BaseException:
                 metrics.STEPS.labels("failed").inc()
                 raise
+            # The weights have moved: no version is known to hold them.
             self._published = None
             self._metrics = outcome.metrics
             metrics.stepped(job_id, outcome.step, outcome.metrics, outcome.seconds, outcome.batch)
@@ -179,8 +181,10 @@ class Worker:
             async with self._turn:
                 session = self._opened(job_id)
                 _check_step(session.step, step, "the weights are at step")
+                # Its reply was lost, or the controller begins anew: the same version again.
                 if self._published is not None:
                     return self._published
+                # Within the turn: the next step writes numbers of its own there.
                 measured = {**self._metrics, **numbers}
                 checkpoint = await self._compute_in_thread(
                     lambda: self._team.checkpoint(session, self._parent)
@@ -201,8 +205,11 @@ class Worker:
                 raise
             metrics.CHECKPOINT_SECONDS.observe(time.perf_counter() - start)
             metrics.CHECKPOINT_BYTES.set(published.total_bytes)
+            # While it was uploaded the job may have been closed, or opened at another version, and
+            # what this one is then has nothing to do with it.
             if self._session is session:
                 self._parent = published.version
+                # Or a step was taken, whose weights are in no version yet.
                 if session.step == step:
                     self._published = published
             return published

@@ -26,7 +26,6 @@ from podium_controller.domain.ports import (
     Submission,
     Wait,
 )
-from podium_controller.domain.step_metrics import seconds_per_step
 from podium_controller.store.batches import IDLE, submitted
 from podium_controller.store.clients import holds_for_nobody
 from podium_controller.store.database import Database
@@ -37,10 +36,9 @@ from podium_controller.store.judge_usage import (
     usage_of,
 )
 from podium_controller.store.leases import check_fence
-from podium_controller.store.rows import add_event, live_job, move, record
+from podium_controller.store.rows import add_event, live_job, move, record, step_rate
 from podium_controller.store.tables import evaluations, groups, jobs, steps
 
-_RATE_STEPS = 8
 # How soon a batch is noticed that another replica took.
 _POLL_SECONDS = 1.0
 
@@ -97,6 +95,7 @@ class SqlLedger:
         """
         async with self._write() as connection:
             row = await _locked(connection, job_id)
+            # What people asked for while it ran may change what it comes to.
             target = job_states.after_run(row.state, outcome)
             failed = target == pb.JOB_STATE_FAILED
             await move(
@@ -131,6 +130,7 @@ class SqlLedger:
         """See `ports.Ledger`."""
         until = time.monotonic() + seconds
         while True:
+            # Before it looks, or it would sleep through what comes in between.
             ticket = self._hub.ticket(job_id)
             async with self._database.read() as connection:
                 row = await live_job(connection, job_id)
@@ -193,6 +193,8 @@ class SqlLedger:
     ) -> None:
         """See `ports.Ledger`."""
         async with self._write() as connection:
+            # The first two groups of a month would both add its row; and with the group in the
+            # same transaction, no crash bills its judges twice or not at all.
             await _locked(connection, key.job_id)
             await _store(connection, key, JUDGED, group)
             await add_usage(connection, key.job_id, month, usage)
@@ -215,6 +217,7 @@ class SqlLedger:
     async def drop_group(self, key: GroupKey) -> None:
         """See `ports.Ledger`."""
         async with self._write() as connection:
+            # A version names what it was trained on: that stays, whoever asks late.
             await connection.execute(
                 delete(groups).where(groups.c.id == _group_id(key), groups.c.status != CONSUMED)
             )
@@ -227,8 +230,10 @@ class SqlLedger:
         """
         async with self._write() as connection:
             row = await _locked(connection, job_id)
+            # Committed before, and the one who did it died without knowing.
             if step.number <= row.completed_steps:
                 return False
+            # A gap would be a version that no row tells of: better to stop than to go on.
             if step.number != row.completed_steps + 1:
                 raise InternalError(
                     f"job {job_id} has {row.completed_steps} steps; step {step.number} cannot"
@@ -243,6 +248,7 @@ class SqlLedger:
                 )
             )
             await connection.execute(
+                # By id: what was collected ahead for later steps is still to be trained on.
                 update(groups).where(groups.c.id.in_(step.group_ids)).values(status=CONSUMED)
             )
             await connection.execute(
@@ -251,7 +257,7 @@ class SqlLedger:
                 .values(
                     completed_steps=step.number,
                     latest_step=step.SerializeToString(),
-                    step_seconds=await _rate(connection, job_id, step),
+                    step_seconds=await step_rate(connection, job_id, step),
                 )
             )
             await add_event(
@@ -276,6 +282,7 @@ class SqlLedger:
                     evaluations.c.mode == mode,
                 )
             )
+            # As with steps: the run before this one may have got so far.
             if known.first() is not None:
                 return
             await connection.execute(
@@ -334,6 +341,8 @@ class SqlLedger:
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[AsyncConnection]:
         async with self._database.write() as connection:
+            # In the transaction and not before it: a pause of this process in between would let
+            # it write under a lease that is another's by then.
             await check_fence(connection, self._epoch)
             yield connection
 
@@ -384,17 +393,3 @@ async def _free(connection: AsyncConnection, group_id: str) -> bool:
     if status == CONSUMED:
         raise InternalError(f"group {group_id} is consumed and cannot be stored again")
     return status is None
-
-
-async def _rate(connection: AsyncConnection, job_id: str, step: pb.Step) -> float:
-    query = (
-        select(steps.c.commit_time)
-        .where(steps.c.job_id == job_id)
-        .order_by(steps.c.number.desc())
-        .limit(_RATE_STEPS)
-    )
-    times = sorted((await connection.execute(query)).scalars())
-    measured = seconds_per_step(times)
-    if measured is not None:
-        return measured
-    return max(0.0, (step.commit_time.ToNanoseconds() - step.start_time.ToNanoseconds()) / 1e9)

@@ -12,8 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
 from podium_controller.domain.ports import JobRecord, Wait
+from podium_controller.domain.step_metrics import seconds_per_step
 from podium_controller.domain.timestamps import now_ns, timestamp
-from podium_controller.store.tables import events, jobs
+from podium_controller.store.tables import events, jobs, steps
+
+_RATE_STEPS = 8
 
 
 async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = False) -> Row[Any]:
@@ -166,3 +169,18 @@ async def move(
         f"{text}: {message}" if message else text,
         step=row.completed_steps,
     )
+
+
+async def step_rate(connection: AsyncConnection, job_id: str, step: pb.Step) -> float:
+    """Seconds a step, of the last few commits; of `step` alone when it is the first."""
+    query = (
+        select(steps.c.commit_time)
+        .where(steps.c.job_id == job_id)
+        .order_by(steps.c.number.desc())
+        .limit(_RATE_STEPS)
+    )
+    times = sorted((await connection.execute(query)).scalars())
+    measured = seconds_per_step(times)
+    if measured is not None:
+        return measured
+    return max(0.0, (step.commit_time.ToNanoseconds() - step.start_time.ToNanoseconds()) / 1e9)

@@ -61,6 +61,7 @@ _MOST_LOSSES = 10
 
 def is_transient(error: PodiumError) -> bool:
     """Whether the same call may work later."""
+    # The run ends and begins anew when it is back: whatever is done here would have to be written.
     if isinstance(error, DatabaseUnavailableError):
         return False
     return isinstance(error, _TRANSIENT) or error.reason in _FORGOTTEN
@@ -124,6 +125,7 @@ class _Patience:
 
     def next_pause(self) -> float:
         """Seconds to wait before the next attempt: longer each time, never past the end."""
+        # Random, since every job that lost the service would come back to it at one moment.
         pause, self.pause = self.pause, min(self.pause * 2, _LONGEST_PAUSE)
         return min(random.uniform(pause / 2, pause), max(self.left(), 0.0))
 
@@ -165,6 +167,7 @@ class Recovery:
         calls = self._calls.setdefault(service, _CallGroup())
         patience = _Patience(self._timeout)
         while True:
+            # From before the call: what was rebuilt while it ran is rebuilt for it too.
             rebuilt, began = calls.rebuilt, time.monotonic()
             try:
                 result = await call()
@@ -188,6 +191,7 @@ class Recovery:
         ready: Ready,
     ) -> None:
         async with calls.lock:
+            # Whoever had the lock first has brought the service back; repeating is enough.
             if calls.rebuilt != rebuilt:
                 return
             await self._begin_loss(calls, called, error)
@@ -195,14 +199,17 @@ class Recovery:
                 while True:
                     _give_up_if_over(patience, called, error)
                     await self._control.unless_paused(asyncio.sleep(patience.next_pause()))
+                    # The cluster may need minutes to place a pod, which is not the service's doing.
                     asked = time.monotonic()
                     uncounted = await self._control.unless_paused(ready())
                     patience.excuse(time.monotonic() - asked, uncounted)
                     try:
+                        # Never 0, which would end the last try before it has begun.
                         async with asyncio.timeout(max(patience.left(), 0.01)):
                             had_lost_state = await self._control.unless_paused(rebuild())
                         break
                     except TimeoutError:
+                        # The time is up, which the loop's head tells with the last error.
                         continue
                     except PodiumError as again:
                         if not is_transient(again):
@@ -210,12 +217,15 @@ class Recovery:
                         error = again
                         await self._reporter.still_recovering(_wait_for(called, error))
             calls.rebuilt += 1
+        # Whoever lost it was away and is back. Whoever kept it may be failing still, and its time
+        # goes on.
         if had_lost_state:
             patience.renew()
 
     async def _begin_loss(self, calls: _CallGroup, called: str, error: PodiumError) -> None:
         now = time.monotonic()
         service = lost_service(error, called)
+        # However many groups lose inference, people read of it once.
         if calls.loss is not None and calls.loss.service == service:
             calls.loss.last = now
             return

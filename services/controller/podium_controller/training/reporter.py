@@ -61,6 +61,7 @@ class Reporter:
         """Writes the phase, unless a recovery has the word."""
         if phase == self._phase:
             return
+        # Kept in any case: it is what is shown when the recovery is over.
         self._phase = phase
         lingered = not self._recovering and await self._stay()
         if self._recovering:
@@ -78,6 +79,7 @@ class Reporter:
         """
         self._recovering += 1
         try:
+            # Calls of several services may be lost at once; the first one speaks for all.
             if self._recovering == 1:
                 shown = await self._stay() and wait == self._lost
                 if not shown:
@@ -87,11 +89,13 @@ class Reporter:
             yield
         finally:
             self._recovering -= 1
+        # Not after an error: the end of the run writes its own phase.
         if not self._recovering:
             self._leaving = asyncio.create_task(self._leave())
 
     async def still_recovering(self, wait: Wait) -> None:
         """Inside `recovering`: what the job waits for is something else by now."""
+        # The same trouble in other words is not worth a write an attempt.
         if wait.reason != self._lost.reason:
             self._lost = wait
             await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
@@ -110,6 +114,7 @@ class Reporter:
         if self._leaving is None:
             return False
         await cancel_and_wait(self._leaving)
+        # It may have come to its end first, and has then written what there was to write.
         lingered = self._leaving is not None
         self._leaving = None
         return lingered
@@ -120,6 +125,7 @@ class Reporter:
     @asynccontextmanager
     async def waiting(self, what: str = "the trainer") -> AsyncIterator[OnWait]:
         """Says what the job's trainer waits for. Each reason is an event once; a start is none."""
+        # A pod that waits for a node is asked about every few seconds, and told of once.
         reported: set[str] = set()
 
         async def on_wait(wait: Wait) -> None:

@@ -85,6 +85,7 @@ def pack(samples: Sequence[Weighted], max_tokens: int) -> list[Row]:
     rows: list[list[Weighted]] = []
     sizes: list[int] = []
     for unit in units:
+        # What a unit costs a row is known only together: groups share their system prompts.
         merged = [_ordered([*row, *unit]) for row in rows]
         grown = [_size(row) for row in merged]
         fits = [i for i, size in enumerate(grown) if size <= max_tokens]
@@ -104,10 +105,13 @@ def flat(samples: Iterable[Weighted]) -> list[Row]:
 
 def build_row(samples: Sequence[Weighted]) -> Row:
     """The prefix tree of `samples`."""
+    # In this order nobody before a sample shares more with it than its neighbour does, so the
+    # neighbour's path is all that one pass has to remember, and nodes come out depth first.
     samples = _ordered(samples)
     tokens: list[IntArray] = []
     positions: list[IntArray] = []
     size = _size(samples)
+    # A subtree reaches the row's end until a later sample turns off above it.
     ends = np.full(size, size, np.int64)
     nodes: list[IntArray] = []
     path = np.empty(0, np.int64)
@@ -116,6 +120,8 @@ def build_row(samples: Sequence[Weighted]) -> Row:
     for item in samples:
         context = item.sample.context
         shared = _common(previous, context)
+        # The rest of the neighbour's path has all its descendants by now: nodes from here on do
+        # not see it.
         ends[path[shared:]] = count
         added = len(context) - shared
         path = np.concatenate([path[:shared], np.arange(count, count + added)])
@@ -127,9 +133,12 @@ def build_row(samples: Sequence[Weighted]) -> Row:
     lengths = [len(item.sample.targets) for item in samples]
     node = np.concatenate(nodes)
     temperature = np.concatenate([item.sample.temperatures for item in samples])
+    # One slot for all attempts that sampled here at one temperature: the head makes each
+    # distribution once. Temperatures are told apart by their bits, beside the nodes' integers.
     keys, slots = np.unique(
         np.stack([node, temperature.view(np.int32).astype(np.int64)]), axis=1, return_inverse=True
     )
+    # The head finds the tokens of a chunk of slots by bisection.
     order = np.argsort(slots, kind="stable")
 
     def each(values: Iterable[float]) -> Float64[np.ndarray, "K"]:
@@ -181,6 +190,7 @@ def _cut(group: Sequence[Weighted], max_tokens: int) -> list[list[Weighted]]:
         if length > max_tokens:
             raise ValueError(f"a sample of {length} tokens is longer than a row of {max_tokens}")
         if units:
+            # Against its neighbour alone, for the reason given in `build_row`.
             added = length - _common(units[-1][-1].sample.context, item.sample.context)
             if size + added <= max_tokens:
                 units[-1].append(item)

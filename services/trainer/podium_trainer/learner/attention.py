@@ -45,13 +45,18 @@ class _SegmentAttention(torch.autograd.Function):
         segments: Segments,
         scale: float,
     ) -> torch.Tensor:
+        # In float32 whatever the model's type: every ancestor's part is added to what is there,
+        # and a deep path would round as often as it has forks.
         output = torch.zeros(query.shape, dtype=torch.float32)
+        # Of having seen nothing: the first part then has all the weight.
         lse = torch.full(query.shape[:-1], float("-inf"))
         for start, end, subtree in segments:
             part, part_lse = _forward(
                 query[:, :, start:subtree],
                 key[:, :, start:end],
                 value[:, :, start:end],
+                # Counted from the first key: the run's own queries see it up to themselves, and
+                # those after its end see all of it.
                 is_causal=True,
                 scale=scale,
             )
@@ -74,6 +79,8 @@ class _SegmentAttention(torch.autograd.Function):
         key_gradient = torch.empty_like(key)
         value_gradient = torch.empty_like(value)
         for start, end, subtree in ctx.segments:
+            # `output` and `lse` are of all that a query sees and not of this run, which is what
+            # makes the softmax in here the whole one's.
             part, key_part, value_part = _backward(
                 gradient[:, :, start:subtree],
                 query[:, :, start:subtree],
@@ -167,12 +174,15 @@ def _register(name: str) -> None:
         layout: Layout | None = None,
         **_: Any,
     ) -> tuple[torch.Tensor, None]:
+        # A kernel that left one of these out would compute another model without a word.
         if layout is None or attention_mask is not None or dropout or softcap:
             raise ValueError(f"{name} takes a layout, no mask, no dropout and no soft cap")
         repeats = query.shape[1] // key.shape[1]
+        # Grouped queries share their keys, and the kernels pair heads one to one.
         if repeats > 1:
             key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+        # The kernel knows the tree and no window; one that no path outgrows cuts nothing.
         if sliding_window is not None and layout.depth > sliding_window:
             mask = layout.windowed_mask(sliding_window)
             output = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
