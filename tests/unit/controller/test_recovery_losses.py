@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from podium.core.errors import PodiumError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium_controller.domain.errors import DatabaseUnavailableError
+from podium_controller.domain.errors import DatabaseUnavailableError, JobFailedError
 from podium_controller.domain.stop_signals import StopSignals
+from podium_controller.training import recovery as module
 from podium_controller.training.recovery import Recovery, is_transient, lost_service
 from podium_controller.training.reporter import Reporter
 
@@ -99,6 +100,50 @@ async def test_a_reply_from_before_the_loss_does_not_end_it(
     await began.wait()
     assert await recovery.run("inference", late, rebuild) == "late"
     assert sum("is back" in event for event in ledger.events) == 1
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_the_clusters_time_is_not_the_services(
+    recovery: Recovery, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """The job waits 60 seconds for a service; to place its pod takes the cluster 300."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    lost = UnavailableError("trainer cannot be reached")
+    calls, rebuilds = iter([lost]), iter([lost])
+
+    async def call() -> str:
+        if error := next(calls, None):
+            raise error
+        return "done"
+
+    async def ready() -> bool:
+        clock.now += 300
+        return False
+
+    async def rebuild() -> bool:
+        # Once it has its place it may fail as it did before, and then the time is its own.
+        if error := next(rebuilds, None):
+            clock.now += 61 if late else 59
+            raise error
+        return True
+
+    running = recovery.run("trainer", call, rebuild, ready)
+    if late:
+        with pytest.raises(JobFailedError, match="stayed away for more than 60 seconds"):
+            await running
+    else:
+        assert await running == "done"
 
 
 @pytest.mark.parametrize(
