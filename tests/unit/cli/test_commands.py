@@ -17,7 +17,7 @@ import yaml
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.local.launcher import logs, upfile
 from support import job_records
-from support.cli import COMMAND, Result, podium, start
+from support.cli import COMMAND, Result, invoke, start
 from support.fake_podium import FakePodium, fake_podium, watched_job
 
 JOB = """\
@@ -44,7 +44,7 @@ class Cli:
 
     async def __call__(self, *arguments: str, stdin: str = "", **extra: str) -> Result:
         environment = {**self.fake.environment, **extra}
-        return await podium(*arguments, cwd=self.folder, environment=environment, stdin=stdin)
+        return await invoke(*arguments, cwd=self.folder, environment=environment, stdin=stdin)
 
 
 @pytest.fixture
@@ -128,14 +128,14 @@ async def test_nearest_command(cli: Cli) -> None:
 
 
 async def test_unreachable_is_exit_code_3(tmp_path: Path) -> None:
-    done = await podium("job", "list", "--address", "127.0.0.1:9", cwd=tmp_path)
+    done = await invoke("job", "list", "--address", "127.0.0.1:9", cwd=tmp_path)
     assert (done.code, done.out) == (3, "")
     assert "podium up" in done.err
     assert "Traceback" not in done.err
 
 
 async def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    done = await podium(
+    done = await invoke(
         "job",
         "list",
         "--address",
@@ -151,11 +151,11 @@ async def test_missing_token_is_exit_code_4(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("let-me-in\n")
     async with fake_podium(auth_tokens_file=tokens) as fake:
-        refused = await podium("job", "list", cwd=tmp_path, environment=fake.environment)
+        refused = await invoke("job", "list", cwd=tmp_path, environment=fake.environment)
         assert (refused.code, refused.out) == (4, "")
         assert "PODIUM_TOKEN" in refused.err
         environment = {**fake.environment, "PODIUM_TOKEN": "let-me-in"}
-        assert (await podium("job", "list", cwd=tmp_path, environment=environment)).code == 0
+        assert (await invoke("job", "list", cwd=tmp_path, environment=environment)).code == 0
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ async def test_environments(cli: Cli) -> None:
 
 
 async def test_doctor_says_what_to_do(tmp_path: Path) -> None:
-    done = await podium(
+    done = await invoke(
         "doctor", "--model", "not-there", "-o", "json", "--data-dir", ".", cwd=tmp_path
     )
     findings = {finding["name"]: finding for finding in json.loads(done.out)}
@@ -390,12 +390,12 @@ async def test_doctor_says_what_to_do(tmp_path: Path) -> None:
     assert findings["model"]["status"] == "fail"
     assert "podium.local.models.prepare not-there" in findings["model"]["advice"]
     assert {"packages", "address", "disk", "memory", "cpu"} <= set(findings)
-    text = await podium("doctor", "--model", "not-there", "--data-dir", ".", cwd=tmp_path)
+    text = await invoke("doctor", "--model", "not-there", "--data-dir", ".", cwd=tmp_path)
     assert "FAIL  model" in text.out
 
 
 async def test_the_version_is_an_option_too(tmp_path: Path) -> None:
-    done = await podium("--version", cwd=tmp_path)
+    done = await invoke("--version", cwd=tmp_path)
     assert (done.code, done.out) == (0, f"podium, version {podium_package.__version__}\n")
 
 
@@ -424,7 +424,7 @@ async def test_what_is_exported_has_the_modes_of_new_files_and_the_hub_s_name(cl
 
 
 async def test_version(tmp_path: Path) -> None:
-    found = json.loads((await podium("version", "-o", "json", cwd=tmp_path)).out)
+    found = json.loads((await invoke("version", "-o", "json", cwd=tmp_path)).out)
     assert list(found)[:2] == ["podium", "python"]
 
 
@@ -437,7 +437,7 @@ async def test_a_mistyped_data_directory_hits_no_other_stack(cli: Cli, tmp_path:
         assert "nothing runs in the data directory stakc" in typo.err
         assert not (tmp_path / "stakc").exists()
     assert cli.fake.jobs.known["w"].state == jobs.JOB_STATE_RUNNING
-    assert (await podium("job", "get", "w", cwd=tmp_path)).code == 0
+    assert (await invoke("job", "get", "w", cwd=tmp_path)).code == 0
     claim.release()
 
 
@@ -461,7 +461,7 @@ async def test_an_url_is_no_address_and_says_what_is(cli: Cli) -> None:
 
 async def test_down_and_status_without_a_stack(tmp_path: Path) -> None:
     for command in ("down", "status"):
-        done = await podium(command, "--data-dir", ".", cwd=tmp_path)
+        done = await invoke(command, "--data-dir", ".", cwd=tmp_path)
         assert (done.code, done.out) == (3, "")
         assert "podium up" in done.err
 

@@ -7,14 +7,14 @@ import random
 from pathlib import Path
 from typing import Any
 
-from support.cli import podium
+from support.cli import invoke
 from support.fake_judge import Answer, completion, fails, fake_judge
 
 EMAIL = ("eval", "email_search", "--limit", "12")
 
 
 async def test_baselines_are_measured_and_compared(tmp_path: Path) -> None:
-    result = await podium(*EMAIL, "-a", "baseline:random", "-a", "baseline:scripted", cwd=tmp_path)
+    result = await invoke(*EMAIL, "-a", "baseline:random", "-a", "baseline:scripted", cwd=tmp_path)
     assert result.code == 0, result.err
     head, first, second, comparison, *scenarios = result.out.splitlines()
     assert head.split() == [
@@ -44,12 +44,12 @@ async def test_baselines_are_measured_and_compared(tmp_path: Path) -> None:
 
 async def test_a_long_table_of_scenarios_is_cut_and_json_has_the_rest(tmp_path: Path) -> None:
     command = ("eval", "email_search", "-a", "baseline:scripted", "--limit", "23")
-    result = await podium(*command, cwd=tmp_path)
+    result = await invoke(*command, cwd=tmp_path)
     lines = result.out.splitlines()
     assert lines[2] == ""
     assert len(lines[4:-1]) == 20
     assert lines[-1] == "… and 3 more scenarios; -o json has them all"
-    (found,) = json.loads((await podium(*command, "-o", "json", cwd=tmp_path)).out)
+    (found,) = json.loads((await invoke(*command, "-o", "json", cwd=tmp_path)).out)
     assert len(found["by_scenario"]) == 23
     first = next(iter(found["by_scenario"]))
     assert lines[4].split()[0] == first
@@ -60,18 +60,18 @@ async def test_a_long_table_of_scenarios_is_cut_and_json_has_the_rest(tmp_path: 
 
 async def test_json_has_every_attempt(tmp_path: Path) -> None:
     arguments = ("-a", "baseline:scripted", "--attempts", "2", "-o", "json")
-    result = await podium(*EMAIL, *arguments, cwd=tmp_path)
+    result = await invoke(*EMAIL, *arguments, cwd=tmp_path)
     (found,) = json.loads(result.out)
     assert found["attempts"] == len(found["episodes"]) == 24
     assert found["pass_at"] == {"1": 1.0, "2": 1.0}
     assert all(episode["success"] for episode in found["episodes"])
-    again = await podium(*EMAIL, *arguments, cwd=tmp_path)
+    again = await invoke(*EMAIL, *arguments, cwd=tmp_path)
     assert again.out == result.out
 
 
 async def test_a_threshold_replaces_the_environments_success(tmp_path: Path) -> None:
     arguments = ("-a", "baseline:scripted", "--threshold", "1.5", "-o", "json")
-    (found,) = json.loads((await podium(*EMAIL, *arguments, cwd=tmp_path)).out)
+    (found,) = json.loads((await invoke(*EMAIL, *arguments, cwd=tmp_path)).out)
     assert found["success"] == 0
 
 
@@ -79,7 +79,7 @@ async def test_any_model_behind_an_openai_api(tmp_path: Path) -> None:
     with fake_judge() as api:
         api.then(lambda _: completion("select: 1"))
         environment = {"OPENAI_BASE_URL": api.base_url, "OPENAI_API_KEY": "secret"}
-        result = await podium(
+        result = await invoke(
             *EMAIL, "-a", "openai:some-model", "-o", "json", cwd=tmp_path, environment=environment
         )
     assert result.code == 0, result.err
@@ -98,7 +98,7 @@ async def test_a_busy_api_is_waited_for(tmp_path: Path) -> None:
 
     with fake_judge() as api:
         api.then(sometimes)
-        result = await podium(
+        result = await invoke(
             *EMAIL, "-a", "openai:m", cwd=tmp_path, environment={"OPENAI_BASE_URL": api.base_url}
         )
     assert result.code == 0, result.err
@@ -114,13 +114,13 @@ async def test_what_was_never_answered_is_told_apart_and_counted_nowhere(tmp_pat
     with fake_judge() as api:
         environment = {"OPENAI_BASE_URL": api.base_url}
         api.then(some)
-        table = await podium(*EMAIL, *arguments, cwd=tmp_path, environment=environment)
+        table = await invoke(*EMAIL, *arguments, cwd=tmp_path, environment=environment)
         api.then(some)
-        found = await podium(
+        found = await invoke(
             *EMAIL, *arguments, "-o", "json", cwd=tmp_path, environment=environment
         )
         api.then(fails(401, "no such key"))
-        nothing = await podium(
+        nothing = await invoke(
             *EMAIL, "-a", "openai:m", "-a", "baseline:random", cwd=tmp_path, environment=environment
         )
     assert (table.code, found.code, nothing.code) == (3, 3, 3)
@@ -146,9 +146,9 @@ async def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         (("-a", "baseline:random", "--set", "max_results"), "'max_results' is not KEY=VALUE"),
         (("-a", "baseline:random", "--set", "max_results=0"), "environment.config.max_results"),
     ):
-        result = await podium(*EMAIL, *arguments, cwd=tmp_path)
+        result = await invoke(*EMAIL, *arguments, cwd=tmp_path)
         assert result.code == 2, (arguments, result.err)
         assert text in result.err, result.err
-    result = await podium("eval", "chess", "-a", "baseline:random", cwd=tmp_path)
+    result = await invoke("eval", "chess", "-a", "baseline:random", cwd=tmp_path)
     assert result.code == 5
     assert "no environment 'chess'" in result.err

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from podium.environments.catalog import builtin_names
-from support.cli import podium
+from support.cli import invoke
 from support.namespaces import REFUSAL
 
 SCENARIOS = 4
@@ -34,7 +34,7 @@ async def test_a_baseline_beats_the_weakest_agent(name: str, tmp_path: Path) -> 
         pytest.skip(REFUSAL)
     agents = [f"baseline:{baseline}" for baseline in BASELINES[name]]
     arguments = ("--limit", str(SCENARIOS), *(f"--agent={agent}" for agent in agents))
-    result = await podium("eval", name, *arguments, "-o", "json", cwd=tmp_path, within=110)
+    result = await invoke("eval", name, *arguments, "-o", "json", cwd=tmp_path)
     assert result.code == 0, result.err
     found: list[dict[str, Any]] = json.loads(result.out)
     assert [each["agent"] for each in found] == agents

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.cli import Result, podium
+from support.cli import Result, invoke
 from support.fake_podium import FakePodium, fake_podium
 
 
 async def evaluated(fake: FakePodium, folder: Path, *arguments: str) -> Result:
-    return await podium(
+    return await invoke(
         "eval", "email_search", *arguments, cwd=folder, environment=fake.environment
     )
 

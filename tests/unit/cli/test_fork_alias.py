@@ -11,7 +11,7 @@ from podium.cli.job.fork import take_alias
 from podium.core.contract import parse_yaml
 from podium.core.errors import Violation
 from podium.types.v1 import spec_pb2
-from support.cli import Result, podium
+from support.cli import Result, invoke
 from support.fake_podium import FakePodium, fake_podium
 
 JOB = """\
@@ -36,7 +36,7 @@ async def fake() -> AsyncIterator[FakePodium]:
 async def submit(fake: FakePodium, folder: Path, version: str, *extra: str) -> Result:
     (folder / "job.yaml").write_text(JOB.replace("VERSION", version))
     command = ("job", "submit", "-f", "job.yaml", "--id", "second", *extra)
-    return await podium(*command, cwd=folder, environment=fake.environment)
+    return await invoke(*command, cwd=folder, environment=fake.environment)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_other_problems_of_the_file_stay() -> None:
 
 
 async def test_the_schema_that_editors_use_takes_both(tmp_path: Path) -> None:
-    done = await podium("job", "schema", "-o", "json", cwd=tmp_path, environment={})
+    done = await invoke("job", "schema", "-o", "json", cwd=tmp_path, environment={})
     version = json.loads(done.out)["properties"]["fork"]["properties"]["version"]
     assert version["type"] == ["integer", "string"]

@@ -18,7 +18,7 @@ from podium.cli.install.cluster import JOB_SETS, NAMESPACE, RIGHTS, Cluster, Nod
 from podium.cli.install.values import Wish, helm_command
 from podium.cli.install.verdict import MINIMUM, findings
 from podium.sdk.connection.kubectl import Kubectl
-from support.cli import podium
+from support.cli import invoke
 from support.fake_api_server import api_server
 from support.fake_kubectl import FakeKubectl
 
@@ -318,7 +318,7 @@ def kubectl(tmp_path: Path) -> FakeKubectl:
 
 
 async def test_a_ready_cluster_is_exit_code_0(kubectl: FakeKubectl, tmp_path: Path) -> None:
-    done = await podium("install", cwd=tmp_path, environment=kubectl.environment)
+    done = await invoke("install", cwd=tmp_path, environment=kubectl.environment)
     assert done.code == 0, done.err
     command = done.out[done.out.index("helm install") :]
     assert "--values charts/podium/ci/one-gpu-values.yaml" in command
@@ -339,7 +339,7 @@ async def test_a_cluster_that_lacks_something_is_exit_code_1(
     }
     kubectl.write()
     arguments = ("install", "-n", "ml", "--release", "rl", "-o", "json")
-    done = await podium(*arguments, cwd=tmp_path, environment=kubectl.environment)
+    done = await invoke(*arguments, cwd=tmp_path, environment=kubectl.environment)
     assert done.code == 1
     told = json.loads(done.out)
     assert told["ready"] is False
@@ -354,7 +354,7 @@ async def test_a_cluster_that_does_not_answer_is_exit_code_3(
 ) -> None:
     kubectl.refusals = {"get": "Unable to connect to the server: dial tcp: i/o timeout"}
     kubectl.write()
-    done = await podium("install", cwd=tmp_path, environment=kubectl.environment)
+    done = await invoke("install", cwd=tmp_path, environment=kubectl.environment)
     assert (done.code, done.out) == (3, "")
     assert "dial tcp: i/o timeout" in done.err
 

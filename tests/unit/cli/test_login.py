@@ -21,7 +21,7 @@ from podium.sdk.connection import contexts
 from podium.sdk.connection.addresses import CONTEXT, ENVIRONMENT, TLS
 from podium.sdk.connection.addresses import TOKEN as TOKEN_VARIABLE
 from support.certificates import Authority
-from support.cli import COMMAND, Result, podium
+from support.cli import COMMAND, Result, invoke
 from support.fake_kubectl import FakeKubectl
 from support.fake_podium import FakePodium, fake_podium
 
@@ -39,7 +39,7 @@ class User:
 
     async def __call__(self, *arguments: str, stdin: str = "", **extra: str) -> Result:
         environment = {**self.kubectl.environment, **extra}
-        return await podium(*arguments, cwd=self.folder, environment=environment, stdin=stdin)
+        return await invoke(*arguments, cwd=self.folder, environment=environment, stdin=stdin)
 
     async def login(self, name: str = "lab", *arguments: str, stdin: str = TOKEN) -> Result:
         address = ("--address", self.fake.address, "--token-stdin")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.environments.scenarios.tools_file import read_tools
-from support.cli import Result, podium
+from support.cli import Result, invoke
 from support.fake_judge import FakeJudge, completion, fake_judge
 
 TOOLS = [
@@ -48,11 +48,8 @@ async def generate(folder: Path, api: FakeJudge, *arguments: str) -> Result:
     (folder / "tools.json").write_text(json.dumps(TOOLS))
     environment = {"OPENAI_BASE_URL": api.base_url, "OPENAI_API_KEY": "secret"}
     source = ("--tools", "tools.json", "--out", "tasks.jsonl")
-    return await podium(
-        *("scenarios", "generate", *source, *arguments),
-        cwd=folder,
-        environment=environment,
-        within=300,
+    return await invoke(
+        *("scenarios", "generate", *source, *arguments), cwd=folder, environment=environment
     )
 
 
@@ -74,7 +71,7 @@ async def test_tasks_are_written_counted_and_added_to(tmp_path: Path, api: FakeJ
     assert again.code == 0, again.err
     assert set(first) < set((tmp_path / "tasks.jsonl").read_text().splitlines())
 
-    checked = await podium("scenarios", "check", "tasks.jsonl", "-o", "json", cwd=tmp_path)
+    checked = await invoke("scenarios", "check", "tasks.jsonl", "-o", "json", cwd=tmp_path)
     assert checked.code == 0, checked.err
     assert [row["scenarios"] for row in json.loads(checked.out)] == [12, 3]
 
@@ -104,11 +101,11 @@ async def test_wrong_use_is_told_before_anything_is_asked(tmp_path: Path, api: F
 
 async def test_a_wrong_file_is_named_by_line_and_field(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": NaN}\n[]\n')
-    result = await podium("scenarios", "check", "a.jsonl", cwd=tmp_path)
+    result = await invoke("scenarios", "check", "a.jsonl", cwd=tmp_path)
     assert result.code == 2
     assert "a.jsonl:2: is no JSON: got NaN" in result.err
     assert "a.jsonl:3: got an array; allowed are JSON objects" in result.err
-    result = await podium("scenarios", "check", "a.jsonl", "--set", "heldot=0.1", cwd=tmp_path)
+    result = await invoke("scenarios", "check", "a.jsonl", "--set", "heldot=0.1", cwd=tmp_path)
     assert result.code == 2
     assert "scenarios.heldot: unknown option; did you mean 'heldout'?" in result.err
 

@@ -27,7 +27,7 @@ from podium.environments import Scenario, Scripted, play
 from podium.environments.scenarios import write_scenarios
 from podium.training.in_process import InProcessBackend
 from support import job_records
-from support.cli import podium
+from support.cli import invoke
 from support.document_commands import ROOT, commands, pages, python
 from support.fake_judge import completion, fake_judge
 from support.fake_podium import FakePodium, fake_podium, watched_job
@@ -182,12 +182,11 @@ async def test_a_command_runs_as_it_is_printed(command: str, folder: Path) -> No
         api.then(lambda _: completion("50"))
         async with fake_podium() as fake:
             play_installation(fake)
-            done = await podium(
+            done = await invoke(
                 *words,
                 cwd=folder,
                 environment={**fake.environment, "OPENAI_BASE_URL": api.base_url, "PATH": path},
                 stdin="hello\n",
-                within=120,
             )
     # What a doctor finds about this machine is not the command's failure.
     assert done.code == 0 or words == ["doctor"], done.err

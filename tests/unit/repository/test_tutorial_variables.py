@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from podium.cli.stack import up
-from support.cli import podium
+from support.cli import invoke
 from support.fake_judge import completion, fake_judge
 
 ROOT = Path(__file__).parents[3]
@@ -63,7 +63,7 @@ async def test_s3_the_variables_that_are_read_have_their_effect(
         api.then(lambda _: completion("select: 1"))
         environment = {"OPENAI_BASE_URL": api.base_url, "OPENAI_API_KEY": "the-key"}
         arguments = ("-a", "openai:model", "--limit", "1", "-o", "json")
-        result = await podium(
+        result = await invoke(
             "eval", "email_search", *arguments, cwd=tmp_path, environment=environment
         )
     assert result.code == 0, result.err

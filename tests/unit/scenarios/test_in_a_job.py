@@ -14,7 +14,7 @@ from podium.environments.serving.convert import struct, unstruct
 from podium.environments.serving.servicer import scenario_page
 from podium.types.v1 import spec_pb2
 from podium_rollout.adapters.environments import Environments
-from support.cli import podium
+from support.cli import invoke
 from support.guess_environment import Guess
 
 
@@ -123,7 +123,7 @@ async def test_an_evaluation_reads_them_where_it_is_started(tmp_path: Path) -> N
     )
     source = "scenarios={path: seeds.jsonl}"
     arguments = ("-a", "baseline:random", "--set", "id=FrozenLake-v1", "--set", source)
-    result = await podium("eval", "gymnasium", *arguments, "-o", "json", cwd=tmp_path)
+    result = await invoke("eval", "gymnasium", *arguments, "-o", "json", cwd=tmp_path)
     assert result.code == 0, result.err
     (found,) = json.loads(result.out)
     assert (found["attempts"], found["failed"]) == (3, 0)
