@@ -52,3 +52,13 @@ def test_the_probe_notices_a_heavy_import() -> None:
     )
     assert result.returncode != 0
     assert "json" in result.stderr
+
+
+def test_a_client_does_not_load_what_serves() -> None:
+    code = (
+        "import sys\nfrom podium.kit.rpc import connect, rpc_errors\n"
+        "heavy = {'pydantic_settings', 'grpc_reflection.v1alpha', 'opentelemetry.sdk', 'torch'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
