@@ -79,15 +79,19 @@ up: setup model ## Run the six services in the foreground (UP_ARGS=)
 ##
 
 .PHONY: test
-test: test-programs setup model ## Run every test (PYTEST_ARGS="-k name")
+test: test-programs setup model ## Run the tests (PYTEST_ARGS="-k name")
 	$(PYTEST) $(TEST_WORKERS)
+
+.PHONY: test-full
+test-full: test-programs setup model ## Run every test, the long ones too, over many more examples
+	$(PYTEST) --full $(TEST_WORKERS)
 
 .PHONY: test-programs
 test-programs: ## Check for PostgreSQL and Prometheus, which tests start, or install them
 	@sh tools/test_programs.sh
 
 .PHONY: test-unit
-test-unit: test-programs setup model ## Run the fast tests
+test-unit: test-programs setup model ## Run the fast tests, which start no service (a minute)
 	$(PYTEST) $(TEST_WORKERS) tests/unit
 
 .PHONY: test-integration

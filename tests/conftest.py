@@ -14,8 +14,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # How long an example takes says something of the machine alone.
-hypothesis.settings.register_profile("podium", deadline=None)
-hypothesis.settings.load_profile("podium")
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("full", deadline=None, max_examples=300)
+hypothesis.settings.load_profile("fast")
 
 # Each of these uses every core and gigabytes, or shares an engine or a stack with its neighbours:
 # all of one kind go to one worker.
@@ -27,6 +28,27 @@ _TOGETHER = {
     "tests/integration/test_bench_gpu": "trainers",
     "tests/integration/test_trainer_": "trainers",
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="run tests marked `full` too, and properties over many more examples",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("full"):
+        hypothesis.settings.load_profile("full")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("full"):
+        return
+    for item in items:
+        if item.get_closest_marker("full"):
+            item.add_marker(pytest.mark.skip(reason="long: `make test-full` runs it (--full)"))
 
 
 class _Scheduling(LoadFileScheduling):

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import kubernetes_validate
 import pytest
-from chart_golden import GOLDEN, case_names, golden, render
+from chart_golden import CASES, GOLDEN, golden, render
 from podium.local.launcher.layout import READINESS
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.environment_template import EnvironmentTemplate
@@ -34,13 +34,13 @@ CLUSTER_WIDE = ("CustomResourceDefinition",)
 KUBERNETES = ("1.29", "1.30", "1.31", "1.32", "1.33", "1.34")
 
 
-@pytest.mark.parametrize("name", case_names())
+@pytest.mark.parametrize("name", CASES)
 def test_renders_are_the_golden_ones(name: str) -> None:
     assert golden(name) == (GOLDEN / f"{name}.yaml").read_text(), "run `make chart-golden`"
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert sorted(path.stem for path in Path(GOLDEN).glob("*.yaml")) == case_names()
+    assert sorted(path.stem for path in Path(GOLDEN).glob("*.yaml")) == sorted(CASES)
 
 
 @pytest.mark.parametrize("version", KUBERNETES)

@@ -15,6 +15,9 @@ def _refusal() -> str:
         done = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:
         return missing("bwrap", "bubblewrap")
+    except OSError as error:
+        # Tests are to be skipped, not their collection stopped.
+        return f"`bwrap` cannot be run here: {error}"
     return f"this machine forbids sandboxes: {done.stderr.strip()}" if done.returncode else ""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 NEEDS = {
-    "bwrap": "tests/unit/environments/test_coding.py",
+    "bwrap": "tests/integration/environments/test_coding.py",
     "git": "tests/unit/repository/test_documents.py",
 }
 
