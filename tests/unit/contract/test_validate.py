@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from podium.core.contract import validate
 from podium.core.contract.rules import checked_fields
@@ -123,7 +123,6 @@ def test_token_ids_are_never_looked_at() -> None:
     assert checked_fields(trajectory_pb2.TokenRecord.DESCRIPTOR) == ()
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_message_of_any_method_is_validated_without_an_exception(data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(methods()))

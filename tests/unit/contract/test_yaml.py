@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from podium.core.contract import apply_defaults, parse_yaml, to_yaml
 from podium.core.contract.nodes import MAX_BYTES
@@ -289,7 +289,6 @@ def test_a_plain_yaml_reader_reads_what_we_write() -> None:
 
 
 @pytest.mark.parametrize("kind", [spec_pb2.JobSpec, job_service_pb2.Job, trajectory_pb2.Trajectory])
-@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_what_is_written_is_read_back(kind, data: st.DataObject) -> None:
     message = data.draw(messages(kind))
@@ -300,14 +299,12 @@ def test_what_is_written_is_read_back(kind, data: st.DataObject) -> None:
     assert not [v for v in violations if "unknown field" in v.description]
 
 
-@settings(max_examples=300, deadline=None)
 @given(text=st.one_of(st.text(max_size=200), st.lists(texts(), max_size=12).map("\n".join)))
 def test_no_text_raises(text: str) -> None:
     for violation in parse_yaml(text, spec_pb2.JobSpec).violations:
         assert violation.description
 
 
-@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_damaged_file_never_raises_and_says_where(data: st.DataObject) -> None:
     spec = apply_defaults(parse_yaml(RIGHT, spec_pb2.JobSpec).message)

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from podium_judge.domain.prompt import Question, build_prompt
 from podium_judge.domain.transcript import attempt_of
@@ -25,7 +25,6 @@ def question(attempts: list[list[str]], tokens: int) -> Question:
     return Question(tuple(words), max_tokens=tokens)
 
 
-@settings(deadline=None, max_examples=150)
 @given(ATTEMPTS, st.integers(1500, 30_000))
 def test_a_prompt_that_must_be_cut_uses_its_room(attempts: list[list[str]], tokens: int) -> None:
     whole = build_prompt(question(attempts, 10_000_000), "s", nonce="abcd")
@@ -38,7 +37,6 @@ def test_a_prompt_that_must_be_cut_uses_its_room(attempts: list[list[str]], toke
         assert size >= 0.95 * tokens * 3 - 400
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(TURN, min_size=1, max_size=30), st.integers(700, 20_000))
 def test_the_longest_lose_first_and_all_lines_stay_json(turns: list[str], tokens: int) -> None:
     lines = [to_json({"assistant": turn}) for turn in turns]

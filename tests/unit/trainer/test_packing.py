@@ -81,7 +81,6 @@ def test_t9_packed_equals_flat(policy: Policy, items: list[Weighted], room: int)
     assert_equal_evaluation(policy, packed, flat(items))
 
 
-@settings(max_examples=200, deadline=None)
 @given(items=samples_of_trees(), room=st.integers(0, 30))
 def test_t11_every_sample_is_placed_once_within_the_budget(
     items: list[Weighted], room: int
@@ -115,7 +114,6 @@ def test_t11_every_sample_is_placed_once_within_the_budget(
     assert placed == expected
 
 
-@settings(max_examples=200, deadline=None)
 @given(items=samples_of_trees())
 def test_a_node_sees_exactly_its_own_history(items: list[Weighted]) -> None:
     row = build_row(items)
