@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "chart"
 STATE = "FAKE_KUBECTL_STATE"
@@ -35,7 +37,7 @@ class FakeKubectl:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         program = folder / "kubectl"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I "{__file__}" "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{__file__}" "$@"\n')
         program.chmod(0o755)
         self._state = folder / "state.json"
         self._log = folder / "log"
@@ -128,6 +130,9 @@ def main() -> None:
             if options["namespace"] != state["namespace"] or not address:
                 kind, _, name = target.partition("/")
                 _fail(f'Error from server (NotFound): {kind}s "{name}" not found')
+            # Most of what starting it costs; dozens are started for one `podium install`.
+            import asyncio
+
             asyncio.run(_forward(int(local), int(remote), address))
         case _:
             _fail(f"error: unknown command {words}: the double does not know it")
@@ -175,6 +180,8 @@ def _fail(words: str) -> None:
 
 async def _forward(local: int, remote: int, address: str) -> None:
     """Forwards until a connection cannot be made, as kubectl when its pod is gone."""
+    import asyncio
+
     host, _, port = address.rpartition(":")
     lost = asyncio.Event()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from podium.cli.findings import Finding
-from podium.cli.install.cluster import JOB_SETS, NAMESPACE, RIGHTS, Cluster, Node, look
+from podium.cli.install.cluster import JOB_SETS, NAMESPACE, RIGHTS, Cluster, Node
 from podium.cli.install.values import Wish, helm_command
 from podium.cli.install.verdict import MINIMUM, findings
-from podium.sdk.connection.kubectl import Kubectl
 from support.cli import invoke
-from support.fake_api_server import api_server
 from support.fake_kubectl import FakeKubectl
+from support.small_cluster import MONITORED, objects
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "podium"
@@ -45,9 +42,6 @@ PLAIN = Cluster(
     release_exists=False,
     secrets=frozenset(),
     denied=frozenset(),
-)
-MONITORED = frozenset(
-    {"podmonitors.monitoring.coreos.com", "prometheusrules.monitoring.coreos.com"}
 )
 EIGHT = Node("big", 8, {"nvidia.com/gpu.count": "8"}, ("nvidia.com/gpu",))
 
@@ -283,27 +277,6 @@ def _merge(into: dict[str, Any], other: dict[str, Any]) -> None:
             into[key] = value
 
 
-def objects() -> list[dict[str, Any]]:
-    """A node with two GPUs, another that takes no pods, and a storage class."""
-    status = {
-        "allocatable": {"nvidia.com/gpu": "2"},
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-    node: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "status": status}
-    default = {"storageclass.kubernetes.io/is-default-class": "true"}
-    return [
-        {**node, "metadata": {"name": "a"}, "spec": {"taints": []}},
-        {**node, "metadata": {"name": "b"}, "spec": {"unschedulable": True}},
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": "standard", "annotations": default},
-            "provisioner": "example.com/disks",
-        },
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "podium"}},
-    ]
-
-
 @pytest.fixture
 def kubectl(tmp_path: Path) -> FakeKubectl:
     double = FakeKubectl(tmp_path / "bin")
@@ -354,36 +327,3 @@ async def test_a_cluster_that_does_not_answer_is_exit_code_3(
     done = await invoke("install", cwd=tmp_path, environment=kubectl.environment)
     assert (done.code, done.out) == (3, "")
     assert "dial tcp: i/o timeout" in done.err
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-async def test_the_real_kubectl_is_asked_what_it_understands(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with api_server() as server:
-        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("NO_PROXY", os.environ.get("NO_PROXY", "") + ",127.0.0.1")
-        server.objects = [
-            *objects(),
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": "hugging-face", "namespace": "podium"},
-            },
-        ]
-        server.forbidden = {"runtimeclasses"}
-        found = await look(
-            Kubectl("double", "podium"), "podium", "nvidia.com/gpu", ["hugging-face"]
-        )
-        assert found.version == "v1.31.2"
-        assert found.nodes == (Node("a", 2, {}, ()),)
-        assert (found.storage_classes, found.default_storage) == (("standard",), "standard")
-        assert found.runtime_classes is None
-        assert found.namespace_exists is True
-        assert found.secrets == {"hugging-face"}
-        assert found.denied == set()
-        assert {"podmonitors.monitoring.coreos.com", "deployments.apps"} <= found.resources
-        server.denied = {"create deployments.apps", NAMESPACE}
-        found = await look(Kubectl("double", "podium"), "podium", "nvidia.com/gpu", [])
-        assert found.denied == server.denied
