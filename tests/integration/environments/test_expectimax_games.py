@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from podium.environments import play
 from podium.environments.game_2048 import Game2048
 from podium.environments.game_2048.agents import ExpectimaxAgent, RandomAgent
 
 
+@pytest.mark.full
 async def test_s40_expectimax_scores_four_times_what_random_does_over_50_games() -> None:
     """At depth 1, its weakest and fastest; the README has what deeper ones score."""
     config = {"goal": 131072}

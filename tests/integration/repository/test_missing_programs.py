@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[3]
 NEEDS = {
     "bwrap": "tests/integration/environments/test_coding.py",
     "git": "tests/unit/repository/test_documents.py",
+    "promtool": "tests/chart/test_chart_monitoring.py::"
+    "test_promtool_accepts_the_rules_and_each_alert_does_what_it_says",
 }
 
 
@@ -30,11 +32,20 @@ def without_programs(folder: Path, *arguments: str) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
-def test_every_unit_test_is_collected(tmp_path: Path) -> None:
-    found = without_programs(tmp_path, "--collect-only", "tests/unit")
+def test_every_test_is_collected(tmp_path: Path) -> None:
+    found = without_programs(tmp_path, "--collect-only", "tests")
     assert found.returncode == 0, found.stdout[-2000:]
     assert "error" not in found.stdout.splitlines()[-1]
+
+
+def test_a_program_that_cannot_be_run_stops_no_collection(tmp_path: Path) -> None:
+    (tmp_path / "bwrap").write_text("")
+    (tmp_path / "bwrap").chmod(0o755)
+    found = without_programs(tmp_path, "tests/integration/environments/test_coding.py")
+    assert found.returncode in (0, pytest.ExitCode.NO_TESTS_COLLECTED), found.stdout[-2000:]
+    assert "`bwrap` cannot be run here" in found.stdout
 
 
 @pytest.mark.timeout(300)
