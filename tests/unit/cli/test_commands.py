@@ -1,4 +1,7 @@
-"""The command as people run it: a process, its streams, its exit code."""
+"""The command as people run it: its streams and its exit code.
+
+In a process of its own where a signal, a terminal or the start is what is tested.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ import yaml
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.local.launcher import logs, upfile
 from support import job_records
-from support.cli import COMMAND, Result, invoke, start
+from support.cli import COMMAND, Result, invoke, podium, start
 from support.fake_podium import FakePodium, fake_podium, watched_job
 
 JOB = """\
@@ -128,7 +131,7 @@ async def test_nearest_command(cli: Cli) -> None:
 
 
 async def test_unreachable_is_exit_code_3(tmp_path: Path) -> None:
-    done = await invoke("job", "list", "--address", "127.0.0.1:9", cwd=tmp_path)
+    done = await podium("job", "list", "--address", "127.0.0.1:9", cwd=tmp_path)
     assert (done.code, done.out) == (3, "")
     assert "podium up" in done.err
     assert "Traceback" not in done.err
