@@ -127,7 +127,7 @@ def fake_hub(name: str, files: Mapping[str, bytes]) -> Iterator[FakeHub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     hub = FakeHub(server.server_address[1], name, files)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True)
     thread.start()
     try:
         yield hub

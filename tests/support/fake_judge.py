@@ -133,6 +133,8 @@ class FakeJudge:
         """On its list of models."""
         self.arrivals: list[float] = []
         """When each request came, in seconds of a steady clock."""
+        self.when_never: Callable[[], None] = lambda: None
+        """Called when a request came that is answered NEVER."""
         self._lock = threading.Lock()
 
     def then(self, *behaviours: Behaviour) -> None:
@@ -161,6 +163,8 @@ def fake_judge() -> Iterator[FakeJudge]:
         protocol_version = "HTTP/1.1"
 
         def _send(self, answer: Answer) -> None:
+            if answer.delay == NEVER:
+                judge.when_never()
             time.sleep(answer.delay)
             try:
                 self.send_response(answer.status)
@@ -194,7 +198,7 @@ def fake_judge() -> Iterator[FakeJudge]:
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     judge = FakeJudge(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True)
     thread.start()
     try:
         yield judge

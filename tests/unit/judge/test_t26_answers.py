@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import httpx
@@ -22,6 +23,7 @@ from support.fake_judge import (
     truncated,
 )
 from support.judging import JudgeBench, by_number, group_of, model, rewards
+from support.loop_clock import LoopClock
 
 ATTEMPTS = ("answer 3", "answer 9", "answer 1", "answer 5")
 RIGHT = [0.3, 0.9, 0.1, 0.5]
@@ -143,7 +145,8 @@ TROUBLES: dict[str, Behaviour] = {
 async def test_t26_d_passing_trouble_is_retried(
     judge: FakeJudge, client: httpx.AsyncClient, trouble: Behaviour
 ) -> None:
-    bench = JudgeBench(judge, client, request_timeout_seconds=3.0)
+    bench = JudgeBench(judge, client, request_timeout_seconds=60.0)
+    judge.when_never = partial(LoopClock().advance, 60.0)
     judge.then(trouble, trouble, HONEST)
     assert rewards(await bench.score(group_of(*ATTEMPTS))) == RIGHT
     assert len(judge.requests) == 3
@@ -213,7 +216,8 @@ async def test_t26_d_a_judge_that_fails_is_replaced_by_the_next_fallback(
     judge.then(bad)
     other_judge.then(HONEST)
     attempts = 1 if bad is FALLBACK_AFTER["slow"] else 3
-    bench = JudgeBench(judge, client, request_timeout_seconds=3.0, request_attempts=attempts)
+    bench = JudgeBench(judge, client, request_timeout_seconds=60.0, request_attempts=attempts)
+    judge.when_never = partial(LoopClock().advance, 60.0)
     spec = spec_pb2.RulerSpec(fallbacks=[model(judge, "m2"), model(other_judge, "spare")])
     scored = await bench.score(group_of(*ATTEMPTS), spec)
     assert rewards(scored) == RIGHT
@@ -250,12 +254,18 @@ async def test_t26_d_when_the_last_fallback_is_useless_the_group_is_skipped_with
 async def test_t26_d_a_judge_that_never_ends_is_given_up(
     judge: FakeJudge, other_judge: FakeJudge, client: httpx.AsyncClient
 ) -> None:
-    limits = {"request_attempts": 20, "max_backoff_seconds": 60.0, "question_seconds": 3.0}
+    limits = {"request_attempts": 20, "max_backoff_seconds": 600.0, "question_seconds": 60.0}
     bench = JudgeBench(judge, client, **limits)
-    judge.then(fails(429, retry_after="1"))
+    clock = LoopClock()
+
+    def busy(request: dict[str, Any]) -> Answer:
+        clock.advance(20.0)
+        return fails(429, retry_after="20")(request)
+
+    judge.then(busy)
     other_judge.then(HONEST)
     scored = await bench.score(
         group_of(*ATTEMPTS), spec_pb2.RulerSpec(fallbacks=[model(other_judge)])
     )
     assert rewards(scored) == RIGHT
-    assert "no answer within 3 seconds" in scored.judgements[0].opinions[0].failure
+    assert "no answer within 60 seconds" in scored.judgements[0].opinions[0].failure

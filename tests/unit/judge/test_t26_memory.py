@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -114,11 +115,20 @@ async def test_t26_g_the_same_question_at_once_is_asked_once_and_paid_once(
 
 
 async def test_t26_g_who_gives_up_does_not_take_the_answer_from_others(bench: JudgeBench) -> None:
-    bench.judge.then(slow(HONEST, 3.0))
+    given_up = threading.Event()
+
+    def held(request: dict[str, Any]) -> Answer:
+        given_up.wait()
+        return HONEST(request)
+
+    bench.judge.then(held)
     first = asyncio.create_task(bench.ask(group_of("answer 3", "answer 9")))
     second = asyncio.create_task(bench.ask(group_of("answer 3", "answer 9")))
     await eventually(lambda: len(bench.judge.requests) == 1)
     first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    given_up.set()
     assert rewards((await second).group) == [0.3, 0.9]
     assert (await second).usage.calls == 1
     assert len(bench.judge.requests) == 1

@@ -1,0 +1,6 @@
+from __future__ import annotations
+
+import torch
+
+# Two threads on a model of this size only wait for each other.
+torch.set_num_threads(1)
