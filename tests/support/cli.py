@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from podium.cli.main import run
 
@@ -107,7 +108,7 @@ def _invoke(
 
 
 @contextlib.contextmanager
-def _input(stream: tempfile._TemporaryFileWrapper[str]) -> Iterator[None]:
+def _input(stream: TextIO) -> Iterator[None]:
     before, sys.stdin = sys.stdin, stream
     try:
         yield
