@@ -27,6 +27,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+REQUESTS_DID_NOT_END = "REQUESTS_DID_NOT_END"
+"""Reason of an UnavailableError of a pod that is there: its weights are still in use."""
+
 
 @dataclass(frozen=True)
 class Violation:

@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 import grpc
 
@@ -96,20 +96,6 @@ class Members:
                 task = asyncio.create_task(channel.close(_GRACE_SECONDS))
                 self._closing[task] = channel
                 task.add_done_callback(self._closing.pop)
-
-
-def went_away(error: BaseException | None, peer: str, still_there: Collection[str] = ()) -> bool:
-    """Whether a call's failure says that the member itself is away, not what it lacks.
-
-    Args:
-        peer: what the members are to people, as `rpc_errors` was told.
-        still_there: reasons that only a member that is there gives.
-    """
-    return (
-        isinstance(error, UnavailableError)
-        and error.metadata.get("peer", peer) == peer
-        and error.reason not in still_there
-    )
 
 
 def _is_name(host: str) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import grpc
 from podium.core.errors import UnavailableError
-from podium.core.tasks import cancel_and_wait
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.kit.rpc.members import Members, went_away
+from podium.kit.rpc.fan_out import ask_each
+from podium.kit.rpc.members import Members
 
 from podium_controller.grpc_peers.errors import peer_errors
 
@@ -21,8 +20,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _PEER = "inference"
 _PAGE = 1000
-# It is there, and has not done what it was told.
-_NOT_DONE = frozenset({"REQUESTS_DID_NOT_END"})
 
 
 class GrpcInference:
@@ -85,23 +82,12 @@ class GrpcInference:
             with peer_errors(_PEER):
                 return await call(_stub(channel))
 
-        tasks = {
-            address: asyncio.create_task(ask(channel)) for address, channel in channels.items()
-        }
-        try:
-            await asyncio.wait(tasks.values())
-        finally:
-            await cancel_and_wait(*tasks.values())
-        errors = {address: task.exception() for address, task in tasks.items()}
-        gone = {address for address, error in errors.items() if went_away(error, _PEER, _NOT_DONE)}
-        if len(gone) < len(tasks):
-            for address in gone:
-                logger.warning("a pod of a pool went away", extra={"pod": address})
-                del tasks[address]
-        for task in tasks.values():
-            if (error := task.exception()) is not None and not went_away(error, _PEER, _NOT_DONE):
-                raise error
-        return [task.result() for task in tasks.values()]
+        asked = await ask_each(channels, ask, _PEER)
+        if not asked.answers:
+            raise next(iter(asked.gone.values()))
+        for address in asked.gone:
+            logger.warning("a pod of a pool went away", extra={"pod": address})
+        return list(asked.answers.values())
 
 
 def _stub(channel: grpc.aio.Channel) -> pb_grpc.InferenceServiceAsyncStub:

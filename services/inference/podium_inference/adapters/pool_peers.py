@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+import grpc
 from podium.core.errors import DataLossError, NotFoundError, PodiumError, UnimplementedError
 from podium.core.tasks import run_all
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.kit.rpc import rpc_errors
-from podium.kit.rpc.members import Members, went_away
+from podium.kit.rpc.fan_out import ask_each
+from podium.kit.rpc.members import Members
 
 from podium_inference.domain import metrics
 from podium_inference.domain.captures import Captures
@@ -29,8 +31,6 @@ _CALL_SECONDS = 30.0
 _NOTE_SECONDS = 2.0
 _LOAD_SECONDS = 300.0
 _MOST_POLICIES = 1000
-# It is there, and has not done what it was told.
-_NOT_DONE = frozenset({"REQUESTS_DID_NOT_END"})
 
 
 @dataclass(frozen=True)
@@ -132,20 +132,12 @@ class PoolPeers:
         order.CopyFrom(request)
         order.whole_pool = False
 
-        async def one(
-            stub: pb_grpc.InferenceServiceAsyncStub,
-        ) -> pb.LoadPolicyResponse | PodiumError:
-            try:
-                with rpc_errors(_PEER):
-                    return await stub.LoadPolicy(order, timeout=_LOAD_SECONDS)
-            except PodiumError as error:
-                return error
-
-        answers = await self._each(one)
-        for answer in answers:
-            if isinstance(answer, PodiumError) and not went_away(answer, _PEER, _NOT_DONE):
-                raise answer
-        return [answer for answer in answers if isinstance(answer, pb.LoadPolicyResponse)]
+        asked = await ask_each(
+            await self._others(),
+            lambda channel: _stub(channel).LoadPolicy(order, timeout=_LOAD_SECONDS),
+            _PEER,
+        )
+        return list(asked.answers.values())
 
     async def _announce(self, key: str) -> None:
         own = self._holders.process
@@ -170,14 +162,21 @@ class PoolPeers:
     async def _each(
         self, ask: Callable[[pb_grpc.InferenceServiceAsyncStub], Awaitable[T]]
     ) -> list[T]:
+        channels = await self._others()
+        return await run_all([ask(_stub(channel)) for channel in channels.values()])
+
+    async def _others(self) -> dict[str, grpc.aio.Channel]:
+        """A channel to each, by address."""
         channels = await self._members.each() if self._members is not None else {}
-        return await run_all(
-            [
-                ask(pb_grpc.InferenceServiceStub(channel))
-                for address, channel in channels.items()
-                if address.rpartition(":")[0].strip("[]") != self._own
-            ]
-        )
+        return {
+            address: channel
+            for address, channel in channels.items()
+            if address.rpartition(":")[0].strip("[]") != self._own
+        }
+
+
+def _stub(channel: grpc.aio.Channel) -> pb_grpc.InferenceServiceAsyncStub:
+    return pb_grpc.InferenceServiceStub(channel)
 
 
 async def take_everywhere(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podium.core.errors import (
+    REQUESTS_DID_NOT_END,
     FailedPreconditionError,
     PodiumError,
     ResourceExhaustedError,
@@ -309,7 +310,7 @@ class PolicyPool:
         except TimeoutError:
             raise UnavailableError(
                 f"running requests did not end within {self._timeout:g} s",
-                reason="REQUESTS_DID_NOT_END",
+                reason=REQUESTS_DID_NOT_END,
             ) from None
 
     def _find(self, job: str, version: int | None) -> Served | None:
