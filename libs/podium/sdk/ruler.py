@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from podium.core import skip_reasons
 from podium.core.errors import FailedPreconditionError, PodiumError
 from podium.core.openai_messages import messages_of, tools_of
 from podium.training.judges import judge_of
@@ -22,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 NOT_SCORED = "NotScored"
 """Type of the exception that stands for an attempt without a score."""
-_ALL_ALIKE = "zero_variance"
 
 Histories = Sequence[trajectory_pb2.History]
 
@@ -172,7 +172,7 @@ async def _judged(
         PodiumError: the service cannot be asked.
     """
     scored = await _asked(group, reward, client)
-    if scored.skip_reason == _ALL_ALIKE:
+    if scored.skip_reason == skip_reasons.ZERO_VARIANCE:
         scored = await _alike(group, reward, client)
     if scored.skip_reason:
         words = next((t.explanation for t in scored.trajectories if t.explanation), "")

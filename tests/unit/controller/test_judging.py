@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from podium.types.v1 import trajectory_pb2
-from podium_controller.training.judging import (
+from podium.core.skip_reasons import (
     ALL_FAILED,
     JUDGE_BUDGET,
     JUDGE_FAILED,
     JUDGE_UNAVAILABLE,
+)
+from podium.types.v1 import trajectory_pb2
+from podium_controller.training.judging import (
     failure_text,
     unjudgeable,
     unusable,

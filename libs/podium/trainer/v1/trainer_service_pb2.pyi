@@ -235,11 +235,11 @@ class StepResponse(_message.Message):
 
     @_builtins.property
     def skipped_groups(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Group id to the reason that it did not train."""
+        """Group id to the reason that it did not train, as Group.skip_reason has it."""
 
     @_builtins.property
     def skipped_trajectories(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Trajectory id to the reason that it did not train."""
+        """Trajectory id to the reason that it did not train, written alike."""
 
     def __init__(
         self,

@@ -125,6 +125,97 @@ STOP_REASON_FAILED: StopReason.ValueType  # 6
 """The environment or the agent raised; see Trajectory.failure."""
 Global___StopReason: _TypeAlias = StopReason  # noqa: Y015
 
+class _SkipReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SkipReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SkipReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SKIP_REASON_UNSPECIFIED: _SkipReason.ValueType  # 0
+    """Not set."""
+    SKIP_REASON_ALL_FAILED: _SkipReason.ValueType  # 1
+    """Of a group: every attempt raised, or none has a reward."""
+    SKIP_REASON_GROUP_OF_ONE: _SkipReason.ValueType  # 2
+    """Of a group: only one attempt has a reward, which nothing compares with."""
+    SKIP_REASON_ZERO_VARIANCE: _SkipReason.ValueType  # 3
+    """Of a group: its rewards are alike, or its attempts word for word the same,
+    so that no judge can tell them apart.
+    """
+    SKIP_REASON_NO_TRAINABLE_TRAJECTORY: _SkipReason.ValueType  # 4
+    """Of a group: no trajectory can be packed; each has a reason of its own."""
+    SKIP_REASON_NO_REWARD: _SkipReason.ValueType  # 5
+    """Of a group: no attempt carries what the scorers need. Of a trajectory: it
+    was not scored.
+    """
+    SKIP_REASON_JUDGE_FAILED: _SkipReason.ValueType  # 6
+    """Of a group: too few judges gave an answer of use, though they were told
+    what was wrong with it.
+    """
+    SKIP_REASON_JUDGE_BUDGET: _SkipReason.ValueType  # 7
+    """Of a group: the job, or its project, has spent what its judges may."""
+    SKIP_REASON_JUDGE_UNAVAILABLE: _SkipReason.ValueType  # 8
+    """Of a group: no judge model answered for as long as the job waits."""
+    SKIP_REASON_JUDGE_ERROR: _SkipReason.ValueType  # 9
+    """Of a group: the judge service broke on it."""
+    SKIP_REASON_FAILED: _SkipReason.ValueType  # 10
+    """Of a trajectory: it raised."""
+    SKIP_REASON_REWARD_NOT_FINITE: _SkipReason.ValueType  # 11
+    """Of a trajectory: its reward is infinite or not a number."""
+    SKIP_REASON_OVERLONG: _SkipReason.ValueType  # 12
+    """Of a trajectory: it was cut, and the job leaves such out (OVERLONG_MASK)."""
+    SKIP_REASON_OVER_MAX_ROW_TOKENS: _SkipReason.ValueType  # 13
+    """Of a trajectory: it is longer than training.max_row_tokens."""
+    SKIP_REASON_NO_SAMPLED_TOKENS: _SkipReason.ValueType  # 14
+    """Of a trajectory: nothing in it was sampled by the policy."""
+    SKIP_REASON_GREEDY: _SkipReason.ValueType  # 15
+    """Of a trajectory: it was sampled at temperature 0, which has no gradient."""
+
+class SkipReason(_SkipReason, metaclass=_SkipReasonEnumTypeWrapper):
+    """Why a group, or one of its trajectories, does not train. On the wire, in
+    metrics and in events it is written as the value's name without the prefix,
+    in lower case: `zero_variance`. A server newer than its client may say more.
+    """
+
+SKIP_REASON_UNSPECIFIED: SkipReason.ValueType  # 0
+"""Not set."""
+SKIP_REASON_ALL_FAILED: SkipReason.ValueType  # 1
+"""Of a group: every attempt raised, or none has a reward."""
+SKIP_REASON_GROUP_OF_ONE: SkipReason.ValueType  # 2
+"""Of a group: only one attempt has a reward, which nothing compares with."""
+SKIP_REASON_ZERO_VARIANCE: SkipReason.ValueType  # 3
+"""Of a group: its rewards are alike, or its attempts word for word the same,
+so that no judge can tell them apart.
+"""
+SKIP_REASON_NO_TRAINABLE_TRAJECTORY: SkipReason.ValueType  # 4
+"""Of a group: no trajectory can be packed; each has a reason of its own."""
+SKIP_REASON_NO_REWARD: SkipReason.ValueType  # 5
+"""Of a group: no attempt carries what the scorers need. Of a trajectory: it
+was not scored.
+"""
+SKIP_REASON_JUDGE_FAILED: SkipReason.ValueType  # 6
+"""Of a group: too few judges gave an answer of use, though they were told
+what was wrong with it.
+"""
+SKIP_REASON_JUDGE_BUDGET: SkipReason.ValueType  # 7
+"""Of a group: the job, or its project, has spent what its judges may."""
+SKIP_REASON_JUDGE_UNAVAILABLE: SkipReason.ValueType  # 8
+"""Of a group: no judge model answered for as long as the job waits."""
+SKIP_REASON_JUDGE_ERROR: SkipReason.ValueType  # 9
+"""Of a group: the judge service broke on it."""
+SKIP_REASON_FAILED: SkipReason.ValueType  # 10
+"""Of a trajectory: it raised."""
+SKIP_REASON_REWARD_NOT_FINITE: SkipReason.ValueType  # 11
+"""Of a trajectory: its reward is infinite or not a number."""
+SKIP_REASON_OVERLONG: SkipReason.ValueType  # 12
+"""Of a trajectory: it was cut, and the job leaves such out (OVERLONG_MASK)."""
+SKIP_REASON_OVER_MAX_ROW_TOKENS: SkipReason.ValueType  # 13
+"""Of a trajectory: it is longer than training.max_row_tokens."""
+SKIP_REASON_NO_SAMPLED_TOKENS: SkipReason.ValueType  # 14
+"""Of a trajectory: nothing in it was sampled by the policy."""
+SKIP_REASON_GREEDY: SkipReason.ValueType  # 15
+"""Of a trajectory: it was sampled at temperature 0, which has no gradient."""
+Global___SkipReason: _TypeAlias = SkipReason  # noqa: Y015
+
 @_typing.final
 class ToolCall(_message.Message):
     """A function call that the model asked for."""
@@ -821,9 +912,8 @@ class Group(_message.Message):
     step: _builtins.int
     """The training step it is for, from 1; for evaluation the version."""
     skip_reason: _builtins.str
-    """Why the group does not train, when it does not (`zero_variance`,
-    `all_failed`, `judge_failed`, `judge_budget`, `judge_unavailable`,
-    `judge_error`, …); empty otherwise.
+    """Why the group does not train, when it does not: a SkipReason, in lower
+    case and without its prefix; empty otherwise.
     """
     @_builtins.property
     def scenario(self) -> Global___Scenario:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from podium.core import skip_reasons
 from prometheus_client import Counter, Gauge, Histogram
 
 _PREFIX = "podium_controller"
@@ -48,25 +49,14 @@ GROUPS = Counter(f"{_PREFIX}_groups_total", "Groups by what became of them.", ("
 RECOVERIES = Counter(f"{_PREFIX}_recoveries_total", "Losses of a service.", ("service",))
 LEADER = Gauge(f"{_PREFIX}_leader", "1 while this controller runs the jobs.")
 
-_OUTCOMES = frozenset(
-    {
-        "trained",
-        "stale",
-        "all_failed",
-        "judge_failed",
-        "judge_budget",
-        "judge_unavailable",
-        "judge_error",
-        "zero_variance",
-        "group_of_one",
-        "no_trainable_trajectory",
-    }
-)
+TRAINED, STALE = "trained", "stale"
+"""What becomes of a group that could train; the others' outcome is their skip reason."""
 
 
 def count_group(outcome: str, amount: int = 1) -> None:
     """Counts groups; reasons that other services make up are `other`."""
-    GROUPS.labels(outcome if outcome in _OUTCOMES else "other").inc(amount)
+    known = outcome in (TRAINED, STALE)
+    GROUPS.labels(outcome if known else skip_reasons.bounded(outcome)).inc(amount)
 
 
 def forget_job(job_id: str) -> None:

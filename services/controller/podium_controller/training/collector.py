@@ -8,6 +8,14 @@ from dataclasses import dataclass, field
 
 from opentelemetry import trace
 from podium.core.errors import InternalError
+from podium.core.skip_reasons import (
+    ALL_FAILED,
+    JUDGE_BUDGET,
+    JUDGE_ERROR,
+    JUDGE_FAILED,
+    JUDGE_UNAVAILABLE,
+    NO_JUDGE_ANSWERS,
+)
 from podium.core.tasks import run_all
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -28,11 +36,6 @@ from podium_controller.domain.timestamps import now_ns
 from podium_controller.domain.uncollected import was_not_collected
 from podium_controller.training.group_sources import GroupSource
 from podium_controller.training.judging import (
-    ALL_FAILED,
-    JUDGE_BUDGET,
-    JUDGE_ERROR,
-    JUDGE_FAILED,
-    JUDGE_UNAVAILABLE,
     Judging,
     failure_text,
     unjudgeable,
@@ -174,7 +177,7 @@ class Collector:
             age = staleness(stored.group, self._job_id, step)
             if age <= limit:
                 break
-            metrics.count_group("stale")
+            metrics.count_group(metrics.STALE)
             await self._reporter.warn(
                 f"group {stored.group.id} was sampled {age} versions ago, {limit} are allowed;"
                 " it is collected again",
@@ -248,5 +251,5 @@ def _check_judged(batch: StepBatch) -> None:
     metrics.count_group(reason, len(batch.groups))
     raise JobFailedError(
         f"no group of step {batch.step} could be judged. The judge says: {failure_text(group)}",
-        reason="JUDGE_BUDGET_SPENT" if reason == JUDGE_BUDGET else "JUDGE_UNAVAILABLE",
+        reason="JUDGE_BUDGET_SPENT" if reason == JUDGE_BUDGET else NO_JUDGE_ANSWERS,
     )

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podium.core.errors import DeadlineExceededError, InternalError, UnavailableError
+from podium.core.skip_reasons import (
+    ALL_FAILED,
+    JUDGE_BUDGET,
+    JUDGE_ERROR,
+    JUDGE_FAILED,
+    JUDGE_UNAVAILABLE,
+    NO_JUDGE_ANSWERS,
+)
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -15,16 +23,7 @@ from podium_controller.domain.timestamps import month
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.recovery import Recovery
 
-ALL_FAILED = "all_failed"
-JUDGE_FAILED = "judge_failed"
-JUDGE_BUDGET = "judge_budget"
-JUDGE_UNAVAILABLE = "judge_unavailable"
-JUDGE_ERROR = "judge_error"
-"""The judge service broke on the group."""
 _NOT_JUDGED = (JUDGE_FAILED, JUDGE_BUDGET, JUDGE_UNAVAILABLE, JUDGE_ERROR)
-
-NO_JUDGE = "JUDGE_UNAVAILABLE"
-"""The judge service's reason when it is there, but its models have no answer."""
 
 
 class Judging:
@@ -57,7 +56,7 @@ class Judging:
         try:
             response = await self._recovery.run("judge", lambda: self._ask(key, group))
         except JobFailedError as error:
-            if error.reason != NO_JUDGE:
+            if error.reason != NO_JUDGE_ANSWERS:
                 raise
             skipped = _skipped(group, JUDGE_UNAVAILABLE, error.message)
             response = judge_pb.ScoreGroupResponse(group=skipped)
@@ -77,7 +76,7 @@ class Judging:
         try:
             return await self._judge.score(request)
         except DeadlineExceededError as error:
-            raise UnavailableError(error.message, reason=NO_JUDGE) from error
+            raise UnavailableError(error.message, reason=NO_JUDGE_ANSWERS) from error
 
     async def _bound(self, request: judge_pb.ScoreGroupRequest) -> None:
         allowed = self._limits.max_judge_tokens

@@ -334,7 +334,8 @@ class TrainingLoop:
             metrics.SUCCESS.labels(job).set(numbers["success_mean"])
         for reason in published.skipped_groups.values():
             metrics.count_group(reason)
-        metrics.count_group("trained", len(published.group_ids) - len(published.skipped_groups))
+        trained = len(published.group_ids) - len(published.skipped_groups)
+        metrics.count_group(metrics.TRAINED, trained)
         if batch is not None:
             metrics.STEP_SECONDS.labels("total").observe((now - batch.start_ns) / 1e9)
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from podium.core.skip_reasons import (
+    ALL_FAILED,
+    GROUP_OF_ONE,
+    NO_TRAINABLE_TRAJECTORY,
+    ZERO_VARIANCE,
+)
+
 NOTHING_TRAINED = "NOTHING_TRAINED"
 """Stands at the end of the event, for programs."""
 
@@ -11,16 +18,16 @@ _SKIPPED = "groups_skipped/"
 _TOKENS = "train/tokens_trained"
 # What is said of the groups, and what of the job's specification helps.
 _REASONS = {
-    "zero_variance": (
+    ZERO_VARIANCE: (
         "had no variance: each attempt of a group got the same reward",
         "raise rollout.group_size or rollout.sampling.temperature, or shape the reward",
     ),
-    "group_of_one": ("had a single attempt", "raise rollout.group_size to 2 or more"),
-    "no_trainable_trajectory": (
+    GROUP_OF_ONE: ("had a single attempt", "raise rollout.group_size to 2 or more"),
+    NO_TRAINABLE_TRAJECTORY: (
         "had no attempt that can be trained: all failed or were left out",
         "look at them with `podium job trajectories`; longer ones need training.max_row_tokens",
     ),
-    "all_failed": (
+    ALL_FAILED: (
         "failed in every attempt",
         "read the failures with `podium job trajectories`",
     ),

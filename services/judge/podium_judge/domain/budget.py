@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from podium.chat import Price
+from podium.core import skip_reasons
 
-from podium_judge.domain.scores import GroupSkippedError, SkipReason, Usage
+from podium_judge.domain.scores import GroupSkippedError, Usage
 
 
 class JobSpending:
@@ -64,7 +65,7 @@ class ProjectBudget:
         """Raises GroupSkippedError when it is spent."""
         if self.used_tokens >= self.max_tokens:
             raise GroupSkippedError(
-                SkipReason.JUDGE_BUDGET,
+                skip_reasons.JUDGE_BUDGET,
                 f"the judges of project {self.project!r} have used {self.used_tokens} tokens of"
                 f" {self.max_tokens} in {self.period}",
             )
@@ -136,11 +137,11 @@ class Allowance:
             self.project.check()
         if 0 < self.budget.tokens <= self._tokens:
             raise GroupSkippedError(
-                SkipReason.JUDGE_BUDGET,
+                skip_reasons.JUDGE_BUDGET,
                 f"the job's judges have used {self._tokens} tokens of {self.budget.tokens}",
             )
         if 0 < self.budget.cost <= self._cost:
             raise GroupSkippedError(
-                SkipReason.JUDGE_BUDGET,
+                skip_reasons.JUDGE_BUDGET,
                 f"the job's judges have cost {self._cost:g} of {self.budget.cost:g}",
             )

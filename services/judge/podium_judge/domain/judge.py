@@ -8,6 +8,7 @@ import logging
 from typing import Protocol
 
 from podium.chat import PromptTooLongError, Reply, RequestRefusedError
+from podium.core import skip_reasons
 from podium.core.errors import FailedPreconditionError, PodiumError, UnavailableError
 
 from podium_judge.domain import metrics, verdict
@@ -64,7 +65,7 @@ class ModelJudge:
         except TimeoutError:
             late = UnavailableError(
                 f"the judge model had no answer within {self._seconds:g} seconds",
-                reason="JUDGE_UNAVAILABLE",
+                reason=skip_reasons.NO_JUDGE_ANSWERS,
             )
             failure = Failure(FailureKind.UNAVAILABLE, late.message, late)
         return Opinion(
@@ -123,7 +124,9 @@ def _absence(error: FailedPreconditionError) -> PodiumError:
     """An account or a model may come back, so who refuses for lack of them is away."""
     if error.metadata.get("status") not in _ABSENT_STATUS:
         return error
-    return UnavailableError(error.message, reason="JUDGE_UNAVAILABLE", metadata=error.metadata)
+    return UnavailableError(
+        error.message, reason=skip_reasons.NO_JUDGE_ANSWERS, metadata=error.metadata
+    )
 
 
 def _read(reply: Reply, prompt: JudgePrompt) -> list[Score]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from podium.core import skip_reasons
 from podium.types.v1 import trajectory_pb2
 
 from podium_judge.domain.budget import Allowance
@@ -12,7 +13,7 @@ from podium_judge.domain.opinion import Opinion
 from podium_judge.domain.panel import Panel, PanelVerdict
 from podium_judge.domain.position import correlation
 from podium_judge.domain.prompt import Question
-from podium_judge.domain.scores import GroupSkippedError, Score, SkipReason, Unscored, Usage
+from podium_judge.domain.scores import GroupSkippedError, Score, Unscored, Usage
 from podium_judge.domain.transcript import Attempt, attempt_of, tools_of
 
 _SILENT = Unscored("ruler: the attempt has no messages")
@@ -69,7 +70,7 @@ class RulerScorer:
             return RulerScores([_SILENT for _ in words], trajectory_pb2.Judgement())
         if alone and len(words) > 1 and len(distinct) == 1 and all(words):
             raise GroupSkippedError(
-                SkipReason.ZERO_VARIANCE, f"all {len(words)} attempts are word for word the same"
+                skip_reasons.ZERO_VARIANCE, f"all {len(words)} attempts are word for word the same"
             )
         question = Question(
             tuple(distinct), tools_of(trajectories), self._rubric, self._max_prompt_tokens
@@ -82,7 +83,7 @@ class RulerScorer:
         judgement = _judgement(verdict, distinct, words, trajectories)
         if not verdict.scores:
             verdict.raise_if_unreachable()
-            raise GroupSkippedError(SkipReason.JUDGE_FAILED, verdict.failures, judgement)
+            raise GroupSkippedError(skip_reasons.JUDGE_FAILED, verdict.failures, judgement)
         found = dict(zip(distinct, verdict.scores, strict=True))
         return RulerScores([found[attempt] if attempt else _SILENT for attempt in words], judgement)
 

@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from podium import chat
 from podium.types.v1 import trajectory_pb2
-
-
-class SkipReason(StrEnum):
-    """Why a group has no rewards: `Group.skip_reason`."""
-
-    ALL_FAILED = "all_failed"
-    """Every attempt raised."""
-
-    NO_REWARD = "no_reward"
-    """No attempt carries what the scorers need; the explanations say what."""
-
-    ZERO_VARIANCE = "zero_variance"
-    """All attempts are word for word the same, so a judge could not tell them apart."""
-
-    JUDGE_FAILED = "judge_failed"
-    """Too few judges gave an answer of use, though they were told what was wrong with it."""
-
-    JUDGE_BUDGET = "judge_budget"
-    """The job, or its project, has spent what its judges may."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +45,11 @@ class Usage(chat.Usage):
 
 
 class GroupSkippedError(Exception):
-    """The group as a whole cannot be scored."""
+    """The group as a whole cannot be scored; `reason` is one of `podium.core.skip_reasons`."""
 
     def __init__(
         self,
-        reason: SkipReason,
+        reason: str,
         explanation: str,
         judgement: trajectory_pb2.Judgement | None = None,
     ) -> None:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from podium.core import skip_reasons
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.sides import by_side
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.domain.ruler import RulerScorer
-from podium_judge.domain.scores import GroupSkippedError, Score, SkipReason, Unscored, Usage
+from podium_judge.domain.scores import GroupSkippedError, Score, Unscored, Usage
 from podium_judge.domain.weighted import WeightedScorer
 
 INDEPENDENT_REWARD = "independent_reward"
@@ -196,7 +197,7 @@ async def score_group(
         else:
             running.append(trajectory)
     if not running:
-        scored.skip_reason = SkipReason.ALL_FAILED
+        scored.skip_reason = skip_reasons.ALL_FAILED
         return scored
     verdicts: list[list[Score | Unscored]] = [[] for _ in running]
     for part in parts:
@@ -215,7 +216,7 @@ async def score_group(
         _write(trajectory, parts, row) for trajectory, row in zip(running, verdicts, strict=True)
     ]
     if not any(rewarded):
-        scored.skip_reason = SkipReason.NO_REWARD
+        scored.skip_reason = skip_reasons.NO_REWARD
     return scored
 
 

@@ -9,48 +9,26 @@ from dataclasses import dataclass, field
 import numpy as np
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.sides import by_side
+from podium.core.skip_reasons import (
+    ALL_FAILED,
+    FAILED,
+    GROUP_OF_ONE,
+    NO_REWARD,
+    NO_TRAINABLE_TRAJECTORY,
+    OVER_MAX_ROW_TOKENS,
+    OVERLONG,
+    REWARD_NOT_FINITE,
+    ZERO_VARIANCE,
+)
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.domain.advantages import Rewards, advantages, zero_variance
 from podium_trainer.domain.samples import (
-    GREEDY,
-    NO_SAMPLED_TOKENS,
-    OVER_MAX_ROW_TOKENS,
     IntArray,
     Refused,
     Sample,
     read_samples,
 )
-
-ALL_FAILED = "all_failed"
-GROUP_OF_ONE = "group_of_one"
-ZERO_VARIANCE = "zero_variance"
-NO_TRAINABLE_TRAJECTORY = "no_trainable_trajectory"
-FAILED = "failed"
-NO_REWARD = "no_reward"
-REWARD_NOT_FINITE = "reward_not_finite"
-OVERLONG = "overlong"
-
-JUDGE_FAILED = "judge_failed"
-"""The judge's reason, in Group.skip_reason."""
-
-REASONS = frozenset(
-    {
-        ALL_FAILED,
-        FAILED,
-        GREEDY,
-        GROUP_OF_ONE,
-        JUDGE_FAILED,
-        NO_REWARD,
-        NO_SAMPLED_TOKENS,
-        NO_TRAINABLE_TRAJECTORY,
-        OVERLONG,
-        OVER_MAX_ROW_TOKENS,
-        REWARD_NOT_FINITE,
-        ZERO_VARIANCE,
-    }
-)
-"""Every reason of ours for which something does not train."""
 
 
 @dataclass(frozen=True)

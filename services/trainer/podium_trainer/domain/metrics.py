@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from podium.core import skip_reasons
 from prometheus_client import Counter, Gauge, Histogram
 
-from podium_trainer.domain import batch
+from podium_trainer.domain.batch import Batch
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
 
@@ -109,7 +110,7 @@ def stepped(
     step: int,
     numbers: Mapping[str, float],
     seconds: Mapping[str, float],
-    taken: batch.Batch,
+    taken: Batch,
 ) -> None:
     """A step ended."""
     STEP.labels(job_id).set(step)
@@ -123,17 +124,12 @@ def stepped(
     for kind in ("trained", "packed", "flat"):
         TOKENS.labels(kind).inc(numbers[f"tokens_{kind}"])
     for reason in taken.skipped_groups.values():
-        SKIPPED_GROUPS.labels(_bounded(reason)).inc()
+        SKIPPED_GROUPS.labels(skip_reasons.bounded(reason)).inc()
     for reason in taken.skipped_trajectories.values():
-        SKIPPED_TRAJECTORIES.labels(_bounded(reason)).inc()
+        SKIPPED_TRAJECTORIES.labels(skip_reasons.bounded(reason)).inc()
 
 
 def closed(job_id: str) -> None:
     """Removes what is labelled with the job."""
     for gauge in (STEP, LAST_STEP, *_BY_STEP.values()):
         gauge.remove_by_labels({"job_id": job_id})
-
-
-def _bounded(reason: str) -> str:
-    # Reasons of the judge and of other callers are free text.
-    return reason if reason in batch.REASONS else "other"

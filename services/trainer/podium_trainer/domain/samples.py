@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.skip_reasons import GREEDY, NO_SAMPLED_TOKENS, OVER_MAX_ROW_TOKENS
 from podium.core.token_records import token_record_violations
 from podium.types.v1 import trajectory_pb2
 
@@ -41,11 +42,6 @@ class Refused:
     reason: str
     tokens: int = 0
     """Of the longest context, where that is the reason."""
-
-
-GREEDY = "greedy"
-NO_SAMPLED_TOKENS = "no_sampled_tokens"
-OVER_MAX_ROW_TOKENS = "over_max_row_tokens"
 
 
 def read_samples(
