@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from podium.kit.rpc import ServerSettings
 from podium.kit.rpc.pools import parse_pools
 from support.chart_pods import pods
-
-SERVICES = ("controller", "inference", "judge", "registry", "rollout", "trainer")
-GITOPS = "gitops"
-
-
-def settings_class(service: str) -> type[ServerSettings]:
-    module = f"podium_{service}.settings"
-    if service == GITOPS:
-        module = "podium_gitops.__main__"
-    found: type[ServerSettings] = importlib.import_module(module).Settings
-    return found
+from support.defaults import GITOPS, SERVICES, settings_class
 
 
 def containers(
