@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+from podium.cli.contract_docs import comments
 from podium.core.contract import apply_defaults, validate
 from podium.core.contract.rules import rules_of
 from podium.core.contract.scalars import from_text
+from podium.core.contract.training import complete_training
 from podium.jobs.v1 import job_service_pb2
+from podium.options.v1 import rules_pb2
 from podium.registry.v1 import registry_service_pb2
 from podium.types.v1 import spec_pb2
 from support.descriptors import class_of, methods
@@ -76,6 +81,32 @@ def test_every_default_of_the_contract_is_right_by_its_own_rules() -> None:
                 assert wrong == [], field.full_name
                 assert field.has_presence, f"{field.full_name} could never be absent"
     assert {"alpha", "group_size", "best_metric", "greedy"} <= seen
+
+
+def test_a_fields_comment_tells_its_default() -> None:
+    told = 0
+    for descriptor in _reachable():
+        words = comments(descriptor.file.name).get(descriptor.name, {})
+        for field in descriptor.fields:
+            rules = rules_of(field)
+            if rules is not None and rules.default_value:
+                text = " ".join(words[field.name].split()).replace("`", "")
+                assert re.search(rf"Default {re.escape(rules.default_value)}(?![\w])", text), (
+                    field.full_name
+                )
+                told += 1
+    assert told > 50
+
+
+def test_the_clips_are_told_where_they_are_left_out() -> None:
+    words = comments("podium/types/v1/spec.proto")["LossSpec"]
+    for number, value in spec_pb2.Objective.DESCRIPTOR.values_by_number.items():
+        loss = complete_training(spec_pb2.TrainingSpec(loss={"objective": number})).loss
+        if value.GetOptions().HasExtension(rules_pb2.clip):
+            assert f"{loss.epsilon:.4f}".rstrip("0").rstrip(".") in words["epsilon"]
+            assert f"{loss.epsilon_high:.4f}".rstrip("0").rstrip(".") in words["epsilon_high"]
+        elif number:
+            assert not loss.HasField("epsilon")
 
 
 def test_filling_in_twice_changes_nothing() -> None:

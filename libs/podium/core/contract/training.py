@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from podium.core.contract.defaults import apply_defaults
 from podium.core.errors import Violation
+from podium.options.v1 import rules_pb2
 from podium.types.v1 import spec_pb2
 
 _CLIPS = {
-    spec_pb2.OBJECTIVE_CLIPPED: (0.2, 0.28),
-    spec_pb2.OBJECTIVE_CISPO: (1.0, 4.0),
-    spec_pb2.OBJECTIVE_GSPO: (3e-4, 4e-4),
+    number: value.GetOptions().Extensions[rules_pb2.clip]
+    for number, value in spec_pb2.Objective.DESCRIPTOR.values_by_number.items()
+    if value.GetOptions().HasExtension(rules_pb2.clip)
 }
-"""epsilon and epsilon_high of the objectives that clip: DAPO's (arXiv 2503.14476), ART's for
-CISPO (a weight of 0 to 5), GSPO's own (arXiv 2507.18071)."""
+"""Of the objectives that clip."""
 
 
 def complete_training(training: spec_pb2.TrainingSpec) -> spec_pb2.TrainingSpec:
@@ -25,11 +25,11 @@ def complete_training(training: spec_pb2.TrainingSpec) -> spec_pb2.TrainingSpec:
         apply_defaults(training.lora)
     loss = training.loss
     if loss.objective in _CLIPS:
-        epsilon, epsilon_high = _CLIPS[loss.objective]
+        clip = _CLIPS[loss.objective]
         if not loss.HasField("epsilon"):
-            loss.epsilon = epsilon
+            loss.epsilon = clip.epsilon
         if not loss.HasField("epsilon_high"):
-            loss.epsilon_high = epsilon_high
+            loss.epsilon_high = clip.epsilon_high
     return training
 
 

@@ -13,10 +13,10 @@ import builtins as _builtins
 import sys
 import typing as _typing
 
-if sys.version_info >= (3, 10):
-    from typing import TypeAlias as _TypeAlias
+if sys.version_info >= (3, 11):
+    from typing import TypeAlias as _TypeAlias, Never as _Never
 else:
-    from typing_extensions import TypeAlias as _TypeAlias
+    from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -93,10 +93,39 @@ class FieldRules(_message.Message):
 
 Global___FieldRules: _TypeAlias = FieldRules  # noqa: Y015
 
+@_typing.final
+class Clip(_message.Message):
+    """Where an objective clips the ratio when the job does not say."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPSILON_FIELD_NUMBER: _builtins.int
+    EPSILON_HIGH_FIELD_NUMBER: _builtins.int
+    epsilon: _builtins.float
+    """LossSpec.epsilon."""
+    epsilon_high: _builtins.float
+    """LossSpec.epsilon_high."""
+    def __init__(
+        self,
+        *,
+        epsilon: _builtins.float = ...,
+        epsilon_high: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epsilon", b"epsilon", "epsilon_high", b"epsilon_high"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Clip: _TypeAlias = Clip  # noqa: Y015
+
 RULES_FIELD_NUMBER: _builtins.int
+CLIP_FIELD_NUMBER: _builtins.int
 MAX_REQUEST_BYTES_FIELD_NUMBER: _builtins.int
 rules: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___FieldRules]
 """The rules of this field."""
+clip: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.EnumValueOptions, Global___Clip]
+"""The clip of this objective; without it, it clips nothing."""
 max_request_bytes: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, _builtins.int]
 """Most bytes that one request message of this method may have; without it
 4 MiB. A larger one is refused with RESOURCE_EXHAUSTED.

@@ -72,7 +72,7 @@ class SamplingParams(_message.Message):
     training rollouts, whose log-probs must be those of the full softmax.
     """
     top_k: _builtins.int
-    """Top-k cut; 0 is off. Refused for training rollouts when above 0."""
+    """Top-k cut. Default 0 (off). Refused for training rollouts when above 0."""
     seed: _builtins.int
     """Seed of this generation; absent for an unseeded draw."""
     json_schema: _builtins.str

@@ -150,14 +150,16 @@ class _ObjectiveEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Objective.V
     OBJECTIVE_UNSPECIFIED: _Objective.ValueType  # 0
     """Not set; the default is taken."""
     OBJECTIVE_CLIPPED: _Objective.ValueType  # 1
-    """PPO's clipped surrogate: -min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A)."""
+    """PPO's clipped surrogate: -min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A).
+    The default clip is DAPO's (arXiv 2503.14476).
+    """
     OBJECTIVE_CISPO: _Objective.ValueType  # 2
     """CISPO: -clip(r, 1 - epsilon, 1 + epsilon_high) A log p, the clipped ratio
-    without gradient.
+    without gradient. The default clip is ART's, a weight of 0 to 5.
     """
     OBJECTIVE_GSPO: _Objective.ValueType  # 3
     """GSPO: the clipped surrogate with one ratio a trajectory, the geometric
-    mean of its tokens'.
+    mean of its tokens'. The default clip is its paper's (arXiv 2507.18071).
     """
     OBJECTIVE_REINFORCE: _Objective.ValueType  # 4
     """REINFORCE: -A log p."""
@@ -174,14 +176,16 @@ class Objective(_Objective, metaclass=_ObjectiveEnumTypeWrapper):
 OBJECTIVE_UNSPECIFIED: Objective.ValueType  # 0
 """Not set; the default is taken."""
 OBJECTIVE_CLIPPED: Objective.ValueType  # 1
-"""PPO's clipped surrogate: -min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A)."""
+"""PPO's clipped surrogate: -min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A).
+The default clip is DAPO's (arXiv 2503.14476).
+"""
 OBJECTIVE_CISPO: Objective.ValueType  # 2
 """CISPO: -clip(r, 1 - epsilon, 1 + epsilon_high) A log p, the clipped ratio
-without gradient.
+without gradient. The default clip is ART's, a weight of 0 to 5.
 """
 OBJECTIVE_GSPO: Objective.ValueType  # 3
 """GSPO: the clipped surrogate with one ratio a trajectory, the geometric
-mean of its tokens'.
+mean of its tokens'. The default clip is its paper's (arXiv 2507.18071).
 """
 OBJECTIVE_REINFORCE: Objective.ValueType  # 4
 """REINFORCE: -A log p."""
