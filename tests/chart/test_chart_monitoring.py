@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shutil
@@ -13,8 +12,8 @@ import dashboards
 import pytest
 import yaml
 from chart_golden import CHART, render
-from prometheus_client import REGISTRY
 from support.chart_pods import of_kind
+from support.metric_names import series
 from support.programs import program
 
 RULES = CHART / "files" / "rules.yaml"
@@ -34,21 +33,33 @@ FOREIGN = {
 }
 
 
-def exported() -> set[str]:
-    """Every series that Podium's services make."""
-    for service in ("controller", "inference", "judge", "registry", "rollout", "trainer"):
-        importlib.import_module(f"podium_{service}.metrics")
-    importlib.import_module("podium.kit.rpc.observe")
-    names = set()
-    for metric in REGISTRY.collect():
-        names |= {metric.name, f"{metric.name}_total"}
-        if metric.type == "histogram":
-            names |= {f"{metric.name}_{part}" for part in ("bucket", "sum", "count")}
-    return {name for name in names if name.startswith("podium_")}
+# What scraping adds: Prometheus itself, and the PodMonitor.
+SCRAPED = {"job", "instance", "namespace", "pod", "podium_component", "podium_release", "node"}
+
+
+def exported() -> dict[str, frozenset[str]]:
+    """Every series that Podium's services make, with its labels."""
+    return series()
 
 
 def used(expression: str) -> set[str]:
     return set(re.findall(r"([a-z_]+(?::[a-z_]+)?)\{", expression))
+
+
+def wrong(expression: str) -> list[str]:
+    """What an expression names that no service exports."""
+    known = exported()
+    found = sorted(used(expression) - set(known) - FOREIGN)
+    labels: set[str] = set()
+    for name, selector in re.findall(r"([a-z_]+(?::[a-z_]+)?)\{([^}]*)\}", expression):
+        if name in known:
+            labels |= known[name]
+            named = set(re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\"", selector))
+            found += sorted(f"{name}{{{label}}}" for label in named - known[name] - SCRAPED)
+    if not used(expression) & FOREIGN:
+        for by in re.findall(r"\b(?:by|on|without) \(([^)]*)\)", expression):
+            found += sorted(set(re.split(r",\s*", by)) - labels - SCRAPED)
+    return found
 
 
 def alerts() -> list[dict[str, str]]:
@@ -58,19 +69,32 @@ def alerts() -> list[dict[str, str]]:
 
 
 def test_alerts_are_about_series_that_exist() -> None:
-    known = exported() | FOREIGN
     for alert in alerts():
-        names = used(alert["expr"])
-        assert names, alert["alert"]
-        assert names <= known, alert["alert"]
+        assert used(alert["expr"]), alert["alert"]
+        assert wrong(alert["expr"]) == [], alert["alert"]
+        labels = re.findall(r"\$labels\.(\w+)", " ".join(alert["annotations"].values()))
+        own = set().union(*(exported().get(name, set()) for name in used(alert["expr"])))
+        assert set(labels) <= own | SCRAPED, alert["alert"]
 
 
 @pytest.mark.parametrize("uid", dashboards.DASHBOARDS)
 def test_panels_are_about_series_that_exist(uid: str) -> None:
-    known = exported() | FOREIGN
     for expression in dashboards.expressions(uid):
         assert used(expression), expression
-        assert used(expression) <= known, expression
+        assert wrong(expression) == [], expression
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ('rate(podium_trainer_steps_totals{outcome="x"}[1m])', ["podium_trainer_steps_totals"]),
+        ('podium_trainer_loss{jobs="x"}', ["podium_trainer_loss{jobs}"]),
+        ('sum by (job_id, kind) (podium_trainer_loss{namespace="x"})', ["kind"]),
+        ('sum by (le) (podium_judge_score_seconds_bucket{pod="x"})', []),
+    ],
+)
+def test_an_expression_of_what_nobody_exports_is_found(expression: str, found: list[str]) -> None:
+    assert wrong(expression) == found
 
 
 def test_the_dashboards_are_written() -> None:

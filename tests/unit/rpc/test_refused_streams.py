@@ -11,7 +11,8 @@ import grpc
 import pytest
 from podium.core.errors import FailedPreconditionError, ResourceExhaustedError
 from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
-from podium.kit.rpc.client_interceptors import HANDLED, client_interceptors
+from podium.kit.rpc.client_interceptors import client_interceptors
+from podium.kit.rpc.metrics import CLIENT_HANDLED
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
@@ -120,7 +121,7 @@ async def one_chunk() -> AsyncIterator[registry_pb.UploadBlobRequest]:
 async def test_the_reason_is_told_when_a_write_fails_after_it(address: str) -> None:
     late = LateWrite()
     kinds = client_interceptors(address, 20.0, "", None)
-    handled = HANDLED.labels(
+    handled = CLIENT_HANDLED.labels(
         "podium.registry.v1.RegistryService", "UploadBlob", "RESOURCE_EXHAUSTED"
     )
     counted = handled._value.get()

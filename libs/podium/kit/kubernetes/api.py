@@ -19,7 +19,6 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.rest import RESTResponse
-from prometheus_client import Counter
 
 from podium.core.errors import (
     AlreadyExistsError,
@@ -31,13 +30,9 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.kit.kubernetes import metrics
 from podium.kit.kubernetes.object_template import Manifest
 
-_CALLS = Counter(
-    "podium_controller_cluster_calls_total",
-    "Calls of the Kubernetes API server; a watch is one.",
-    ("method", "resource"),
-)
 _CALL_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0
 _WATCH_SECONDS = 240
@@ -203,7 +198,7 @@ class ClusterApi:
         limits: aiohttp.ClientTimeout | None = None,
     ) -> AsyncIterator[RESTResponse]:
         response: RESTResponse | None = None
-        _CALLS.labels(method, _plural(path)).inc()
+        metrics.CALLS.labels(method, _plural(path)).inc()
         try:
             verb, url, headers, data, _ = await self._client.param_serialize(
                 method,

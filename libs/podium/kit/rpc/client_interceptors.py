@@ -10,17 +10,12 @@ import grpc
 from grpc.aio import ClientCallDetails, Metadata
 from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
-from prometheus_client import Counter
 
 from podium.kit.rpc.ended import ToldStreamUnaryCall, on_end
+from podium.kit.rpc.metrics import CLIENT_HANDLED
 from podium.kit.rpc.watched_files import Token, token_now
 from podium.kit.telemetry import attributes, tracer
 
-HANDLED = Counter(
-    "podium_grpc_client_handled_total",
-    "Calls to other services that ended, by status code.",
-    ("service", "method", "code"),
-)
 _tracer = tracer(__name__)
 
 BeforeCall = Callable[[], Awaitable[str]]
@@ -120,7 +115,7 @@ def client_interceptors(
 
 def _finish(path: str, span: trace.Span, code: grpc.StatusCode) -> None:
     service, _, method = path.rpartition("/")
-    HANDLED.labels(service, method, code.name).inc()
+    CLIENT_HANDLED.labels(service, method, code.name).inc()
     span.set_attribute(attributes.RPC_RESPONSE_STATUS_CODE, code.name)
     if code is not grpc.StatusCode.OK:
         span.set_attribute(attributes.ERROR_TYPE, code.name)

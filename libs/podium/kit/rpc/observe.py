@@ -11,25 +11,14 @@ from contextlib import asynccontextmanager
 import grpc
 from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
-from prometheus_client import Counter, Histogram
 
 from podium.kit.rpc.call import ServerCall
+from podium.kit.rpc.metrics import SERVER_HANDLED, SERVER_SECONDS
 from podium.kit.rpc.status import code_of_context
 from podium.kit.telemetry import attributes, tracer
 
 logger = logging.getLogger(__name__)
 
-HANDLED = Counter(
-    "podium_grpc_server_handled_total",
-    "Calls that ended, by status code.",
-    ("service", "method", "code"),
-)
-HANDLING = Histogram(
-    "podium_grpc_server_handling_seconds",
-    "Time from a call's first byte to its end.",
-    ("service", "method"),
-    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800),
-)
 # Of the others the client is the cause (OpenTelemetry's RPC conventions).
 _SERVER_FAULTS = frozenset(
     {
@@ -89,8 +78,8 @@ def _cancelled_code(call: ServerCall) -> grpc.StatusCode:
 
 def _finish(call: ServerCall, span: trace.Span, seconds: float) -> None:
     code = call.code
-    HANDLED.labels(call.service, call.method, code.name).inc()
-    HANDLING.labels(call.service, call.method).observe(seconds)
+    SERVER_HANDLED.labels(call.service, call.method, code.name).inc()
+    SERVER_SECONDS.labels(call.service, call.method).observe(seconds)
     span.set_attribute(attributes.RPC_RESPONSE_STATUS_CODE, code.name)
     if code in _SERVER_FAULTS:
         span.set_attribute(attributes.ERROR_TYPE, code.name)
