@@ -23,6 +23,7 @@ from podium.core.errors import (
     NotFoundError,
     UnavailableError,
 )
+from podium.core.page_tokens import page_of
 from podium.inference.v1 import inference_service_pb2 as inference
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.jobs.v1 import job_service_pb2 as jobs
@@ -90,9 +91,8 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
             if (not request.states or job.state in request.states)
             and request.project in ("", job.spec.project)
         ]
-        start = int(request.page_token or 0)
-        more = str(start + 2) if start + 2 < len(found) else ""
-        return jobs.ListJobsResponse(jobs=found[start : start + 2], next_page_token=more)
+        page, more = page_of(found, 2, request.page_token, [request.project, *request.states])
+        return jobs.ListJobsResponse(jobs=page, next_page_token=more)
 
     async def CancelJob(
         self, request: jobs.CancelJobRequest, context: Context

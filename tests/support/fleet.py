@@ -33,6 +33,7 @@ from podium.core.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from podium.core.page_tokens import page_of
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.judge.v1 import judge_service_pb2 as judge_pb
@@ -231,16 +232,15 @@ class RolloutDouble(Member, rollout_grpc.RolloutServiceServicer):
         if request.environment.config.fields["away"].bool_value:
             peer = f"environment {request.environment.name!r}"
             raise UnavailableError(f"{peer} cannot be reached", metadata={"peer": peer})
-        start = int(request.page_token or 0)
         size = min(request.page_size or 1000, 4)
-        found = range(start, min(start + size, counts[request.split]))
-        more = found.stop < counts[request.split]
+        numbers = range(counts[request.split])
+        found, token = page_of(numbers, size, request.page_token, [request.split])
         return rollout_pb.ListScenariosResponse(
             scenarios=[
                 trajectory_pb2.Scenario(id=f"{request.split}-{i}", split=request.split)
                 for i in found
             ],
-            next_page_token=str(found.stop) if more else "",
+            next_page_token=token,
         )
 
     async def CollectGroup(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -14,6 +13,7 @@ import grpc
 from podium.core.contract import apply_defaults
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.outside import clean
+from podium.core.page_tokens import page_of
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
@@ -126,12 +126,8 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         self, request: pb.ListPoliciesRequest, context: _Context
     ) -> pb.ListPoliciesResponse:
         rows = [s for s in self._pool.served() if not request.job or s.job == request.job]
-        start = _position(request.page_token, len(rows))
-        end = start + (request.page_size or 100)
-        return pb.ListPoliciesResponse(
-            policies=[_loaded(served) for served in rows[start:end]],
-            next_page_token=f"at-{end}" if end < len(rows) else "",
-        )
+        page, token = page_of(rows, request.page_size or 100, request.page_token, [request.job])
+        return pb.ListPoliciesResponse(policies=map(_loaded, page), next_page_token=token)
 
     async def LoadPolicy(
         self, request: pb.LoadPolicyRequest, context: _Context
@@ -321,15 +317,3 @@ def _loaded(served: Served) -> pb.LoadedPolicy:
     )
     result.load_time.FromNanoseconds(int(served.load_time * 1e9))
     return result
-
-
-def _position(token: str, length: int) -> int:
-    if not token:
-        return 0
-    # Of as many digits as a listing needs: Python refuses to read thousands.
-    match = re.fullmatch(r"at-([0-9]{1,18})", token)
-    if match and int(match[1]) <= length:
-        return int(match[1])
-    raise InvalidArgumentError(
-        violations=[Violation("page_token", f"got {token!r}; not a token of this listing")]
-    )

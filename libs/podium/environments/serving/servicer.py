@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -12,10 +11,9 @@ import grpc
 
 from podium.core.errors import (
     FailedPreconditionError,
-    InvalidArgumentError,
     NotFoundError,
-    Violation,
 )
+from podium.core.page_tokens import page_of
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.environments.base import Environment
@@ -46,21 +44,9 @@ def scenario_page(
             metadata={"split": split},
         )
     everything: Sequence[Scenario] = kind(config).listed(split)
-    start = _position(token, len(everything))
-    end = start + (size or DEFAULT_PAGE)
-    page = [scenario_to_pb(scenario, split) for scenario in everything[start:end]]
-    return page, f"at-{end}" if end < len(everything) else ""
-
-
-def _position(token: str, length: int) -> int:
-    if not token:
-        return 0
-    match = re.fullmatch(r"at-([0-9]{1,18})", token)
-    if match and int(match[1]) < length:
-        return int(match[1])
-    raise InvalidArgumentError(
-        violations=[Violation("page_token", f"got {token!r}; not a token of this listing")]
-    )
+    arguments = [kind.name, split, dict(config)]
+    page, following = page_of(everything, size or DEFAULT_PAGE, token, arguments)
+    return [scenario_to_pb(scenario, split) for scenario in page], following
 
 
 class EnvironmentServicer(pb_grpc.EnvironmentServiceServicer):

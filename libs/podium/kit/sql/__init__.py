@@ -1,7 +1,6 @@
 """SQL databases as Podium's services use them: SQLite on a laptop, PostgreSQL in a cluster."""
 
 from podium.kit.sql.database import Database
-from podium.kit.sql.paging import decode_page_token, encode_page_token
 from podium.kit.sql.text import FreeText
 
-__all__ = ["Database", "FreeText", "decode_page_token", "encode_page_token"]
+__all__ = ["Database", "FreeText"]

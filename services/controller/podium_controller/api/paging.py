@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 
 from google.protobuf.message import Message
-from podium.kit.sql import decode_page_token, encode_page_token
+from podium.core.page_tokens import decode_page_token, encode_page_token
 
 
 def encode(request: Message, cursor: Sequence[int | str]) -> str:

@@ -16,7 +16,8 @@ from podium.core.errors import (
     NotFoundError,
     Violation,
 )
-from podium.kit.sql import Database, decode_page_token, encode_page_token
+from podium.core.page_tokens import decode_page_token, encode_page_token
+from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2 as pb
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection

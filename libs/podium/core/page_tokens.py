@@ -6,9 +6,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from podium.core.errors import InvalidArgumentError, Violation
+
+T = TypeVar("T")
 
 # What a column of the databases holds; a greater number cannot be compared with one.
 _INTEGERS = range(-(2**63), 2**63)
@@ -50,6 +52,20 @@ def decode_page_token(
     )
 
 
+def page_of(
+    rows: Sequence[T], size: int, token: str, arguments: list[Any]
+) -> tuple[Sequence[T], str]:
+    """A page of what is in memory, and the next page's token; empty past the end.
+
+    Raises:
+        InvalidArgumentError: not a token of ours for these arguments.
+    """
+    position = decode_page_token(token, arguments, [int]) or [0]
+    start = max(0, position[0])
+    end = start + size
+    return rows[start:end], encode_page_token([end], arguments) if end < len(rows) else ""
+
+
 def _is_position(position: object, kinds: Sequence[type]) -> bool:
     return (
         isinstance(position, list)
@@ -67,4 +83,4 @@ def _is_storable(part: int | str) -> bool:
 
 
 def _digest(arguments: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(arguments).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()[:16]
