@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from opentelemetry.trace import SpanKind
 from podium.chat.config import CallLimits, Endpoint, Price, Sampling, Usage
 from podium.chat.models import frozen_model
 from podium.chat.replies import Reply, completion_of
+from podium.core.backoff import Backoff, retry_after
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.core.weight_modes import MERGED, WEIGHT_MODE_HEADER
 from podium.kit.telemetry import attributes, tracer
@@ -266,9 +266,13 @@ class StructuredChat:
     ) -> httpx.Response:
         """The first answer that is not a passing trouble."""
         problem = _TryAgainError("no request was made")
+        longest = self._limits.max_backoff_seconds
+        backoff = Backoff(self._limits.backoff_seconds, longest)
         for number in range(self._limits.attempts):
             if number:
-                await asyncio.sleep(self._pause(number, problem.after))
+                drawn = backoff.next()
+                asked = problem.after
+                await asyncio.sleep(drawn if asked is None else min(asked, longest))
             try:
                 return await self._once(method, path, body)
             except _TryAgainError as error:
@@ -281,13 +285,6 @@ class StructuredChat:
 
     def _reason(self, what: str) -> str:
         return f"{self._role.upper().replace(' ', '_')}_{what}"
-
-    def _pause(self, number: int, asked: float | None) -> float:
-        if asked is not None:
-            return min(asked, self._limits.max_backoff_seconds)
-        longest = self._limits.backoff_seconds * 2.0 ** (number - 1)
-        # Full jitter: those who ask at once must not come back together.
-        return random.uniform(0.5, 1.0) * min(longest, self._limits.max_backoff_seconds)
 
     async def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
         headers = {"authorization": f"Bearer {self._endpoint.key}"} if self._endpoint.key else {}
@@ -304,7 +301,9 @@ class StructuredChat:
             raise _TryAgainError(type(error).__name__) from None
         if response.status_code in _RETRIED_STATUS:
             self._observer.called("busy")
-            raise _TryAgainError(f"HTTP {response.status_code}", _retry_after(response))
+            raise _TryAgainError(
+                f"HTTP {response.status_code}", retry_after(response.headers.get("retry-after", ""))
+            )
         if response.status_code in _REFUSED_STATUS:
             self._observer.called("refused")
             raise FailedPreconditionError(
@@ -342,11 +341,3 @@ def _plain(headers: httpx.Headers) -> dict[str, str]:
     # The body is decoded already; its old encoding and length would be applied again.
     kept = ("content-type", "retry-after", WEIGHT_MODE_HEADER)
     return {name: headers[name] for name in kept if name in headers}
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    try:
-        seconds = float(response.headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None

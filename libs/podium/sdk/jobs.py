@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from podium.core.backoff import Backoff
 from podium.core.errors import DeadlineExceededError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
@@ -58,7 +59,7 @@ class Jobs:
             request_id=request_id or uuid.uuid4().hex,
             validate_only=validate_only,
         )
-        delay = _FIRST_DELAY
+        backoff = Backoff(_FIRST_DELAY, _LONGEST_DELAY)
         for attempt in range(1, _CREATE_ATTEMPTS + 1):
             try:
                 with rpc_errors("controller"):
@@ -69,8 +70,7 @@ class Jobs:
             except UnavailableError:
                 if attempt == _CREATE_ATTEMPTS:
                     raise
-                await asyncio.sleep(delay)
-                delay *= 2
+                await asyncio.sleep(backoff.next())
         raise AssertionError("unreachable")
 
     async def get(self, job_id: str) -> pb.Job:
@@ -157,7 +157,7 @@ class Jobs:
         Raises:
             UnavailableError: the controller stayed away for longer.
         """
-        delay, lost_since = _FIRST_DELAY, 0.0
+        backoff, lost_since = Backoff(_FIRST_DELAY, _LONGEST_DELAY), 0.0
         while True:
             call = self._stub.WatchJob(
                 pb.WatchJobRequest(job_id=job_id, after_sequence=after_sequence)
@@ -165,7 +165,8 @@ class Jobs:
             try:
                 with rpc_errors("controller"):
                     async for update in call:
-                        delay, lost_since = _FIRST_DELAY, 0.0
+                        backoff.reset()
+                        lost_since = 0.0
                         after_sequence = update.event.sequence
                         yield update
                 # A server that drains may close a stream of a job that goes on.
@@ -177,12 +178,12 @@ class Jobs:
                 lost_since = lost_since or now
                 if now - lost_since > reconnect_seconds:
                     raise
+                delay = backoff.next()
                 if on_reconnect is not None:
                     on_reconnect(error, delay)
             finally:
                 call.cancel()
             await asyncio.sleep(delay)
-            delay = min(2 * delay, _LONGEST_DELAY)
 
     async def wait(self, job_id: str, *, within: float | None = None) -> pb.Job:
         """Waits until a job has ended and returns it.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
+from podium.core.backoff import Backoff
 from podium.core.errors import OutOfRangeError, PodiumError, UnavailableError
 from podium.kit.kubernetes.api import ClusterApi, Selection
 from podium.kit.kubernetes.object_template import Manifest
@@ -39,7 +39,7 @@ class Reflector:
         self._on_all = on_all
         self._on_change = on_change
         self._version = ""
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self.name = f"watch-{selection.resource.plural}"
         """Of its task."""
         self.error = ""
@@ -56,7 +56,7 @@ class Reflector:
                     self._on_all(items)
                     self.listed.set()
                     self.error = ""
-                    self._pause = _FIRST_PAUSE
+                    self._backoff.reset()
                 await self._watch()
             except OutOfRangeError:
                 # What happened in between is told no more.
@@ -69,13 +69,12 @@ class Reflector:
                 )
             else:
                 continue
-            await asyncio.sleep(random.uniform(self._pause / 2, self._pause))
-            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(self._backoff.next())
 
     async def _watch(self) -> None:
         async with aclosing(self._api.watch(self._selection, self._version)) as events:
             async for event in events:
-                self._pause = _FIRST_PAUSE
+                self._backoff.reset()
                 if event["type"] != "BOOKMARK":
                     self._on_change(event["type"], event["object"])
                 self._version = event["object"]["metadata"]["resourceVersion"]

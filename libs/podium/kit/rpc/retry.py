@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from podium.core.backoff import Backoff
 from podium.core.errors import UnavailableError
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ async def retry_unavailable(
         UnavailableError: the last one, when the time is over.
     """
     end = time.monotonic() + timeout_s
-    pause = _FIRST_SECONDS
+    backoff = Backoff(_FIRST_SECONDS, _MOST_SECONDS)
     while True:
         try:
             return await fn()
@@ -44,8 +44,7 @@ async def retry_unavailable(
             left = end - time.monotonic()
             if left <= 0:
                 raise
-            wait = min(random.uniform(pause / 2, pause), left)
+            wait = min(backoff.next(), left)
             if on_wait is not None:
                 on_wait(error, wait)
         await asyncio.sleep(wait)
-        pause = min(pause * 2, _MOST_SECONDS)

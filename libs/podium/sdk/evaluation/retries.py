@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 
+from podium.core.backoff import Backoff, retry_after
 from podium.core.errors import UnavailableError
 
 _BUSY = frozenset({408, 409, 425, 429})
@@ -59,9 +58,14 @@ class Retries:
             RefusedError: any other status.
         """
         problem, asked = "", None
+        backoff = Backoff(self.first_seconds, self.longest_seconds)
         for number in range(self.attempts):
             if number:
-                await asyncio.sleep(self._pause(number, asked))
+                drawn = backoff.next()
+                if asked is not None:
+                    # Not before it said.
+                    drawn = random.uniform(1.0, 1.25) * min(asked, self.longest_seconds)
+                await asyncio.sleep(drawn)
             try:
                 response = await client.post(path, json=body, timeout=self.timeout_seconds)
             except httpx.HTTPError as error:
@@ -71,29 +75,9 @@ class Retries:
                 return response
             if response.status_code not in _BUSY and not response.is_server_error:
                 raise RefusedError(response)
-            problem, asked = f"answered {response.status_code}: {_text(response)}", _asked(response)
+            problem = f"answered {response.status_code}: {_text(response)}"
+            asked = retry_after(response.headers.get("retry-after", ""))
         raise NotAnsweredError(f"the model's API {problem} (asked {self.attempts} times)")
-
-    def _pause(self, number: int, asked: float | None) -> float:
-        if asked is not None:
-            # Not before it said.
-            return random.uniform(1.0, 1.25) * min(asked, self.longest_seconds)
-        longest = min(self.first_seconds * 2.0 ** (number - 1), self.longest_seconds)
-        return random.uniform(0.5, 1.0) * longest
-
-
-def _asked(response: httpx.Response) -> float | None:
-    """Seconds of Retry-After; None for none that can be read."""
-    value = response.headers.get("retry-after", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-        seconds = max(seconds, 0.0)
-    return seconds if 0 <= seconds < float("inf") else None
 
 
 def _text(response: httpx.Response) -> str:

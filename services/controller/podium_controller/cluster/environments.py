@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from podium.core.backoff import Backoff
 from podium.core.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -98,18 +99,18 @@ class KubernetesEnvironments:
     async def place(self, job: JobRecord, on_wait: OnWait) -> str:
         """See `ports.Environments`."""
         tell = WaitReporter(on_wait)
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             ticket = self._hub.ticket(job.id)
             try:
                 if await self._advance(job):
                     host = f"{self._template.name(job.id)}.{self._api.namespace}.svc"
                     return f"{host}:{self._template.port}"
-                pause = _FIRST_PAUSE
+                backoff.reset()
                 seconds = min(SILENCE_SECONDS, await tell(self._why(job.id)))
             except (UnavailableError, PermissionDeniedError) as error:
                 await tell(refusal(error))
-                seconds, pause = pause, min(pause * 2, _LONGEST_PAUSE)
+                seconds = backoff.next()
             await self._hub.wait(ticket, seconds)
 
     async def close(self, job_id: str, seconds: float | None = None) -> None:

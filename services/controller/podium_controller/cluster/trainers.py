@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
+from podium.core.backoff import Backoff
 from podium.core.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -113,15 +114,14 @@ class KubernetesTrainer:
     async def ready(self, on_wait: OnWait) -> bool:
         """See `ports.Trainer`."""
         tell = WaitReporter(on_wait)
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             ticket = self._workloads.hub.ticket(self._job.id)
             try:
                 pod, seconds = await self._advance(tell)
-                pause = _FIRST_PAUSE
+                backoff.reset()
             except (UnavailableError, PermissionDeniedError) as error:
-                pod, seconds = None, pause
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                pod, seconds = None, backoff.next()
                 await tell(refusal(error))
             if pod is not None:
                 await self._connect(pod)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from podium.core.backoff import Backoff
 from podium.core.errors import (
     DeadlineExceededError,
     PodiumError,
@@ -105,7 +105,7 @@ class _Patience:
     seconds: float
     until: float = 0.0
     losses: int = 0
-    pause: float = _FIRST_PAUSE
+    backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE, _LONGEST_PAUSE))
 
     def start(self) -> None:
         """The call has failed, for the first time or since its service was rebuilt."""
@@ -122,18 +122,16 @@ class _Patience:
         if uncounted:
             self.losses -= 1
             self.until = time.monotonic() + self.seconds
-            self.pause = _FIRST_PAUSE
+            self.backoff.reset()
 
     def next_pause(self) -> float:
         """Seconds to wait before the next attempt: longer each time, never past the end."""
-        # Random, since every job that lost the service would come back to it at one moment.
-        pause, self.pause = self.pause, min(self.pause * 2, _LONGEST_PAUSE)
-        return min(random.uniform(pause / 2, pause), max(self.left(), 0.0))
+        return min(self.backoff.next(), max(self.left(), 0.0))
 
     def renew(self) -> None:
         """The service was away and is back: a later loss is another one."""
         self.until = 0.0
-        self.pause = _FIRST_PAUSE
+        self.backoff.reset()
 
 
 class Recovery:

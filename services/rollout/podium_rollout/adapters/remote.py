@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TypeVar
 
 import grpc
+from podium.core.backoff import Backoff
 from podium.core.errors import (
     InternalError,
     NotFoundError,
@@ -146,14 +147,14 @@ class RemoteSession:
         Raises:
             UnavailableError: the server stays away, or does not know the session any more.
         """
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
+            pause = backoff.next()
             if time.monotonic() + pause > give_up:
                 if isinstance(cause, UnavailableError):
                     raise cause
                 raise UnavailableError(f"{self._peer} cannot be reached") from cause
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             try:
                 await self._connect(resume=True)
             except NotFoundError as error:
