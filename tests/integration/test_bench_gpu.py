@@ -63,6 +63,7 @@ async def python(environment: dict[str, str], *arguments: str, cwd: Path) -> tup
     return process.returncode, output.decode()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1600)
 async def test_every_part_is_kept_and_one_that_dies_takes_no_other_along(
     bare: dict[str, str], tmp_path: Path
@@ -102,6 +103,7 @@ async def test_every_part_is_kept_and_one_that_dies_takes_no_other_along(
     assert "trl" in parts["trl"]["skipped"]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 async def test_a_part_that_hangs_is_ended_and_its_log_kept(
     bare: dict[str, str], tmp_path: Path

@@ -12,6 +12,7 @@ from podium_controller.training import recovery
 from support.controlled import assert_every_step_once, running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.fleet import Fleet, Member
+from support.full import full
 from support.processes import RegistryProcess
 from support.waiting import eventually
 
@@ -71,14 +72,14 @@ async def test_a_disk_that_stays_full_ends_the_job_when_its_patience_is_over(
 @pytest.mark.parametrize(
     ("who", "point", "about"),
     [
-        ("rollout", "collect:begin", "/s2/g1"),
-        ("judge", "judge:begin", "/s2/g0"),
-        ("trainer", "step:begin", "2"),
+        full("rollout", "collect:begin", "/s2/g1"),
+        full("judge", "judge:begin", "/s2/g0"),
+        full("trainer", "step:begin", "2"),
         ("trainer", "save:begin", "2"),
-        ("inference", "load:begin", "@2"),
+        full("inference", "load:begin", "@2"),
         # It refuses the trainer, which hands that on.
         ("registry", "save:begin", "2"),
-        ("registry", "load:begin", "@2"),
+        full("registry", "load:begin", "@2"),
     ],
 )
 async def test_a_token_swapped_on_one_service_costs_a_job_only_time(

@@ -23,6 +23,7 @@ from support.controlled import (
 )
 from support.controlled_fixtures import fleet, registry
 from support.fleet import HELDOUT_SCENARIOS, Fleet
+from support.full import full
 from support.postgres import Postgres, postgres
 from support.processes import ControllerProcess
 from support.waiting import eventually
@@ -80,19 +81,19 @@ async def assert_as_if_nothing_had_happened(fleet: Fleet, client: Client, job_id
 @pytest.mark.parametrize(
     ("point", "about"),
     [
-        ("open", ""),
-        ("save:published", "0"),
-        ("collect:begin", "/s2/g1"),
+        full("open", ""),
+        full("save:published", "0"),
+        full("collect:begin", "/s2/g1"),
         ("collect:end", "/s2/g2"),
-        ("judge:begin", "/s2/g0"),
+        full("judge:begin", "/s2/g0"),
         ("judge:end", "/s2/g2"),
-        ("step:begin", "2"),
+        full("step:begin", "2"),
         ("step:taken", "2"),
-        ("save:begin", "2"),
+        full("save:begin", "2"),
         ("save:published", "2"),
         ("load:end", "@2"),
-        ("collect:end", "/v2-greedy/g3"),
-        ("close", ""),
+        full("collect:end", "/v2-greedy/g3"),
+        full("close", ""),
     ],
 )
 async def test_a_killed_controller_goes_on_where_it_was(
@@ -140,21 +141,21 @@ async def test_t22_a_controller_killed_again_and_again_while_it_collects_ahead(
 @pytest.mark.parametrize(
     ("who", "point", "about"),
     [
-        ("inference", "load:begin", "@2"),
+        full("inference", "load:begin", "@2"),
         ("inference", "load:end", "@2"),
-        ("inference", "collect:begin", "/s2/g1"),
-        ("inference", "collect:begin", "/v2-sampled/g1"),
-        ("trainer", "open", ""),
-        ("trainer", "step:begin", "2"),
+        full("inference", "collect:begin", "/s2/g1"),
+        full("inference", "collect:begin", "/v2-sampled/g1"),
+        full("trainer", "open", ""),
+        full("trainer", "step:begin", "2"),
         ("trainer", "step:taken", "2"),
-        ("trainer", "save:begin", "2"),
+        full("trainer", "save:begin", "2"),
         ("trainer", "save:published", "2"),
         ("registry", "save:begin", "2"),
-        ("registry", "load:begin", "@2"),
-        ("registry", "collect:end", "/v2-sampled/g4"),
-        ("rollout", "collect:begin", "/s2/g1"),
+        full("registry", "load:begin", "@2"),
+        full("registry", "collect:end", "/v2-sampled/g4"),
+        full("rollout", "collect:begin", "/s2/g1"),
         ("rollout", "collect:end", "/s2/g2"),
-        ("judge", "judge:begin", "/s2/g0"),
+        full("judge", "judge:begin", "/s2/g0"),
         ("judge", "judge:end", "/s2/g2"),
     ],
 )
@@ -220,10 +221,10 @@ async def test_a_service_that_stays_away_ends_the_job_by_its_name(fleet: Fleet) 
 @pytest.mark.parametrize(
     ("point", "about", "completed"),
     [
-        ("collect:begin", "/s2/g1", 2),
+        full("collect:begin", "/s2/g1", 2),
         ("step:begin", "2", 2),
         # An evaluation is left at once; its groups are stored.
-        ("collect:begin", "/v2-sampled/g4", 2),
+        full("collect:begin", "/v2-sampled/g4", 2),
     ],
 )
 async def test_a_job_paused_in_mid_step_rests_after_it_and_resumes(
@@ -253,11 +254,11 @@ async def test_a_job_paused_in_mid_step_rests_after_it_and_resumes(
     ("point", "about", "completed"),
     [
         ("collect:begin", "/s2/g1", 1),
-        ("step:begin", "2", 1),
+        full("step:begin", "2", 1),
         # What is published counts, whatever came of the call.
         ("save:published", "2", 2),
-        ("load:begin", "@2", 2),
-        ("collect:begin", "/v2-sampled/g2", 2),
+        full("load:begin", "@2", 2),
+        full("collect:begin", "/v2-sampled/g2", 2),
     ],
 )
 async def test_a_job_cancelled_in_mid_step_leaves_nothing_running(
@@ -301,7 +302,7 @@ async def test_a_controller_that_is_told_to_stop_leaves_the_job_to_the_next(
     await assert_as_if_nothing_had_happened(fleet, client, job.id)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[full("sqlite"), "postgresql"])
 def database_url(request: pytest.FixtureRequest, fleet: Fleet) -> str:
     """A database that two controllers may share."""
     if request.param == "sqlite":

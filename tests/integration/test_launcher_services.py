@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import urllib.request
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -15,6 +14,7 @@ from podium.core.errors import UnauthenticatedError
 from podium.local.launcher import Event, EventKind, Launcher, LauncherConfig
 from podium.sdk import AsyncClient
 from podium.sdk.connection.addresses import Addresses, locate
+from support.full import full
 from support.waiting import eventually
 
 LIGHT = ("controller", "registry", "rollout", "judge")
@@ -22,12 +22,6 @@ LIGHT = ("controller", "registry", "rollout", "judge")
 
 def config(tmp_path: Path, **changes: object) -> LauncherConfig:
     return LauncherConfig(data_dir=tmp_path / "data", port_base=0, services=LIGHT, **changes)
-
-
-@pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[Launcher]:
-    async with Launcher(config(tmp_path)) as running:
-        yield running
 
 
 def client_of(stack: Launcher, token: str = "") -> AsyncClient:
@@ -41,18 +35,24 @@ def client_of(stack: Launcher, token: str = "") -> AsyncClient:
     )
 
 
-async def test_real_services_answer_where_the_launcher_says(stack: Launcher) -> None:
-    async with client_of(stack) as client:
-        assert [job async for job in client.jobs.list()] == []
-        assert [model async for model in client.checkpoints.models()] == []
-        assert "email_search" in {item.name for item in await client.environments.list()}
-    for name in LIGHT:
-        url = f"http://{stack.metrics_address(name)}/metrics"
-        with await asyncio.to_thread(urllib.request.urlopen, url, timeout=10) as page:
-            assert b"podium_grpc_server_handled_total" in page.read()
+async def test_real_services_answer_where_the_launcher_says_and_end_cleanly(
+    tmp_path: Path,
+) -> None:
+    events: list[Event] = []
+    async with Launcher(config(tmp_path), events.append) as stack:
+        async with client_of(stack) as client:
+            assert [job async for job in client.jobs.list()] == []
+            assert [model async for model in client.checkpoints.models()] == []
+            assert "email_search" in {item.name for item in await client.environments.list()}
+        for name in LIGHT:
+            url = f"http://{stack.metrics_address(name)}/metrics"
+            with await asyncio.to_thread(urllib.request.urlopen, url, timeout=10) as page:
+                assert b"podium_grpc_server_handled_total" in page.read()
+    stopped = {event.service: event.message for event in events if event.kind is EventKind.STOPPED}
+    assert stopped == dict.fromkeys(LIGHT, "exit code 0")
 
 
-@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("name", ["controller", *map(full, LIGHT[1:])])
 async def test_a_killed_service_comes_back_at_its_address(tmp_path: Path, name: str) -> None:
     events: list[Event] = []
     async with Launcher(config(tmp_path), events.append) as stack:
@@ -66,14 +66,6 @@ async def test_a_killed_service_comes_back_at_its_address(tmp_path: Path, name: 
     crash = next(event for event in events if event.kind is EventKind.CRASHED)
     assert (crash.service, "SIGKILL" in crash.message) == (name, True)
     assert crash.log_tail, "the last log lines are told"
-
-
-async def test_services_end_cleanly(tmp_path: Path) -> None:
-    events: list[Event] = []
-    async with Launcher(config(tmp_path), events.append):
-        pass
-    stopped = {event.service: event.message for event in events if event.kind is EventKind.STOPPED}
-    assert stopped == dict.fromkeys(LIGHT, "exit code 0")
 
 
 async def test_with_auth_only_the_token_opens(tmp_path: Path) -> None:

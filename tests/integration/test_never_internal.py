@@ -29,6 +29,7 @@ from support.controlled import running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.descriptors import class_of, finish, messages, methods, path_of
 from support.fleet import Fleet
+from support.full import full
 from support.postgres import Postgres, postgres
 from support.registry_service import RegistryService
 
@@ -40,7 +41,7 @@ FREE = {"google.protobuf.Struct", "podium.types.v1.Trajectory", "podium.types.v1
 """What was said in an episode is any text; see `podium.core.contract.nul`."""
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[full("sqlite"), "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
     if request.param == "sqlite":

@@ -20,6 +20,8 @@ from podium.types.v1 import policy_pb2
 from safetensors.torch import save
 
 RANK = 4
+OF_THE_VARIABLE = "of-the-variable"
+"""A key that a pool with a token takes from vLLM's own variable."""
 
 
 def adapter_files(model: Path, seed: int, *, scale: float = 0.2) -> dict[str, bytes]:
@@ -59,6 +61,8 @@ class TinyPool:
     model: Path
     channel: grpc.aio.Channel
     registry: RegistryClient
+    token: str = ""
+    """What its callers must present; empty where anybody may call."""
 
     @property
     def stub(self) -> pb_grpc.InferenceServiceStub:

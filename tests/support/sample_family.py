@@ -1,21 +1,36 @@
-"""`python -m support.sample_family FOLDER`: real vLLM samples from a tiny model, as JSON."""
+"""`python -m support.sample_family FOLDER...`: real vLLM samples from tiny models, as JSON."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
+from typing import Any
 
 PROMPT = [5, 6, 7, 8, 9, 10]
 ATTEMPTS, LENGTH = 4, 20
 TEMPERATURE = 0.7
 
 
-def main(folder: str) -> None:
-    """Prints a list of {"tokens", "logprobs"}, one an attempt."""
+def main(folders: list[str]) -> None:
+    """Prints a line a folder: a list of {"tokens", "logprobs"}, one an attempt.
+
+    One process for all of them: importing vLLM takes longer than running a tiny model in it.
+    """
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+    for folder in folders:
+        print(json.dumps(sample(folder)), flush=True)
+        gc.collect()
+        cleanup_dist_env_and_memory()
+
+
+def sample(folder: str) -> list[dict[str, list[Any]]]:
+    """The attempts of an engine of its own."""
     from vllm import LLM, SamplingParams
 
     engine = LLM(
@@ -37,7 +52,7 @@ def main(folder: str) -> None:
         detokenize=False,
     )
     (answer,) = engine.generate([{"prompt_token_ids": PROMPT}], params)
-    attempts = [
+    return [
         {
             "tokens": list(output.token_ids),
             "logprobs": [
@@ -47,8 +62,7 @@ def main(folder: str) -> None:
         }
         for output in answer.outputs
     ]
-    print(json.dumps(attempts))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

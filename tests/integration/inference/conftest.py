@@ -1,4 +1,7 @@
-"""One merged and one adapter pool for the folder, each over a tiny random model."""
+"""One merged and one adapter pool for the folder, each over a tiny random model.
+
+The one of adapters asks its callers for a token, the other asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pytest_asyncio
 from podium.kit.registry_client import RegistryClient
 from podium.kit.rpc import connect
 from podium.local.launcher import Launcher, LauncherConfig
-from support.pool import TinyPool
+from support.pool import OF_THE_VARIABLE, TinyPool
 from support.tiny_model import build_tiny_model
 
 
@@ -21,7 +24,9 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def _pool(data_dir: Path, model: Path, mode: str) -> AsyncIterator[TinyPool]:
+async def _pool(
+    data_dir: Path, model: Path, mode: str, *, auth: bool = False
+) -> AsyncIterator[TinyPool]:
     config = LauncherConfig(
         data_dir=data_dir,
         port_base=0,
@@ -29,13 +34,19 @@ async def _pool(data_dir: Path, model: Path, mode: str) -> AsyncIterator[TinyPoo
         model=str(model),
         dtype="float32",
         weight_mode=mode,
-        environment={"PODIUM_INFERENCE_MAX_NUM_SEQS": "16"},
+        auth=auth,
+        environment={
+            "PODIUM_INFERENCE_MAX_NUM_SEQS": "16",
+            "PODIUM_INFERENCE_KV_CACHE_BYTES": str(256 << 20),
+            **({"VLLM_API_KEY": OF_THE_VARIABLE} if auth else {}),
+        },
     )
     async with Launcher(config) as stack:
-        registry = RegistryClient(stack.address("registry"))
-        channel = connect(stack.address("inference"))
+        token = (data_dir / "token").read_text().strip() if auth else ""
+        registry = RegistryClient(stack.address("registry"), token=token)
+        channel = connect(stack.address("inference"), token=token)
         try:
-            yield TinyPool(stack, model, channel, registry)
+            yield TinyPool(stack, model, channel, registry, token)
         finally:
             await channel.close()
             await registry.close()
@@ -53,5 +64,6 @@ async def merged(
 async def shared(
     tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[TinyPool]:
-    async with _pool(tmp_path_factory.mktemp("adapters"), tiny_model, "adapter") as pool:
+    folder = tmp_path_factory.mktemp("adapters")
+    async with _pool(folder, tiny_model, "adapter", auth=True) as pool:
         yield pool

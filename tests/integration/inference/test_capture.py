@@ -13,6 +13,7 @@ import openai
 import pytest
 import pytest_asyncio
 from podium.core.errors import InvalidArgumentError, NotFoundError
+from podium.core.rollout_keys import signed
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.kit.rpc import rpc_errors
 from podium.types.v1 import trajectory_pb2
@@ -165,10 +166,11 @@ async def test_the_policy_and_version_are_those_that_sampled(
     mode: str, merged: TinyPool, shared: TinyPool, key: str
 ) -> None:
     pool = merged if mode == "merged" else shared
+    url, said = pool.stack.openai_base_url, signed(key, pool.token)
     await pool.publish("captured", 3, adapter_files(pool.model, seed=3))
     await pool.load("captured", 3)
     try:
-        async with openai.AsyncOpenAI(base_url=pool.stack.openai_base_url, api_key=key) as client:
+        async with openai.AsyncOpenAI(base_url=url, api_key=said) as client:
             for name in ("captured", "captured@3"):
                 await client.chat.completions.create(model=name, messages=MESSAGES, max_tokens=2)
         for call in await take(pool, key):

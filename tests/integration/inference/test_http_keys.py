@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,15 @@ import anthropic
 import httpx
 import openai
 import pytest
-import pytest_asyncio
 from podium.core.rollout_keys import new_key, signed
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.kit.rpc import connect
-from podium.local.launcher import Launcher, LauncherConfig
+from podium.local.launcher import Launcher
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.types.v1 import trajectory_pb2
-from support.tiny_model import build_tiny_model
+from support.pool import OF_THE_VARIABLE, TinyPool
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -44,20 +42,9 @@ UNLISTED = (
 LISTED = (("GET", "/v1/models"), ("POST", "/tokenize"), ("POST", "/v1/chat/completions"))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Launcher]:
-    model = build_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
-    config = LauncherConfig(
-        data_dir=tmp_path_factory.mktemp("locked"),
-        port_base=0,
-        services=("registry", "inference"),
-        model=str(model),
-        dtype="float32",
-        auth=True,
-        environment={"VLLM_API_KEY": "of-the-variable", "PODIUM_INFERENCE_MAX_NUM_SEQS": "4"},
-    )
-    async with Launcher(config) as running:
-        yield running
+@pytest.fixture
+def stack(shared: TinyPool) -> Launcher:
+    return shared.stack
 
 
 def secret(stack: Launcher, name: str) -> str:
@@ -93,7 +80,7 @@ async def test_without_a_key_nothing_but_liveness_answers(stack: Launcher) -> No
 
 
 async def test_who_has_a_key_finds_the_listed_routes_alone(stack: Launcher) -> None:
-    for key in (secret(stack, "token"), secret(stack, "api-key"), "of-the-variable"):
+    for key in (secret(stack, "token"), secret(stack, "api-key"), OF_THE_VARIABLE):
         for method, path in LISTED:
             assert await answered(stack, method, path, key) == 200, path
     for method, path in UNLISTED:

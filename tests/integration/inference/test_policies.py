@@ -229,7 +229,8 @@ async def test_t23_older_versions_of_a_job_go_when_newer_ones_come(shared: TinyP
 
 async def test_openai_clients_get_a_policy_that_nobody_loaded(shared: TinyPool) -> None:
     await shared.publish("asked", 1, adapter_files(shared.model, 40))
-    async with openai.AsyncOpenAI(base_url=shared.stack.openai_base_url, api_key="none") as client:
+    url, key = shared.stack.openai_base_url, shared.token
+    async with openai.AsyncOpenAI(base_url=url, api_key=key) as client:
         await client.completions.create(model="asked@1", prompt="Once upon", max_tokens=3)
         with pytest.raises(openai.NotFoundError):
             await client.completions.create(model="asked@7", prompt="Once upon", max_tokens=3)

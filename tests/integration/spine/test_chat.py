@@ -1,4 +1,4 @@
-"""Chat over gRPC with the real model."""
+"""Chat over gRPC, guided by a schema."""
 
 from __future__ import annotations
 

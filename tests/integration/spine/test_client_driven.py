@@ -1,4 +1,4 @@
-"""Agents with OpenAI's plain client train a real model through the whole stack."""
+"""Agents with OpenAI's plain client train a model through the whole stack."""
 
 from __future__ import annotations
 
@@ -88,9 +88,11 @@ def sampled_tokens(stored: list[trajectory_pb2.Trajectory]) -> int:
     )
 
 
-async def test_two_steps_of_an_agent_that_also_streams(stack: Launcher, tmp_path: Path) -> None:
+async def test_two_steps_of_an_agent_that_also_streams(
+    real_stack: Launcher, tmp_path: Path
+) -> None:
     tokenizer = AutoTokenizer.from_pretrained(resolve(MODEL))
-    async with client_of(stack) as client:
+    async with client_of(real_stack) as client:
         model = await client.models.register("vowels", MODEL, spec=spec(), base_path=tmp_path)
         dtype = (await client.policies.engine()).dtype
         for step in (1, 2):
@@ -138,8 +140,9 @@ async def test_two_steps_of_an_agent_that_also_streams(stack: Launcher, tmp_path
 
 
 async def test_a_client_goes_on_after_the_controller_was_killed(stack: Launcher) -> None:
+    base = stack.config.model
     async with client_of(stack) as client:
-        model = await client.models.register("survivor", MODEL, spec=spec())
+        model = await client.models.register("survivor", base, spec=spec())
         groups = await collected(model)
         restarts = stack.restarts("controller")
         training = asyncio.create_task(model.train(groups))
@@ -151,7 +154,7 @@ async def test_a_client_goes_on_after_the_controller_was_killed(stack: Launcher)
         assert stack.restarts("controller") == restarts + 1
     # Another process of the agent's, which knows nothing but the name.
     async with client_of(stack) as client:
-        model = await client.models.register("survivor", MODEL, spec=spec())
+        model = await client.models.register("survivor", base, spec=spec())
         assert await model.get_step() == 1
         assert (await model.train(await collected(model))).step == 2
         steps = [step async for step in client.jobs.steps(model.name)]
@@ -166,7 +169,7 @@ async def test_an_agent_that_knows_nothing_of_podium_trains_as_it_is(
     """One written with LangGraph, and one with OpenAI's plain client."""
     script = example(name)
     async with client_of(stack) as client:
-        model = await script.train(client, base_model=MODEL, steps=1, attempts=4)
+        model = await script.train(client, base_model=stack.config.model, steps=1, attempts=4)
         (step,) = [step async for step in client.jobs.steps(model.name)]
         assert step.metrics["trajectories"] == 4 * len(script.QUESTIONS)
         assert step.metrics["trajectories_failed"] == 0

@@ -14,6 +14,7 @@ from support.namespaces import needs_namespaces
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
+    pytest.mark.full,
     pytest.mark.timeout(600),
     needs_namespaces,
 ]
@@ -24,9 +25,9 @@ STEPS = 2
 SMALL = (f"training.steps={STEPS}", "rollout.groups_per_step=4", "evaluation.samples=1")
 
 
-async def test_s47_a_coding_job_trains_on_what_the_sandbox_graded(stack: Launcher) -> None:
+async def test_s47_a_coding_job_trains_on_what_the_sandbox_graded(real_stack: Launcher) -> None:
     spec = load(str(FILE), (*SMALL, "evaluation.scenarios=2", "evaluation.greedy=false")).spec
-    async with client_of(stack) as client:
+    async with client_of(real_stack) as client:
         job = await client.jobs.create(spec, job_id="coding", request_id="coding")
         job = await client.jobs.wait(job.id, within=500)
         assert job.state == jobs.JOB_STATE_SUCCEEDED, job.failure_message

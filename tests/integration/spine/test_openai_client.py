@@ -17,15 +17,15 @@ pytestmark = [
 ]
 
 
-async def test_chat_and_stream_with_job_at_version(stack: Launcher) -> None:
-    async with grpc.aio.insecure_channel(stack.address("controller")) as channel:
+async def test_chat_and_stream_with_job_at_version(real_stack: Launcher) -> None:
+    async with grpc.aio.insecure_channel(real_stack.address("controller")) as channel:
         stub = jobs_grpc.JobServiceStub(channel)
         job_id = await create(stub, small_spec(1), "openai-client")
         await wait_until(
             stub, job_id, lambda job: job.state == jobs.JOB_STATE_SUCCEEDED, within=300
         )
     model = f"{job_id}@1"
-    async with openai.AsyncOpenAI(base_url=stack.openai_base_url, api_key="none") as client:
+    async with openai.AsyncOpenAI(base_url=real_stack.openai_base_url, api_key="none") as client:
         assert model in [m.id async for m in client.models.list()]
         messages = [{"role": "user", "content": "What is the capital of France?"}]
         whole = await client.chat.completions.create(

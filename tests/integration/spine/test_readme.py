@@ -30,7 +30,7 @@ async def test_chat_and_eval_serve_what_they_name_and_give_it_back(
 ) -> None:
     where = ("--data-dir", str(stack.data_dir))
     async with client_of(stack) as client:
-        job = await client.jobs.create(small_spec(1), job_id="readme")
+        job = await client.jobs.create(small_spec(1, model=stack.config.model), job_id="readme")
         assert (await client.jobs.wait(job.id, within=400)).state in ENDED
         trained = [(job.id, 1)]
         assert [(p.job, p.version) async for p in client.policies.list()] == trained

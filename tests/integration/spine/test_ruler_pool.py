@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-async def test_a_merged_pool_judges_nothing_unless_it_is_named(stack: Launcher) -> None:
+async def test_a_merged_pool_judges_nothing_unless_it_is_named(real_stack: Launcher) -> None:
     scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)
     reward = spec_pb2.RewardSpec(scorers=[scorer])
     spec = spec_pb2.JobSpec(
@@ -29,7 +29,7 @@ async def test_a_merged_pool_judges_nothing_unless_it_is_named(stack: Launcher) 
         training=spec_pb2.TrainingSpec(steps=1),
         reward=reward,
     )
-    async with client_of(stack) as client:
+    async with client_of(real_stack) as client:
         with pytest.raises(InvalidArgumentError) as caught:
             await client.jobs.create(spec, validate_only=True)
         assert [each.field for each in caught.value.violations] == [
@@ -39,8 +39,8 @@ async def test_a_merged_pool_judges_nothing_unless_it_is_named(stack: Launcher) 
             await client.judge.score(group_of("four", "I do not know."), reward)
 
 
-async def test_our_own_pool_judges_a_group(stack: Launcher) -> None:
-    await at_the_base_model(stack)
+async def test_our_own_pool_judges_a_group(real_stack: Launcher) -> None:
+    await at_the_base_model(real_stack)
     judge = spec_pb2.JudgeModel(model=BASE_MODEL, max_completion_tokens=512)
     scorer = spec_pb2.Scorer(
         kind=spec_pb2.SCORER_KIND_RULER, ruler=spec_pb2.RulerSpec(judges=[judge])
@@ -49,7 +49,7 @@ async def test_our_own_pool_judges_a_group(stack: Launcher) -> None:
         group=group_of("There are four apples.", "I do not know."),
         reward=spec_pb2.RewardSpec(scorers=[scorer]),
     )
-    async with grpc.aio.insecure_channel(stack.address("judge")) as channel:
+    async with grpc.aio.insecure_channel(real_stack.address("judge")) as channel:
         stub = judge_service_pb2_grpc.JudgeServiceStub(channel)
         answer = await stub.ScoreGroup(request, timeout=300)
     (opinion,) = answer.group.judgements[0].opinions

@@ -25,10 +25,15 @@ from podium_trainer.domain.batch import Weighted
 from podium_trainer.domain.packing import pack
 from podium_trainer.domain.samples import Refused, Sample, read_samples
 from podium_trainer.learner.model import Policy
+from support.jobs import at_the_base_model
 from support.long_talk import TURNS, LongTalk
 from transformers import AutoTokenizer
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.engine,
+    pytest.mark.timeout(600),
+]
 
 MODEL = "smollm2-135m-instruct"
 SEED = 11
@@ -36,6 +41,7 @@ SEED = 11
 
 @asynccontextmanager
 async def sampler(data_dir: Path, dtype: str) -> AsyncIterator[Launcher]:
+    """A stack of its own for another dtype."""
     config = LauncherConfig(
         data_dir=data_dir,
         port_base=0,
@@ -107,17 +113,15 @@ def trainer(dtype: torch.dtype) -> Policy:
     return Policy(resolve(MODEL), MODEL, training, seed=0, dtype=dtype)
 
 
-async def test_t19_eight_turns_in_float32(tmp_path: Path) -> None:
+async def test_t19_eight_turns_in_float32(real_stack: Launcher) -> None:
     tokenizer = AutoTokenizer.from_pretrained(resolve(MODEL))
     policy = trainer(torch.float32)
-    async with (
-        environment_server() as environment,
-        sampler(tmp_path / "stack", "float32") as stack,
-    ):
-        channel = connect(stack.address("inference"))
+    await at_the_base_model(real_stack)
+    async with environment_server() as environment:
+        channel = connect(real_stack.address("inference"))
         engine = inference_grpc.InferenceServiceStub(channel)
         for temperature in (1.0, 0.7):
-            trajectories = await talk(stack, environment, temperature, attempts=2)
+            trajectories = await talk(real_stack, environment, temperature, attempts=2)
             for trajectory in trajectories:
                 assert trajectory.stop_reason == trajectory_pb2.STOP_REASON_TERMINATED
                 (history,) = trajectory.histories
@@ -161,6 +165,7 @@ async def test_t19_eight_turns_in_float32(tmp_path: Path) -> None:
         await channel.close()
 
 
+@pytest.mark.full
 async def test_both_sides_in_bfloat16(tmp_path: Path) -> None:
     policy = trainer(torch.bfloat16)
     async with (
