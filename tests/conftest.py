@@ -18,16 +18,27 @@ hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("full", deadline=None, max_examples=300)
 hypothesis.settings.load_profile("fast")
 
-# Each of these uses every core and gigabytes, or shares an engine or a stack with its neighbours:
-# all of one kind go to one worker.
+# Each of these shares an engine, a stack or a trainer's memory with its neighbours: all of one kind
+# go to one worker.
 _TOGETHER = {
-    "tests/integration/inference/": "engines",
-    "tests/integration/spine/": "engines",
-    "tests/integration/test_cli_": "engines",
-    "tests/integration/test_tutorial_demo": "engines",
-    "tests/integration/test_bench_gpu": "trainers",
+    "tests/integration/spine/": "stacks",
+    "tests/integration/test_tutorial_demo": "stacks",
+    "tests/integration/inference/": "pools",
     "tests/integration/test_trainer_": "trainers",
+    "tests/integration/test_bench_gpu": "trainers",
 }
+# What is begun first, so that no worker is left with a long one in the end.
+_LONGEST_FIRST = (
+    "tests/integration/spine/",
+    "tests/integration/test_tutorial_demo",
+    "tests/integration/inference/",
+    "tests/integration/test_trainer_",
+    "tests/integration/test_bench_gpu",
+    "tests/integration/test_controller_recovery",
+    "tests/integration/test_registry_",
+    "tests/integration/test_controller_",
+    "tests/integration/",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,6 +72,15 @@ class _Scheduling(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
     return _Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(nodeid: str) -> int:
+    ranks = (rank for rank, start in enumerate(_LONGEST_FIRST) if nodeid.startswith(start))
+    return next(ranks, len(_LONGEST_FIRST))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ from podium.types.v1 import spec_pb2
 from support.controlled import Client, assert_every_step_once, running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.fleet import Fleet
+from support.full import full
 from support.processes import RegistryProcess
 
 __all__ = ["fleet", "registry"]
@@ -47,8 +48,17 @@ async def warnings(client: Client, job: str) -> list[str]:
     return [e.message for e in await client.events(job) if e.type == pb.EVENT_TYPE_WARNING]
 
 
-@pytest.mark.parametrize("change", [flip, Path.unlink], ids=["flipped", "removed"])
-@pytest.mark.parametrize("versions", [(3,), (3, 2), (3, 2, 1, 0)], ids=str)
+@pytest.mark.parametrize(
+    ("versions", "change"),
+    [
+        ((3,), flip),
+        ((3, 2, 1, 0), Path.unlink),
+        full((3,), Path.unlink),
+        full((3, 2), flip),
+        full((3, 2), Path.unlink),
+        full((3, 2, 1, 0), flip),
+    ],
+)
 async def test_a_job_goes_on_from_the_newest_whole_version_and_mends_the_others(
     fleet: Fleet,
     registry: RegistryProcess,

@@ -100,6 +100,7 @@ async def test_a_whole_job(fleet: Fleet, client: Client) -> None:
     assert sample("reward_mean", job=job.id) is None
 
 
+@pytest.mark.full
 async def test_scenarios_are_drawn_without_replacement(fleet: Fleet, client: Client) -> None:
     job = await client.create(small_job(7))
     await client.succeeded(job.id)
@@ -194,6 +195,7 @@ async def test_groups_that_are_too_old_are_collected_again(fleet: Fleet, client:
     await assert_every_step_once(fleet, client, job.id, 3)
 
 
+@pytest.mark.full
 async def test_groups_that_stay_too_old_fail_the_job(fleet: Fleet, client: Client) -> None:
     fleet.rollout.version_of = lambda _, version: version - 1
     job = await client.create(small_job(3))
@@ -202,6 +204,7 @@ async def test_groups_that_stay_too_old_fail_the_job(fleet: Fleet, client: Clien
     assert fleet.trainer.taken == []
 
 
+@pytest.mark.full
 async def test_an_environment_that_always_fails_ends_the_job_in_its_own_words(
     fleet: Fleet, client: Client
 ) -> None:
@@ -217,6 +220,7 @@ async def test_an_environment_that_always_fails_ends_the_job_in_its_own_words(
     assert (fleet.trainer.job, fleet.inference.job) == ("", "")
 
 
+@pytest.mark.full
 async def test_a_judge_that_recovers_costs_no_collection(fleet: Fleet, client: Client) -> None:
     fleet.judge.broken = True
 
@@ -231,6 +235,7 @@ async def test_a_judge_that_recovers_costs_no_collection(fleet: Fleet, client: C
     assert len(fleet.judge.judged) == 2 * GROUPS
 
 
+@pytest.mark.full
 async def test_a_job_whose_judges_have_spent_their_budget_ends_with_that_reason(
     fleet: Fleet, client: Client
 ) -> None:
@@ -488,6 +493,7 @@ async def test_deleting_leaves_the_checkpoints(fleet: Fleet, client: Client) -> 
     assert (await fleet.client.get_version(job.id, "latest")).manifest.version == 1
 
 
+@pytest.mark.full
 async def test_a_step_that_trained_nothing_says_so_and_what_to_change(
     fleet: Fleet, client: Client
 ) -> None:

@@ -39,6 +39,7 @@ from support.fake_judge import (
     slow,
 )
 from support.fleet import Fleet, Point
+from support.full import full
 
 __all__ = ["client", "fleet", "registry"]
 
@@ -141,7 +142,7 @@ async def test_a_busy_judge_is_waited_for_and_costs_no_group(
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [429, full(503)])
 async def test_a_judge_that_stays_away_fails_the_job_before_it_burns_a_second_step(
     fleet: Fleet, client: Client, model: FakeJudge, status: int
 ) -> None:
@@ -158,7 +159,7 @@ async def test_a_judge_that_stays_away_fails_the_job_before_it_burns_a_second_st
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("status", [402, 403, 404])
+@pytest.mark.parametrize("status", [402, full(403), full(404)])
 async def test_a_judge_that_refuses_for_a_while_is_one_that_is_away(
     fleet: Fleet, client: Client, model: FakeJudge, status: int
 ) -> None:
@@ -200,6 +201,7 @@ async def test_a_job_whose_policy_would_judge_itself_is_refused(
     await client.succeeded("another")
 
 
+@pytest.mark.full
 async def test_a_frozen_base_judges_while_policies_come_and_go(
     client: Client, unnamed: FakeJudge
 ) -> None:
@@ -243,6 +245,7 @@ async def test_a_group_that_no_judge_answers_for_is_skipped_and_the_others_train
     assert after == before + 1
 
 
+@pytest.mark.full
 async def test_half_a_character_of_a_judge_ends_nothing(client: Client, model: FakeJudge) -> None:
     def halves(request: dict[str, Any]) -> Answer:
         entries = [
@@ -270,7 +273,7 @@ def breaks(point: str, *abouts: str) -> Point:
 
 @pytest.mark.parametrize(
     ("point", "says"),
-    [("judge:begin", "is skipped. The judge says"), ("collect:end", "could not be collected")],
+    [("judge:begin", "is skipped. The judge says"), full("collect:end", "could not be collected")],
 )
 async def test_a_defect_that_shows_on_one_group_costs_that_group(
     fleet: Fleet, client: Client, model: FakeJudge, point: str, says: str
@@ -293,7 +296,7 @@ async def test_a_defect_that_shows_on_one_group_costs_that_group(
 
 @pytest.mark.parametrize(
     ("point", "reason"),
-    [("judge:begin", "JUDGE_FAILING"), ("collect:end", "ROLLOUT_FAILING")],
+    [("judge:begin", "JUDGE_FAILING"), full("collect:end", "ROLLOUT_FAILING")],
 )
 async def test_a_defect_that_shows_on_every_group_ends_the_job_with_its_reason(
     fleet: Fleet, client: Client, model: FakeJudge, point: str, reason: str

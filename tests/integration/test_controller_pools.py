@@ -12,6 +12,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from support.controlled import Client, assert_every_step_once, running_controller, small_job
 from support.fleet import BASE_MODEL, Fleet, fleet_of_doubles
+from support.full import full
 from support.processes import RegistryProcess, running_registry
 
 OTHER = "other-model"
@@ -108,6 +109,7 @@ async def test_jobs_share_a_pool_of_adapters_as_far_as_it_goes(fleet: Fleet) -> 
             await assert_every_step_once(fleet, client, job, 1)
 
 
+@pytest.mark.full
 async def test_two_pools_of_a_base_model_take_a_job_each(fleet: Fleet) -> None:
     await fleet.add_pool("second")
     release = asyncio.Event()
@@ -121,6 +123,7 @@ async def test_two_pools_of_a_base_model_take_a_job_each(fleet: Fleet) -> None:
         assert (await client.succeeded("each-0")).pool == "default"
 
 
+@pytest.mark.full
 async def test_the_bound_of_the_installation_is_named_too(fleet: Fleet) -> None:
     release = asyncio.Event()
     fleet.at = holding("bound-0", release)
@@ -150,6 +153,7 @@ async def test_a_base_model_that_no_pool_serves_is_refused_with_what_they_serve(
     assert error.metadata["served"] == f"{BASE_MODEL}, {OTHER}"
 
 
+@pytest.mark.full
 async def test_a_pool_that_is_down_keeps_no_job_from_another(fleet: Fleet) -> None:
     other = await fleet.add_pool("other", OTHER)
     await other.kill()
@@ -185,6 +189,7 @@ async def test_a_job_for_a_pool_that_is_away_waits_in_line_without_a_trainer(
         await client.succeeded("away-1")
 
 
+@pytest.mark.full
 async def test_an_answer_that_fits_no_window_is_refused_and_a_larger_window_is_found(
     fleet: Fleet,
 ) -> None:
@@ -202,7 +207,7 @@ async def test_an_answer_that_fits_no_window_is_refused_and_a_larger_window_is_f
     assert "8192" in violation.description
 
 
-@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("gone", [full(False), True])
 async def test_a_job_goes_on_at_its_pool_or_where_there_is_one_left(
     fleet: Fleet, gone: bool
 ) -> None:

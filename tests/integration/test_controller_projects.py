@@ -160,6 +160,7 @@ async def test_a_project_that_the_file_does_not_name_is_refused(
         await client.create(job_of("other"), validate_only=True)
 
 
+@pytest.mark.full
 async def test_a_project_above_its_gpus_waits_while_others_run(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

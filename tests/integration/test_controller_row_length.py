@@ -10,6 +10,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from support.controlled import running_controller, small_job
 from support.fleet import Fleet, fleet_of_doubles
+from support.full import full
 from support.processes import RegistryProcess, running_registry
 
 
@@ -32,7 +33,7 @@ def job_of(rows: int | None = None, answer: int = 128) -> spec_pb2.JobSpec:
     return spec
 
 
-@pytest.mark.parametrize(("windows", "expected"), [((2048,), 4096), ((16384, 2048), 16384)])
+@pytest.mark.parametrize(("windows", "expected"), [full((2048,), 4096), ((16384, 2048), 16384)])
 async def test_the_length_of_rows_follows_the_widest_context_and_is_recorded(
     fleet: Fleet, windows: tuple[int, ...], expected: int
 ) -> None:

@@ -19,6 +19,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.controlled import Client, assert_every_step_once, small_job
 from support.controlled_fixtures import client, fleet, registry
 from support.fleet import Fleet
+from support.full import full
 from support.processes import ControllerProcess
 from support.sessions import batch, client_job, finish, submit
 
@@ -137,7 +138,7 @@ async def test_cancelling_ends_the_wait(client: Client) -> None:
     assert ended.value.reason == "JOB_ENDED"
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("ahead", [1, full(0)])
 async def test_how_far_a_client_may_run_ahead(fleet: Fleet, client: Client, ahead: int) -> None:
     job = await client.create(client_job(4, max_staleness=ahead))
     hold = fleet.hold("step:begin", "1")
@@ -239,7 +240,12 @@ async def test_the_best_version_that_the_client_logged_stays(fleet: Fleet, clien
 
 @pytest.mark.parametrize(
     ("point", "about"),
-    [("judge:end", "/s2/g1"), ("step:taken", "2"), ("save:published", "2"), ("load:end", "@2")],
+    [
+        full("judge:end", "/s2/g1"),
+        ("step:taken", "2"),
+        ("save:published", "2"),
+        full("load:end", "@2"),
+    ],
 )
 async def test_t22_a_killed_controller_trains_a_batch_once(
     fleet: Fleet, point: str, about: str

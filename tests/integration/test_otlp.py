@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.proto.trace.v1 import trace_pb2
+from support.full import full
 from support.otlp import OtlpHttpReceiver, OtlpReceiver
 from support.processes import free_port, start_process, wait_for_port
 from support.waiting import eventually
@@ -42,7 +43,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@pytest.fixture(params=[OtlpReceiver, OtlpHttpReceiver], ids=["grpc", "http"])
+@pytest.fixture
 def receiver(request: pytest.FixtureRequest, clean: None) -> Iterator[OtlpReceiver]:
     made = request.param()
     yield made
@@ -94,7 +95,16 @@ CONNECTED = {
 }
 
 
-@pytest.mark.parametrize("signal_own", [False, True], ids=["all signals", "traces"])
+@pytest.mark.parametrize(
+    ("receiver", "signal_own"),
+    [
+        (OtlpReceiver, False),
+        (OtlpHttpReceiver, True),
+        full(OtlpReceiver, True),
+        full(OtlpHttpReceiver, False),
+    ],
+    indirect=["receiver"],
+)
 async def test_both_protocols_get_the_same_connected_trace(
     receiver: OtlpReceiver, signal_own: bool, tmp_path: Path
 ) -> None:
@@ -148,7 +158,7 @@ async def test_a_collector_below_a_path_is_reached_over_http(tmp_path: Path) -> 
             {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
             "OTEL_EXPORTER_OTLP_PROTOCOL: got 'http/json'; allowed are grpc, http/protobuf",
         ),
-        (
+        full(
             {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "HTTP"},
             "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: got 'HTTP'; allowed are grpc, http/protobuf",
         ),
@@ -156,16 +166,16 @@ async def test_a_collector_below_a_path_is_reached_over_http(tmp_path: Path) -> 
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/v1/traces"},
             "OTEL_EXPORTER_OTLP_ENDPOINT: got 'http://collector:4318/v1/traces'; gRPC has no path",
         ),
-        (
+        full(
             {
                 "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
                 "OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318",
             },
             "OTEL_EXPORTER_OTLP_ENDPOINT: got 'collector:4318'; must be a URL",
         ),
-        ({"OTEL_TRACES_EXPORTER": "jaeger"}, "OTEL_TRACES_EXPORTER: got 'jaeger'; allowed are"),
-        ({"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "OTEL_EXPORTER_OTLP_…: no exporter for grpc"),
-        ({"OTEL_EXPORTER_OTLP_COMPRESSION": "zip"}, "OTEL_EXPORTER_OTLP_COMPRESSION"),
+        full({"OTEL_TRACES_EXPORTER": "jaeger"}, "OTEL_TRACES_EXPORTER: got 'jaeger'; allowed are"),
+        full({"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, "OTEL_EXPORTER_OTLP_…: no exporter for grpc"),
+        full({"OTEL_EXPORTER_OTLP_COMPRESSION": "zip"}, "OTEL_EXPORTER_OTLP_COMPRESSION"),
     ],
     ids=lambda value: next(iter(value)).lower() if isinstance(value, dict) else "",
 )

@@ -15,6 +15,7 @@ from podium.kit.registry_client import RegistryClient
 from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium_registry.domain.digests import of_bytes
+from support.full import full
 from support.registry_service import MIB, Calls, RegistryService, running
 
 SIZE = 10 * MIB + 321
@@ -72,7 +73,7 @@ def files_of(folder: Path) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize("at", [0, MIB - 1, MIB, 8 * MIB + 5, SIZE - 1])
+@pytest.mark.parametrize("at", [MIB - 1, SIZE - 1, full(0), full(MIB), full(8 * MIB + 5)])
 async def test_t24_a_flipped_bit_is_never_handed_out(
     service: RegistryService, calls: Calls, client: RegistryClient, tmp_path: Path, at: int
 ) -> None:

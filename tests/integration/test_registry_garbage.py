@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from podium.core.errors import FailedPreconditionError, NotFoundError, PodiumError
 from podium_registry.domain.digests import of_bytes
+from support.full import full
 from support.postgres import Postgres, postgres
 from support.registry import manifest_of
 from support.registry_service import MIB, Calls, RegistryService, chunk
@@ -18,7 +19,7 @@ from support.registry_service import MIB, Calls, RegistryService, chunk
 __all__ = ["postgres"]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[full("sqlite"), "postgresql"])
 async def replicas(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[list[RegistryService]]:

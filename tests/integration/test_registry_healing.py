@@ -13,6 +13,7 @@ from podium.core.errors import DataLossError, FailedPreconditionError, NotFoundE
 from podium.kit.registry_client import RegistryClient
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium_registry.domain.digests import of_bytes
+from support.full import full
 from support.registry import manifest_of
 from support.registry_service import MIB, Calls, RegistryService, running
 
@@ -30,6 +31,9 @@ def flip(path: Path) -> None:
 
 def cut(path: Path) -> None:
     os.truncate(path, 5)
+
+
+ONE_PUT, IN_PARTS = 3 * MIB + 7, 33 * MIB + 1
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +55,17 @@ async def client(service: RegistryService) -> AsyncIterator[RegistryClient]:
     await made.close()
 
 
-@pytest.mark.parametrize("change", [flip, cut, Path.unlink], ids=["flipped", "cut", "removed"])
-@pytest.mark.parametrize("size", [3 * MIB + 7, 33 * MIB + 1], ids=["one put", "in parts"])
+@pytest.mark.parametrize(
+    ("size", "change"),
+    [
+        (ONE_PUT, flip),
+        (IN_PARTS, Path.unlink),
+        full(ONE_PUT, cut),
+        full(ONE_PUT, Path.unlink),
+        full(IN_PARTS, flip),
+        full(IN_PARTS, cut),
+    ],
+)
 async def test_the_same_bytes_mend_a_blob_that_was_met_damaged(
     service: RegistryService,
     client: RegistryClient,

@@ -11,6 +11,7 @@ import pytest
 from podium.core.errors import OutOfRangeError, UnavailableError
 from podium.kit.registry_client import RegistryClient
 from podium.registry.v1 import registry_service_pb2 as pb
+from support.full import full
 from support.postgres import Postgres, postgres
 from support.registry_service import RegistryService
 
@@ -20,7 +21,7 @@ CREATED, DELETED = pb.VERSION_CHANGE_CREATED, pb.VERSION_CHANGE_DELETED
 ALIAS_SET, ALIAS_DELETED = pb.VERSION_CHANGE_ALIAS_SET, pb.VERSION_CHANGE_ALIAS_DELETED
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[full("sqlite"), "postgresql"])
 async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RegistryService]:
     settings: dict[str, object] = {}
     if request.param == "postgresql":

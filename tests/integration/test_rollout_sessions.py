@@ -22,6 +22,7 @@ from podium_rollout.domain import metrics
 from podium_rollout.domain.group import GroupRunner
 from support.counting_environment import Counting
 from support.cutting_proxy import CuttingProxy
+from support.full import full
 from support.rollout import PolicyDouble, group_request, script
 from support.waiting import eventually
 
@@ -253,7 +254,7 @@ async def test_an_episode_that_failed_is_not_scored() -> None:
     assert Counting.log == ["reset", "a", "raise", "close"]
 
 
-@pytest.mark.parametrize("remote", [False, True], ids=["built in", "served"])
+@pytest.mark.parametrize("remote", [full(False), True], ids=["built in", "served"])
 async def test_what_an_environment_queues_for_is_no_time_of_its_step(remote: bool) -> None:
     """Nor of its episode, and over a connection that breaks meanwhile too."""
     times = {"step_timeout_seconds": 2.0, "timeout_seconds": 4.0}

@@ -19,6 +19,7 @@ from podium.types.v1 import spec_pb2
 from support.controlled import assert_every_step_once, running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.fleet import Fleet, RolloutDouble
+from support.full import full
 
 __all__ = ["fleet", "registry"]
 
@@ -43,7 +44,7 @@ def collected(replicas: list[RolloutDouble]) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("groups", "workers", "shares"),
-    [(10, 3, [3, 3, 4]), (8, 4, [2, 2, 2, 2]), (2, 4, [0, 0, 1, 1])],
+    [(10, 3, [3, 3, 4]), full(8, 4, [2, 2, 2, 2]), full(2, 4, [0, 0, 1, 1])],
 )
 async def test_s14_groups_are_dealt_to_all_workers_and_none_is_lost(
     fleet: Fleet, groups: int, workers: int, shares: list[int]
@@ -103,7 +104,7 @@ async def test_s14_a_job_submitted_without_a_worker_is_queued_and_not_dropped(
     ("environment", "reason", "message"),
     [
         ({"name": "double", "split": "empty"}, "NO_SCENARIOS", "'double' has no .* 'empty'"),
-        ({"name": "doubel"}, "NOT_FOUND", "of 'doubel'"),
+        full({"name": "doubel"}, "NOT_FOUND", "of 'doubel'"),
     ],
 )
 async def test_s14_what_no_worker_could_check_is_told_when_one_has_come(
@@ -129,7 +130,7 @@ async def test_a_job_whose_own_environment_is_away_is_refused(fleet: Fleet) -> N
             await client.create(small_job(1, environment=away))
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2, full(4)])
 async def test_s16_s20_what_a_dead_worker_had_is_done_by_the_others_exactly_once(
     fleet: Fleet, workers: int
 ) -> None:

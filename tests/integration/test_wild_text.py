@@ -47,6 +47,7 @@ from podium_rollout.domain.group import GroupRunner
 from podium_rollout.domain.trajectories import failure_of
 from podium_rollout.servicer import RolloutServicer
 from support.fake_judge import Answer, Behaviour, FakeJudge, fake_judge, shown
+from support.full import full
 from support.judging import judge_service
 from support.pool_pods import _Params
 from support.wild_services import Echo, WildEngine, wild_inference
@@ -57,6 +58,7 @@ pytestmark = pytest.mark.timeout(900)
 TEXTS = int(os.environ.get("PODIUM_FUZZ_TEXTS", "20000"))
 SERVED = TEXTS // 20
 SEED = 20_000_003
+OTHER_FORMATS = ("llama3_json", "mistral", "kimi_k2")
 
 
 def read_back(message: Any) -> Any:
@@ -225,8 +227,16 @@ def wild_judge() -> Iterator[FakeJudge]:
         yield model
 
 
-@pytest.mark.parametrize("call_format", ["hermes", "llama3_json", "mistral", "kimi_k2", "text"])
-@pytest.mark.parametrize("remote", [False, True], ids=["built in", "served"])
+@pytest.mark.parametrize(
+    ("call_format", "remote"),
+    [
+        ("hermes", True),
+        ("text", False),
+        full("hermes", False),
+        full("text", True),
+        *(full(name, remote) for name in OTHER_FORMATS for remote in (False, True)),
+    ],
+)
 async def test_no_group_of_wild_attempts_is_internal_from_rollout_to_judge(
     monkeypatch: pytest.MonkeyPatch, wild_judge: FakeJudge, call_format: str, remote: bool
 ) -> None:
