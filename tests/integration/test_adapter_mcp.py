@@ -23,6 +23,7 @@ from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.domain.episode import Episode
+from support.full import full
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script
 
@@ -146,6 +147,7 @@ async def test_what_goes_wrong_with_a_call_is_its_result(server: dict[str, Any])
         assert read(result) == ["added 'a'"]
 
 
+@pytest.mark.parametrize("server", [full("stdio"), "http"], indirect=True)
 async def test_a_call_that_takes_too_long_is_given_up(server: dict[str, Any]) -> None:
     async with begun(server, call_seconds=8) as environment:
         asked = (("sleep", {"seconds": 600}), ("add_note", {"title": "a", "text": "b"}))

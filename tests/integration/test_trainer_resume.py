@@ -54,6 +54,8 @@ async def train(
             response = await stub.Step(step_messages(job_id, step, step_groups(step)), timeout=120)
             assert response.metrics["tokens_trained"] > 0
             await stub.Save(pb.SaveRequest(job_id=job_id, step=step), timeout=60)
+        if steps[-1] == STEPS:
+            await stub.Close(pb.CloseRequest(job_id=job_id), timeout=60)
 
 
 def digests(version: registry_pb2.Version) -> dict[str, str]:
@@ -75,14 +77,13 @@ async def test_t25_resume_is_bit_for_bit(trained: dict[str, Any], tmp_path: Path
             "PODIUM_TRAINER_THREADS": "1",
             "PODIUM_TRAINER_ROW_TOKENS": "96",
         }
-        async with service("trainer", tmp_path / "whole.log", environment) as process:
-            await train(process, model, "whole", training, range(1, STEPS + 1), None)
-            assert await process.terminate() == 0
         async with service("trainer", tmp_path / "first.log", environment) as process:
+            await train(process, model, "whole", training, range(1, STEPS + 1), None)
             await train(process, model, "parts", training, range(1, 6), None)
             await process.kill()
         async with service("trainer", tmp_path / "second.log", environment) as process:
             await train(process, model, "parts", training, range(6, STEPS + 1), 5)
+            assert await process.terminate() == 0
         client = RegistryClient(registry.address)
         try:
             for step in range(STEPS + 1):

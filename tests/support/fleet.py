@@ -16,7 +16,6 @@ import asyncio
 import json
 import os
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -48,6 +47,7 @@ from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings as JudgeSettings
+from support.folders import service_folder
 from support.hold import Hold
 from support.pretended import digest_of, learned_from, trained_weights
 from support.processes import RegistryProcess, free_port
@@ -578,7 +578,7 @@ class Fleet:
 @asynccontextmanager
 async def fleet_of_doubles(registry: RegistryProcess) -> AsyncIterator[Fleet]:
     """A running fleet over a running registry, which may have served others before."""
-    folder = Path(tempfile.mkdtemp(prefix="podium-fleet-"))
+    folder = service_folder("podium-fleet-")
     fleet = Fleet(folder, registry)
     try:
         for double in fleet.doubles:

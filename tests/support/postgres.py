@@ -11,7 +11,6 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.folders import service_folder
 from support.programs import missing
 
 _DEBIAN = Path("/usr/lib/postgresql")
@@ -64,7 +64,7 @@ class Postgres:
 def postgres() -> Iterator[Postgres]:
     """One server for the test run; skips, and says what to install, where there is none."""
     binaries = programs()
-    folder = Path(tempfile.mkdtemp(prefix="podium-pg-", dir="/tmp"))
+    folder = service_folder("podium-pg-")
     try:
         identity = _unprivileged(folder)
         data = folder / "data"

@@ -10,12 +10,12 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+from support.folders import service_folder
 
 if TYPE_CHECKING:
     from support.fleet import Fleet
@@ -86,7 +86,7 @@ class RegistryProcess:
 
 def running_registry() -> Iterator[RegistryProcess]:
     """A registry for the tests of a module: it takes most of a second to start."""
-    folder = Path(tempfile.mkdtemp(prefix="podium-registry-"))
+    folder = service_folder("podium-registry-")
     registry = RegistryProcess(folder)
     try:
         asyncio.run(registry.start())

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from podium.kit.rpc import connect, rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 from podium_registry.domain.digests import of_bytes
+from support.folders import service_folder
 from support.processes import free_port, start_process, wait_for_port
 from support.registry import manifest_of
 
@@ -254,7 +254,7 @@ def chunks(data: bytes, upload_id: str, start: int = 0) -> list[pb.UploadBlobReq
 @contextmanager
 def running(**settings: object) -> Iterator[RegistryService]:
     """A registry for the tests of a module: it takes most of a second to start."""
-    folder = Path(tempfile.mkdtemp(prefix="podium-registry-"))
+    folder = service_folder("podium-registry-")
     service = RegistryService(folder, **settings)
     try:
         asyncio.run(service.start())
