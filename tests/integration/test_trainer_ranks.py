@@ -28,6 +28,8 @@ from support.tiny_policy import build_small_llama, step_groups
 from support.trainer_process import ServiceProcess, service, step_messages
 from transformers import AutoModelForCausalLM
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 @dataclass
 class Setting:
@@ -68,12 +70,31 @@ class Setting:
         }
 
 
-@pytest_asyncio.fixture
-async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
-    model = build_small_llama(tmp_path / "model")
-    data = {"PODIUM_REGISTRY_DATA_DIR": str(tmp_path / "data")}
-    async with service("registry", tmp_path / "registry.log", data) as registry:
-        yield Setting(registry, model, tmp_path)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Setting]:
+    folder = tmp_path_factory.mktemp("ranks")
+    model = build_small_llama(folder / "model")
+    data = {"PODIUM_REGISTRY_DATA_DIR": str(folder / "data")}
+    async with service("registry", folder / "registry.log", data) as registry:
+        yield Setting(registry, model, folder)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def alone(setting: Setting) -> AsyncIterator[ServiceProcess]:
+    """A trainer of one process."""
+    log = setting.folder / "alone.log"
+    async with service("trainer", log, setting.environment()) as process:
+        yield process
+        await process.terminate()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair(setting: Setting) -> AsyncIterator[ServiceProcess]:
+    """A trainer of two processes."""
+    log = setting.folder / "pair.log"
+    async with service("trainer", log, setting.environment(), processes=2) as process:
+        yield process
+        await process.terminate()
 
 
 def all_shards(folder: Path) -> list[tuple[str, torch.Tensor]]:
@@ -94,7 +115,7 @@ async def train(
     *,
     groups: int = 3,
 ) -> list[dict[str, float]]:
-    """Opens the job at its last version, takes the steps and saves each."""
+    """Opens the job at its last version, takes the steps, saves each, and closes it."""
     metrics = []
     async with connect(process.address) as channel:
         stub: pb_grpc.TrainerServiceAsyncStub = pb_grpc.TrainerServiceStub(channel)
@@ -113,6 +134,7 @@ async def train(
             messages = step_messages(job_id, step, step_groups(step, groups=groups, length=28))
             metrics.append(dict((await stub.Step(messages, timeout=120)).metrics))
             await stub.Save(pb.SaveRequest(job_id=job_id, step=step), timeout=60)
+        await stub.Close(pb.CloseRequest(job_id=job_id), timeout=60)
     return metrics
 
 
@@ -158,21 +180,20 @@ def spec(name: str, dtype: str = "FLOAT32") -> spec_pb2.TrainingSpec:
     ],
 )
 async def test_t12_two_processes_take_the_step_of_one(
-    setting: Setting, name: str, dtype: str
+    setting: Setting, alone: ServiceProcess, pair: ServiceProcess, name: str, dtype: str
 ) -> None:
     training = spec(name, dtype)
-    numbers = {}
-    for size in (1, 2):
-        log = setting.folder / f"{size}.log"
-        async with service("trainer", log, setting.environment(), processes=size) as process:
-            numbers[size] = await train(process, setting, f"job-{size}", training, [1, 2])
-            await process.terminate()
-    for one, two in zip(numbers[1], numbers[2], strict=True):
+    jobs = [f"{name}-{dtype.lower()}-{size}" for size in (1, 2)]
+    numbers = [
+        await train(process, setting, job, training, [1, 2])
+        for process, job in zip((alone, pair), jobs, strict=True)
+    ]
+    for one, two in zip(*numbers, strict=True):
         assert two["rows"] == one["rows"] >= 3
         for key in ("loss", "grad_norm", "entropy", "ratio_mean", "tokens_trained"):
             assert two[key] == pytest.approx(one[key], rel=1e-5, abs=1e-7), key
-    first, second = [await setting.weights(f"job-{size}", 1) for size in (1, 2)]
-    one, two = [await setting.weights(f"job-{size}", 2) for size in (1, 2)]
+    first, second = [await setting.weights(job, 1) for job in jobs]
+    one, two = [await setting.weights(job, 2) for job in jobs]
     assert_same(one, two, first)
     assert second.keys() == first.keys()
 
@@ -183,36 +204,32 @@ async def test_t12_two_processes_take_the_step_of_one(
     ("name", "dtype"), [("full", "FLOAT32"), ("full", "BFLOAT16"), ("lora", "BFLOAT16")]
 )
 async def test_t17_a_job_resumes_on_another_world_size(
-    setting: Setting, name: str, dtype: str
+    setting: Setting, alone: ServiceProcess, pair: ServiceProcess, name: str, dtype: str
 ) -> None:
     """With one group there is one row: the second process has none that counts."""
     training = spec(name, dtype)
-    environment = setting.environment()
-    async with service("trainer", setting.folder / "a.log", environment) as process:
-        await train(process, setting, "whole", training, [1, 2, 3, 4], groups=1)
-        await process.terminate()
-    layouts = [{"processes": 2}, {}, {"machines": 2}, {"processes": 2}]
-    for step, layout in enumerate(layouts, 1):
-        log = setting.folder / f"b{step}.log"
-        async with service("trainer", log, environment, **layout) as process:
-            (metrics,) = await train(process, setting, "moved", training, [step], groups=1)
+    whole, moved = (f"{name}-{dtype.lower()}-{what}" for what in ("whole", "moved"))
+    await train(alone, setting, whole, training, [1, 2, 3, 4], groups=1)
+    log = setting.folder / f"{moved}.log"
+    async with service("trainer", log, setting.environment(), machines=2) as machines:
+        for step, process in enumerate((pair, alone, machines, pair), 1):
+            (metrics,) = await train(process, setting, moved, training, [step], groups=1)
             assert metrics["rows"] == 1
-            await process.terminate()
+        await machines.terminate()
     assert_same(
-        await setting.weights("whole", 4),
-        await setting.weights("moved", 4),
-        await setting.weights("whole", 1),
+        await setting.weights(whole, 4),
+        await setting.weights(moved, 4),
+        await setting.weights(whole, 1),
     )
 
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-async def test_every_process_stores_its_own_part_of_whole_weights(setting: Setting) -> None:
-    log = setting.folder / "parts.log"
-    async with service("trainer", log, setting.environment(), processes=2) as process:
-        await train(process, setting, "job", spec("full"), [1, 2])
-        await process.terminate()
-    first, second = [await setting.pull("job", version) for version in (1, 2)]
+async def test_every_process_stores_its_own_part_of_whole_weights(
+    setting: Setting, pair: ServiceProcess
+) -> None:
+    await train(pair, setting, "parts", spec("full"), [1, 2])
+    first, second = [await setting.pull("parts", version) for version in (1, 2)]
     shards = sorted((second / "state" / "shards").glob("*.safetensors"))
     assert [path.name[:11] for path in shards] == ["shard-00001", "shard-00002"]
     sizes = [path.stat().st_size for path in shards]
@@ -220,7 +237,7 @@ async def test_every_process_stores_its_own_part_of_whole_weights(setting: Setti
     models = list((second / "model").glob("*.safetensors"))
     assert len(models) == 2
     # What serves finds the parts by themselves, and as one model.
-    masters = await setting.weights("job", 2)
+    masters = await setting.weights("parts", 2)
     served = AutoModelForCausalLM.from_pretrained(second / "model").state_dict()
     for name, master in masters.items():
         assert torch.equal(served[name], master.to(served[name].dtype)), name
@@ -240,16 +257,16 @@ async def test_a_lost_process_ends_the_trainer_and_the_job_goes_on(setting: Sett
     environment = setting.environment()
     log = setting.folder / "lost.log"
     async with service("trainer", log, environment, processes=2) as process:
-        await train(process, setting, "job", training, [1])
+        await train(process, setting, "lost", training, [1])
         (follower,) = await asyncio.to_thread(followers, process.process.pid)
         os.kill(follower, signal.SIGKILL)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await train(process, setting, "job", training, [2])
+            await train(process, setting, "lost", training, [2])
         assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
         assert await asyncio.wait_for(process.process.wait(), 60) != 0
     # By one process alone, of what two have stored.
     async with service("trainer", setting.folder / "again.log", environment) as process:
-        (metrics,) = await train(process, setting, "job", training, [2])
+        (metrics,) = await train(process, setting, "lost", training, [2])
         assert metrics["tokens_trained"] > 0
         await process.terminate()
 

@@ -1,7 +1,7 @@
 """Two real stacks for the folder, six processes and real vLLM each.
 
-`stack` serves a tiny random model: enough wherever it does not matter what is said. `real_stack`
-serves the real one, of which a step takes many times as long.
+`stack` serves a tiny random model: enough wherever it does not matter what is said, nor whether
+environments pay for it. `real_stack` serves the real one, of which a step takes many times as long.
 """
 
 from __future__ import annotations
@@ -37,24 +37,23 @@ def _config(data_dir: Path, model: str, **environment: str) -> LauncherConfig:
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def stack(
-    otlp: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Launcher]:
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Launcher]:
     model = build_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
-    config = _config(
-        tmp_path_factory.mktemp("stack"),
-        str(model),
-        OTEL_EXPORTER_OTLP_ENDPOINT=otlp.endpoint,
-        OTEL_EXPORTER_OTLP_INSECURE="true",
-        OTEL_BSP_SCHEDULE_DELAY="500",
-    )
-    async with Launcher(config) as launcher:
+    async with Launcher(_config(tmp_path_factory.mktemp("stack"), str(model))) as launcher:
         yield launcher
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def real_stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Launcher]:
-    config = _config(tmp_path_factory.mktemp("real"), DEFAULT_MODEL)
+async def real_stack(
+    otlp: OtlpReceiver, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Launcher]:
+    config = _config(
+        tmp_path_factory.mktemp("real"),
+        DEFAULT_MODEL,
+        OTEL_EXPORTER_OTLP_ENDPOINT=otlp.endpoint,
+        OTEL_EXPORTER_OTLP_INSECURE="true",
+        OTEL_BSP_SCHEDULE_DELAY="500",
+    )
     async with Launcher(config) as launcher:
         yield launcher
 

@@ -29,7 +29,7 @@ SERVICES = ("controller", "registry", "inference", "rollout", "judge", "trainer"
 
 
 async def test_prometheus_and_one_trace(
-    stack: Launcher, otlp: OtlpReceiver, tmp_path: Path
+    real_stack: Launcher, otlp: OtlpReceiver, tmp_path: Path
 ) -> None:
     prometheus = program("prometheus", "prometheus")
     config = {
@@ -37,7 +37,7 @@ async def test_prometheus_and_one_trace(
         "scrape_configs": [
             {
                 "job_name": name,
-                "static_configs": [{"targets": [stack.metrics_address(name)]}],
+                "static_configs": [{"targets": [real_stack.metrics_address(name)]}],
             }
             for name in SERVICES
         ],
@@ -56,9 +56,9 @@ async def test_prometheus_and_one_trace(
             stderr=log,
         )
     try:
-        async with grpc.aio.insecure_channel(stack.address("controller")) as channel:
+        async with grpc.aio.insecure_channel(real_stack.address("controller")) as channel:
             stub = jobs_grpc.JobServiceStub(channel)
-            job_id = await create(stub, small_spec(1000, model=stack.config.model), "telemetry")
+            job_id = await create(stub, small_spec(100), "telemetry")
             # Job series go when the job ends, so it has more steps than anybody waits for.
             await wait_until(stub, job_id, lambda job: job.completed_steps >= 1, within=300)
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}/api/v1") as api:
