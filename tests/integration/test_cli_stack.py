@@ -15,6 +15,7 @@ import pytest
 from podium.local.launcher import upfile
 from support.cli import podium, start
 from support.fake_service import write_packages
+from support.full import full
 
 
 @asynccontextmanager
@@ -75,7 +76,7 @@ async def test_status_down_and_where_commands_find_the_stack(tmp_path: Path) -> 
         assert (await podium("status", cwd=tmp_path)).code == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, full(signal.SIGTERM)])
 async def test_signals_stop_everything(tmp_path: Path, number: signal.Signals) -> None:
     async with up(tmp_path, "--only", "registry,judge") as process:
         children = pids(tmp_path / ".podium")
@@ -96,6 +97,7 @@ async def test_a_crash_is_told_by_name_with_the_log(tmp_path: Path) -> None:
         assert "restarts in" in told
 
 
+@pytest.mark.full
 async def test_a_service_that_does_not_stay_up_ends_everything_with_1(tmp_path: Path) -> None:
     async with up(tmp_path, "--only", "registry,judge", judge="crash") as process:
         told = (await read_until(process, b"stopping everything")).decode()
@@ -131,6 +133,7 @@ async def test_doctor_of_a_running_stack(tmp_path: Path) -> None:
         assert findings["judge"]["status"] == "ok"
 
 
+@pytest.mark.full
 async def test_no_restart_ends_everything_at_the_first_death(tmp_path: Path) -> None:
     async with up(tmp_path, "--only", "registry,judge", "--no-restart") as process:
         running = upfile.read(tmp_path / ".podium")
