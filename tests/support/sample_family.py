@@ -19,7 +19,6 @@ def main(folders: list[str]) -> None:
     One process for all of them: importing vLLM takes longer than running a tiny model in it.
     """
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
@@ -39,6 +38,10 @@ def sample(folder: str) -> list[dict[str, list[Any]]]:
         skip_tokenizer_init=True,
         enforce_eager=True,
         max_model_len=256,
+        # It is warmed up with as much as it may get at once.
+        max_num_seqs=ATTEMPTS,
+        max_num_batched_tokens=256,
+        kv_cache_memory_bytes=64 << 20,
         logprobs_mode="processed_logprobs",
         enable_prefix_caching=False,
     )

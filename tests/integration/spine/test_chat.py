@@ -1,4 +1,4 @@
-"""Chat over gRPC, guided by a schema."""
+"""Chat over gRPC with the real model: a random one fills a schema's gaps with blanks for ever."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SCHEMA = {
 }
 
 
-async def test_a_schema_guides_what_is_sampled(stack: Launcher) -> None:
+async def test_a_schema_guides_what_is_sampled(real_stack: Launcher) -> None:
     """Whatever the policy is then; five draws at a temperature that would ramble without it."""
-    channel = connect(stack.address("inference"))
+    channel = connect(real_stack.address("inference"))
     engine = pb_grpc.InferenceServiceStub(channel)
     (served, *_) = (await engine.ListPolicies(pb.ListPoliciesRequest())).policies
     for seed in range(5):
