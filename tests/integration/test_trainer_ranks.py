@@ -23,7 +23,6 @@ from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2
 from safetensors.torch import load_file
-from support.full import full
 from support.tiny_policy import build_small_llama, step_groups
 from support.trainer_process import ServiceProcess, service, step_messages
 from transformers import AutoModelForCausalLM
@@ -170,15 +169,8 @@ def spec(name: str, dtype: str = "FLOAT32") -> spec_pb2.TrainingSpec:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("full", "FLOAT32"),
-        full("full", "BFLOAT16"),
-        full("lora", "FLOAT32"),
-        full("lora", "BFLOAT16"),
-    ],
-)
+@pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
+@pytest.mark.parametrize("name", SPECS)
 async def test_t12_two_processes_take_the_step_of_one(
     setting: Setting, alone: ServiceProcess, pair: ServiceProcess, name: str, dtype: str
 ) -> None:
@@ -223,7 +215,6 @@ async def test_t17_a_job_resumes_on_another_world_size(
     )
 
 
-@pytest.mark.full
 @pytest.mark.timeout(400)
 async def test_every_process_stores_its_own_part_of_whole_weights(
     setting: Setting, pair: ServiceProcess
