@@ -26,11 +26,11 @@ def printed(beginning: str, job_id: str) -> list[str]:
 
 
 async def test_chat_and_eval_serve_what_they_name_and_give_it_back(
-    stack: Launcher, tmp_path: Path
+    real_stack: Launcher, tmp_path: Path
 ) -> None:
-    where = ("--data-dir", str(stack.data_dir))
-    async with client_of(stack) as client:
-        job = await client.jobs.create(small_spec(1, model=stack.config.model), job_id="readme")
+    where = ("--data-dir", str(real_stack.data_dir))
+    async with client_of(real_stack) as client:
+        job = await client.jobs.create(small_spec(1), job_id="readme")
         assert (await client.jobs.wait(job.id, within=400)).state in ENDED
         trained = [(job.id, 1)]
         assert [(p.job, p.version) async for p in client.policies.list()] == trained
