@@ -75,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Schedu
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems")
-def begin_with_the_longest(items: list[pytest.Item]) -> None:
+def pytest_longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _rank(item.nodeid))
 
 
