@@ -298,3 +298,47 @@ class Ledger(Protocol):
 
     async def state_of(self, job_id: str) -> State | None:
         """A job's state; None when it is unknown here."""
+
+
+class RunLedger(Ledger, Protocol):
+    """The ledger of a run, which can also end it."""
+
+    async def settle(
+        self, job_id: str, outcome: State, *, reason: str = "", message: str = ""
+    ) -> State:
+        """Ends a run; returns the state that the job has then."""
+
+    async def rest(self, job_id: str) -> State:
+        """Pauses a job whose client is silent, unless there is news by now."""
+
+
+class LeaderLedger(RunLedger, Protocol):
+    """The ledger of the controller that has the lease."""
+
+    async def in_states(self, wanted: Sequence[State]) -> list[JobRecord]:
+        """Jobs in these states, in the order in which they were queued."""
+
+    async def start(self, job_id: str, pool: str) -> bool:
+        """Moves a queued job to RUNNING, at a pool; False when it is queued no more."""
+
+    async def keep_waiting(self, waits: Mapping[str, Wait]) -> None:
+        """Says what queued jobs wait for, by their ids."""
+
+    async def counts(self) -> dict[tuple[str, State], int]:
+        """How many jobs of each project are in each state."""
+
+    async def judge_tokens(self, month: str) -> dict[str, int]:
+        """Tokens that judges have used in a month, by project."""
+
+
+class Leases(Protocol):
+    """The database's one lease. Every method can raise DatabaseUnavailableError."""
+
+    async def acquire(self, holder: str, ttl: float) -> int | None:
+        """Takes the lease for `ttl` seconds; its fencing token, None when another holds it."""
+
+    async def renew(self, holder: str, epoch: int, ttl: float) -> bool:
+        """Holds on for `ttl` seconds more; False when another has taken the lease."""
+
+    async def release(self, holder: str, epoch: int) -> None:
+        """Gives the lease back, so that a standby need not wait. Idempotent."""

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import uuid
 from dataclasses import dataclass
-from typing import Protocol
 
 from podium.core.errors import PodiumError
 from podium.core.tasks import cancel_and_wait
@@ -19,25 +18,13 @@ from podium_controller.domain.errors import (
     LeaseLostError,
     PauseRequestedError,
 )
-from podium_controller.domain.ports import JobRecord, Ledger, Peers
+from podium_controller.domain.ports import JobRecord, Peers, RunLedger
 from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.loop import TrainingLoop
 
 logger = logging.getLogger(__name__)
-
-
-class RunLedger(Ledger, Protocol):
-    """The ledger of a run, which can also end it."""
-
-    async def settle(
-        self, job_id: str, outcome: job_states.State, *, reason: str = "", message: str = ""
-    ) -> job_states.State:
-        """Ends a run; returns the state that the job has then."""
-
-    async def rest(self, job_id: str) -> job_states.State:
-        """Pauses a job whose client is silent, unless there is news by now."""
 
 
 @dataclass(frozen=True)

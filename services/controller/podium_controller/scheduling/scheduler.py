@@ -17,7 +17,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller.domain import job_states, metrics
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
-from podium_controller.domain.ports import JobRecord, Peers, Wait
+from podium_controller.domain.ports import JobRecord, LeaderLedger, Leases, Peers, Wait
 from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.timestamps import month
 from podium_controller.pools.pools import Pool, Pools
@@ -25,7 +25,6 @@ from podium_controller.pools.projects import Projects, project_of
 from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits, Place
 from podium_controller.scheduling.job_run import JobRun
 from podium_controller.settings import Settings
-from podium_controller.store import LeaseStore, SqlLedger
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +47,8 @@ class Scheduler:
         peers: Peers,
         pools: Pools,
         projects: Projects,
-        leases: LeaseStore,
-        ledger_for: Callable[[int], SqlLedger],
+        leases: Leases,
+        ledger_for: Callable[[int], LeaderLedger],
         settings: Settings,
     ) -> None:
         """`ledger_for` makes the ledger of a lease from its fencing token."""
@@ -133,7 +132,7 @@ class Scheduler:
         except (DatabaseUnavailableError, TimeoutError):
             logger.info("the lease could not be given back; it ends by itself")
 
-    async def _scan(self, ledger: SqlLedger) -> None:
+    async def _scan(self, ledger: LeaderLedger) -> None:
         """Starts, pauses and cancels runs as the database says, at news and at intervals."""
         while True:
             self._news.clear()
@@ -147,7 +146,7 @@ class Scheduler:
             except TimeoutError:
                 pass
 
-    async def _look(self, ledger: SqlLedger) -> None:
+    async def _look(self, ledger: LeaderLedger) -> None:
         for job_id in [job_id for job_id, run in self._runs.items() if run.task.done()]:
             _report(self._runs.pop(job_id).task)
         active = await ledger.in_states(sorted(job_states.ACTIVE))
@@ -186,7 +185,7 @@ class Scheduler:
             metrics.PROJECT_GPUS.labels(label).set(gpus[label])
             metrics.PROJECT_JUDGE_TOKENS.labels(label).set(judged[label])
 
-    async def _admit(self, ledger: SqlLedger) -> None:
+    async def _admit(self, ledger: LeaderLedger) -> None:
         """Starts the queued jobs whose turn it is, and says what the others wait for."""
         queued = [
             job
@@ -209,7 +208,7 @@ class Scheduler:
                 queue.take(self._begin(job, found, ledger).place)
         await ledger.keep_waiting(waits)
 
-    async def _steer(self, job: JobRecord, ledger: SqlLedger) -> None:
+    async def _steer(self, job: JobRecord, ledger: LeaderLedger) -> None:
         running = self._runs.get(job.id)
         if running is None:
             pool = self._pools.get(job.pool)
@@ -229,7 +228,7 @@ class Scheduler:
         else:
             running.control.pause.clear()
 
-    def _begin(self, job: JobRecord, pool: Pool, ledger: SqlLedger) -> _Running:
+    def _begin(self, job: JobRecord, pool: Pool, ledger: LeaderLedger) -> _Running:
         control = StopSignals()
         limits = self._projects.of(project_of(job.spec))
         seconds = self._settings.close_seconds

@@ -1,0 +1,119 @@
+"""What may befall a world, and when: drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from podium_controller.domain import job_states
+from simulation.network import DATABASE, LATE, LOST, REFUSED
+from simulation.world import Controller, World
+
+_PEERS = ("trainer", "inference", "rollout", "judge", "registry")
+Befall = Callable[[World, random.Random], None]
+
+
+def disturb(world: World, draw: random.Random, work: int) -> None:
+    """Has a few things befall the world within the work that it takes undisturbed."""
+    for _ in range(draw.choice((1, 1, 2, 3, 4, 6))):
+        befall = draw.choice(_BEFALLS)
+        world.loop.at(draw.randrange(1, work), lambda befall=befall: befall(world, draw))
+
+
+def die(world: World, draw: random.Random) -> None:
+    """A controller is killed; another comes."""
+    victim = _one(world, draw)
+    if victim is None:
+        return
+    world.say(f"{victim.process.name} dies")
+    world.loop.kill(victim.process)
+    _another(world, draw)
+
+
+def stop(world: World, draw: random.Random) -> None:
+    """A controller is told to stop; another comes."""
+    victim = _one(world, draw)
+    if victim is None:
+        return
+    world.say(f"{victim.process.name} stops")
+    victim.stop()
+    _another(world, draw)
+
+
+def freeze(world: World, draw: random.Random) -> None:
+    """A controller stands still, for longer than its lease lasts or not, and goes on."""
+    victim = _one(world, draw)
+    if victim is None:
+        return
+    seconds = draw.choice((3.0, 12.0, 20.0, 60.0))
+    world.say(f"{victim.process.name} freezes for {seconds:g} s")
+    victim.process.frozen = True
+    world.loop.world(seconds, lambda: _thaw(world, victim))
+    _another(world, draw)
+
+
+def cut_off(world: World, draw: random.Random) -> None:
+    """A controller cannot reach the database, and all others can."""
+    victim = _one(world, draw)
+    if victim is None:
+        return
+    seconds = draw.choice((1.0, 8.0, 30.0))
+    world.say(f"{victim.process.name} is cut off for {seconds:g} s")
+    world.network.cut_off.add(victim.process)
+    world.loop.world(seconds, lambda: world.network.cut_off.discard(victim.process))
+    _another(world, draw)
+
+
+def lose(world: World, draw: random.Random) -> None:
+    """A peer dies with all that it held, and comes back without."""
+    peer = draw.choice(_PEERS)
+    seconds = draw.choice((0.05, 1.0, 10.0, 40.0))
+    world.say(f"{peer} is lost for {seconds:g} s")
+    world.network.lose(peer)
+    if peer == "trainer":
+        world.trainer.forget()
+    elif peer == "inference":
+        world.inference.forget()
+    world.loop.world(seconds, lambda: world.network.restore(peer))
+
+
+def cut(world: World, draw: random.Random) -> None:
+    """Calls of a peer, or of the database, go wrong."""
+    peer = draw.choice((*_PEERS, DATABASE))
+    faults = [draw.choice((REFUSED, LOST, LATE)) for _ in range(draw.choice((1, 1, 2)))]
+    world.say(f"calls of {peer}: {', '.join(faults)}")
+    world.network.member(peer).faults += faults
+
+
+def blackout(world: World, draw: random.Random) -> None:
+    """Nobody can reach the database."""
+    seconds = draw.choice((0.5, 5.0, 25.0))
+    world.say(f"the database is lost for {seconds:g} s")
+    world.network.lose(DATABASE)
+    world.loop.world(seconds, lambda: world.network.restore(DATABASE))
+
+
+def pause(world: World, draw: random.Random) -> None:
+    """People pause the job and resume it."""
+    seconds = draw.choice((0.0, 2.0, 15.0))
+    world.say(f"the job is paused for {seconds:g} s")
+    world.ask(job_states.after_pause)
+    world.loop.world(seconds, lambda: world.ask(job_states.after_resume))
+
+
+_BEFALLS: tuple[Befall, ...] = (die, die, die, stop, freeze, freeze, cut_off, lose, lose, cut, cut)
+_BEFALLS += (blackout, pause)
+
+
+def _one(world: World, draw: random.Random) -> Controller | None:
+    awake = world.awake()
+    return draw.choice(awake) if awake else None
+
+
+def _another(world: World, draw: random.Random) -> None:
+    world.loop.world(draw.choice((0.0, 0.0, 1.0, 15.0)), world.start_controller)
+
+
+def _thaw(world: World, victim: Controller) -> None:
+    world.say(f"{victim.process.name} goes on")
+    world.loop.thaw(victim.process)

@@ -1,0 +1,231 @@
+"""An event loop whose time is virtual and whose order of work follows from a seed.
+
+When nothing is ready it is the time of the next timer at once. No file, no socket, no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from typing import Any
+
+_START = 1_800_000_000.0
+
+
+class Process:
+    """What dies, or is frozen, together: every task that was begun in its context."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.frozen = False
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.held: list[_Handle] = []
+
+
+PROCESS: ContextVar[Process] = ContextVar("process")
+
+
+class StuckError(Exception):
+    """Nothing is ready and no timer runs: whoever waits waits for ever."""
+
+
+class _Handle:
+    """Work to do. As asyncio's own, but for its lack of debugging."""
+
+    __slots__ = ("_when", "args", "callback", "context", "done")
+
+    def __init__(
+        self,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        context: contextvars.Context,
+        when: float = 0.0,
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.done = False
+        self._when = when
+
+    def cancel(self) -> None:
+        self.done = True
+
+    def cancelled(self) -> bool:
+        return self.done
+
+    def when(self) -> float:
+        return self._when
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """See the module."""
+
+    def __init__(self, seed: int = 0, *, shuffled: bool = True) -> None:
+        """Of what is ready at the same time, a `shuffled` loop runs any first."""
+        self._now = 0.0
+        self._ready: list[_Handle] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
+        self._scheduled = 0
+        self._draw = random.Random(seed).random if shuffled else None
+        self._world = contextvars.copy_context()
+        self._points: list[tuple[int, Callable[[], None]]] = []
+        self.ran = 0
+        """Pieces of work so far; between two of them every task is at an await."""
+        self.errors: list[dict[str, Any]] = []
+        """What nobody awaited."""
+
+    # What asyncio asks of a loop.
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = _Handle(callback, args, context or contextvars.copy_context())
+        self._ready.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = _Handle(callback, args, context or contextvars.copy_context(), when)
+        self._scheduled += 1
+        heapq.heappush(self._timers, (when, self._scheduled, handle))
+        return handle
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: Any = None
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        process = (context or contextvars.copy_context()).get(PROCESS)
+        if process is not None:
+            process.tasks.append(task)
+        return task
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.errors.append(context)
+
+    # What a simulation asks of it.
+
+    def world(self, delay: float, callback: Callable[[], Any]) -> None:
+        """Calls outside of every process, which thus dies with none."""
+        self.call_at(self._now + delay, callback, context=self._world)
+
+    def at(self, point: int, act: Callable[[], None]) -> None:
+        """Acts when so many pieces of work are done."""
+        self._points.append((point, act))
+        self._points.sort(key=lambda each: each[0], reverse=True)
+
+    def spawn(self, process: Process, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Begins a process."""
+        context = self._world.copy()
+        context.run(PROCESS.set, process)
+        return self.create_task(coro, context=context)
+
+    def kill(self, process: Process) -> None:
+        """Ends a process. Its tasks are unwound, by when no call of theirs has an effect."""
+        self.thaw(process)
+        process.alive = False
+        for task in process.tasks:
+            if not task.done():
+                task.cancel()
+
+    def thaw(self, process: Process) -> None:
+        """Lets a frozen process go on."""
+        process.frozen = False
+        self._ready += process.held
+        process.held = []
+
+    def run(self, is_over: Callable[[], bool], *, until: float, most: int) -> None:
+        """Runs until it is over.
+
+        Raises:
+            StuckError: it never will be.
+            TimeoutError: it was not at the time `until`, or after so many pieces of work.
+        """
+        ready, timers, draw = self._ready, self._timers, self._draw
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            while not is_over():
+                if not ready:
+                    self._advance(until)
+                    ready = self._ready
+                    continue
+                if draw is None:
+                    handle = ready.pop(0)
+                else:
+                    index = int(draw() * len(ready))
+                    handle = ready[index]
+                    ready[index] = ready[-1]
+                    ready.pop()
+                if handle.done:
+                    continue
+                process = handle.context.get(PROCESS)
+                if process is not None and process.frozen:
+                    process.held.append(handle)
+                    continue
+                handle.context.run(handle.callback, *handle.args)
+                self.ran += 1
+                while self._points and self._points[-1][0] <= self.ran:
+                    self._points.pop()[1]()
+                if self.ran > most:
+                    raise TimeoutError(f"not over after {most} pieces of work")
+        finally:
+            asyncio._set_running_loop(before)
+            del timers
+
+    def _advance(self, until: float) -> None:
+        timers = self._timers
+        while timers and timers[0][2].done:
+            heapq.heappop(timers)
+        if not timers:
+            raise StuckError("nothing is ready, and no timer runs")
+        self._now = max(self._now, timers[0][0])
+        if self._now > until:
+            raise TimeoutError(f"not over after {until:g} seconds")
+        while timers and timers[0][0] <= self._now:
+            handle = heapq.heappop(timers)[2]
+            if not handle.done:
+                self._ready.append(handle)
+
+
+class VirtualTime:
+    """Stands for the module `time` in the modules of the controller that read a clock."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def time(self) -> float:
+        return _START + self._loop.time()
+
+    def time_ns(self) -> int:
+        return int(self.time() * 1e9)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    perf_counter = monotonic
+
+    def gmtime(self) -> None:
+        return None
+
+    def strftime(self, form: str, of: None) -> str:
+        return "2027-01"

@@ -1,0 +1,170 @@
+"""The network between controllers and their peers: it delays, refuses, cuts and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from podium.core.errors import DeadlineExceededError, PodiumError, UnavailableError
+from podium_controller.domain.errors import DatabaseUnavailableError
+from simulation.loop import PROCESS, Process, VirtualLoop
+from support.fakes.wire import Later, Wire
+
+DATABASE = "database"
+REFUSED, LOST, LATE = "refused", "lost", "late"
+"""What may happen to a call: it never came, its reply never came, or it takes very long."""
+
+_SECONDS = {
+    "database": 0.002,
+    "collect": 2.0,
+    "score": 0.3,
+    "step": 3.0,
+    "save": 1.0,
+    "open": 2.0,
+    "load": 1.0,
+}
+_HOP = 0.01
+_LATE_SECONDS = 30.0
+
+
+@dataclass
+class _Member:
+    """A peer as the network knows it."""
+
+    lives: int = 0
+    """How often it was lost: what was underway then is lost with it."""
+    is_up: bool = True
+    faults: list[str] = field(default_factory=list)
+    """Of its next calls, in order."""
+
+
+class Network(Wire):
+    """Every call takes a while, each way, and what is underway outlives its caller."""
+
+    def __init__(self, loop: VirtualLoop, seed: int, *, jitter: float) -> None:
+        """Each delay is the usual one times up to `1 + jitter`."""
+        self._loop = loop
+        self._random = random.Random(seed)
+        self._jitter = jitter
+        self.members: dict[str, _Member] = {}
+        self.cut_off: set[Process] = set()
+        """Who cannot reach the database."""
+
+    def member(self, peer: str) -> _Member:
+        found = self.members.get(peer)
+        if found is None:
+            found = self.members[peer] = _Member()
+        return found
+
+    def lose(self, peer: str) -> None:
+        """The peer is away, and what was underway is cut."""
+        member = self.member(peer)
+        member.is_up = False
+        member.lives += 1
+
+    def restore(self, peer: str) -> None:
+        """The peer is there again."""
+        self.member(peer).is_up = True
+
+    def reach(self, peer: str) -> None:
+        """See `Wire`."""
+        if not self.member(peer).is_up:
+            raise _away(peer)
+
+    async def transact(self, work: Callable[[], Any]) -> Any:
+        """A transaction of the database."""
+        return await self.call(DATABASE, DATABASE, work)
+
+    async def call(self, peer: str, method: str, handle: Callable[[], Any]) -> Any:
+        """See `Wire`."""
+        process = PROCESS.get(None)
+        if process is not None and not process.alive:
+            raise asyncio.CancelledError
+        return await _Call(self, peer, method, handle, process).answer
+
+    def delay(self, seconds: float) -> float:
+        """The usual delay, more or less."""
+        return seconds * (1 + self._random.random() * self._jitter)
+
+    def is_heads(self) -> bool:
+        """By the toss of a coin."""
+        return self._random.random() < 0.5
+
+
+class _Call:
+    """One call on its way there, at work, and on its way back."""
+
+    __slots__ = ("_fault", "_handle", "_lives", "_loop", "_member", "_network", "_peer", "answer")
+
+    def __init__(
+        self,
+        network: Network,
+        peer: str,
+        method: str,
+        handle: Callable[[], Any],
+        process: Process | None,
+    ) -> None:
+        self._network = network
+        self._loop = network._loop
+        self._peer = peer
+        self._handle = handle
+        self._member = member = network.member(peer)
+        self._lives = member.lives
+        self._fault = member.faults.pop(0) if member.faults else ""
+        if peer == DATABASE and process in network.cut_off:
+            self._fault = REFUSED
+        self.answer: asyncio.Future[Any] = self._loop.create_future()
+        seconds = _SECONDS.get(method, _HOP)
+        if self._fault == LATE:
+            seconds += _LATE_SECONDS
+        self._loop.world(network.delay(seconds), self._work)
+
+    def _work(self) -> None:
+        if not self._is_there() or self._fault == REFUSED:
+            self._reply(None, _away(self._peer))
+            return
+        # A caller that went away may have been heard before, or not.
+        if self.answer.done() and self._network.is_heads():
+            return
+        try:
+            result = self._handle()
+        except PodiumError as error:
+            self._send(None, error)
+            return
+        if isinstance(result, Later):
+            self._handle = result.work
+            self._loop.world(self._network.delay(0.5), self._work)
+            return
+        self._send(result, None)
+
+    def _send(self, result: Any, error: PodiumError | None) -> None:
+        if self._fault == LOST:
+            error = _away(self._peer)
+        elif self._fault == LATE:
+            error = DeadlineExceededError(f"{self._peer} took too long")
+            if self._peer == DATABASE:
+                error = _away(self._peer)
+        self._loop.world(
+            self._network.delay(0.001),
+            lambda: self._reply(result, error if self._is_there() else _away(self._peer)),
+        )
+
+    def _is_there(self) -> bool:
+        return self._member.is_up and self._member.lives == self._lives
+
+    def _reply(self, result: Any, error: PodiumError | None) -> None:
+        if self.answer.done():
+            return
+        if error is not None:
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(result)
+
+
+def _away(peer: str) -> UnavailableError:
+    if peer == DATABASE:
+        return DatabaseUnavailableError("the database cannot be reached")
+    return UnavailableError(f"{peer} cannot be reached", metadata={"peer": peer})

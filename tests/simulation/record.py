@@ -1,0 +1,139 @@
+"""What a job leaves behind, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import trajectory_pb2
+from podium_controller.domain import job_states
+from podium_controller.domain.identifiers import training_group
+from podium_controller.domain.ports import CONSUMED
+from podium_controller.training.aliases import BEST
+from simulation.scenario import JOB, Shape
+from simulation.world import World
+from support.fakes.registry import LATEST
+from support.fakes.trainer import fingerprint
+
+_TIMED = ("seconds/", "train/")
+
+
+@dataclass
+class Record:
+    """What must not depend on what befell a job."""
+
+    state: str
+    steps: list[tuple[int, int, tuple[str, ...]]]
+    groups: dict[str, str]
+    evaluations: list[tuple[int, str]]
+    told: list[tuple[int, str, int]]
+    """Events of steps and evaluations."""
+    published: list[int]
+    kept: list[int]
+    latest: int
+    held: tuple[str, str, int]
+    """The job at the trainer, and job and version at the pool."""
+    numbers: list[dict[str, float]] = field(default_factory=list)
+    """Of pure jobs: what their steps and evaluations measured, and which version is the best."""
+    work: int = field(default=0, compare=False)
+    """Pieces of work that it took."""
+
+
+def record_of(world: World) -> Record:
+    """The record of a world at rest."""
+    row = world.job
+    steps = [pb.Step.FromString(body) for _, body in row.steps.values()]
+    registry = world.registry
+    record = Record(
+        state=f"{job_states.name(row.state)} {row.failure_reason} {row.failure_message}".strip(),
+        steps=[(each.number, each.version, tuple(each.group_ids)) for each in steps],
+        groups={id_: row.groups[id_].status for id_ in sorted(row.groups)},
+        evaluations=sorted(row.evaluations),
+        told=[
+            (each.type, each.message, each.step)
+            for each in row.events
+            if each.type in (pb.EVENT_TYPE_STEP, pb.EVENT_TYPE_EVALUATION)
+        ],
+        published=sorted(version for _, version in registry.published),
+        kept=_kept(world),
+        latest=registry.aliases.get((JOB, LATEST), -1),
+        held=(world.trainer.job, world.inference.job, world.inference.version),
+        work=world.loop.ran,
+    )
+    if world.shape.pure:
+        record.numbers = [
+            {name: value for name, value in each.metrics.items() if not name.startswith(_TIMED)}
+            for each in steps
+        ]
+        for key in sorted(row.evaluations):
+            measured = pb.Evaluation.FromString(row.evaluations[key])
+            record.numbers.append({"version": key[0], **measured.metrics})
+        record.numbers.append({"best": float(registry.aliases.get((JOB, BEST), -1))})
+    return record
+
+
+def _kept(world: World) -> list[int]:
+    kept = sorted(world.registry.models.get(JOB, ()))
+    if world.shape.pure or not world.shape.evaluated:
+        return kept
+    # The best one is another for other episodes.
+    return kept[-world.shape.keeps :]
+
+
+def faults_of(world: World) -> list[str]:
+    """What no job may leave behind, whatever befell it and whichever way it ended."""
+    found: list[str] = []
+    row, shape = world.job, world.shape
+    twice = [version for version, times in Counter(world.registry.published).items() if times > 1]
+    found += [f"version {version} was published twice" for version in twice]
+    found += _untrue_weights(world)
+    for event, before in zip(row.events[1:], row.events, strict=False):
+        if event.sequence != before.sequence + 1:
+            found.append(f"event {event.sequence} follows {before.sequence}")
+    for number in range(1, row.completed_steps + 1):
+        if number not in row.steps:
+            found.append(f"step {number} is complete and has no row")
+    for id_ in _groups_of(shape, row.completed_steps):
+        if id_ not in row.groups:
+            found.append(f"group {id_} is lost")
+        elif row.groups[id_].status != CONSUMED:
+            found.append(f"group {id_} trained and is {row.groups[id_].status}")
+    return found
+
+
+def _groups_of(shape: Shape, steps: int) -> list[str]:
+    return [
+        training_group(JOB, number, index)
+        for number in range(1, steps + 1)
+        for index in range(shape.groups)
+    ]
+
+
+def _untrue_weights(world: World) -> list[str]:
+    """Versions that were not trained on what the database has, once and in order."""
+    stored = {
+        id_: fingerprint(trajectory_pb2.Group.FromString(row.body))
+        for id_, row in world.job.groups.items()
+        if not row.mode
+    }
+    found = []
+    versions = world.registry.models.get(JOB, {})
+    newest = versions[max(versions)].weights if versions else ()
+    for number, version in sorted(versions.items()):
+        weights = version.weights
+        if weights != newest[: len(weights)]:
+            found.append(f"version {number} is not what version {max(versions)} was trained from")
+        taken = [step[0] for step in weights[1:]]  # type: ignore[index]
+        if taken != list(range(1, number + 1)):
+            found.append(f"version {number} has taken the steps {taken}")
+            continue
+        for step, learned, _ in weights[1:]:  # type: ignore[misc]
+            has = tuple(
+                stored.get(training_group(JOB, step, index)) for index in range(world.shape.groups)
+            )
+            if learned != has:
+                found.append(
+                    f"version {number}, step {step}: trained {learned}, the database has {has}"
+                )
+    return found

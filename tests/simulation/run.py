@@ -1,0 +1,94 @@
+"""Runs seeds: a world for each, until its job has ended and all is at rest."""
+
+from __future__ import annotations
+
+import functools
+import random
+from dataclasses import dataclass, field, fields
+
+from simulation.befalls import disturb
+from simulation.loop import StuckError
+from simulation.record import Record, faults_of, record_of
+from simulation.scenario import Shape, drawn_shape
+from simulation.world import World, clocks_of
+
+_LONGEST = 3600.0
+_MOST_WORK = 200_000
+_AFTERWARDS = 40.0
+"""Seconds in which what was underway at the end may still do harm."""
+
+
+@dataclass
+class Outcome:
+    """What came of a seed."""
+
+    seed: int
+    shape: Shape
+    wrong: list[str] = field(default_factory=list)
+    """Nothing for a job that ended as if nothing had befallen it."""
+    trace: list[str] = field(default_factory=list)
+    work: int = 0
+    controllers: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}: {self.shape}", *self.trace, *self.wrong]
+        return "\n    ".join(lines)
+
+
+def simulate(seed: int, world_type: type[World] = World) -> Outcome:
+    """Has things befall a job, and compares its record to that of the same one left alone."""
+    draw = random.Random(seed)
+    shape = drawn_shape(draw)
+    expected = undisturbed(shape)
+    world = world_type(shape, seed, disturbed=True)
+    outcome = Outcome(seed, shape, trace=world.trace)
+    with clocks_of(world, seed):
+        disturb(world, draw, expected.work)
+        try:
+            _run(world)
+        except (StuckError, TimeoutError) as error:
+            outcome.wrong.append(f"the job did not end: {error}")
+        outcome.wrong += _differences(expected, record_of(world)) + faults_of(world)
+    outcome.work = world.loop.ran
+    outcome.controllers = len(world.controllers)
+    return outcome
+
+
+@functools.cache
+def undisturbed(shape: Shape) -> Record:
+    """The record of a job that nothing befalls."""
+    world = World(shape, 0, disturbed=False)
+    with clocks_of(world, 0):
+        _run(world)
+        record = record_of(world)
+        wrong = faults_of(world)
+    if wrong or not record.state == "succeeded":
+        raise AssertionError(f"a job that is left alone: {shape}: {record.state}, {wrong}")
+    return record
+
+
+def _run(world: World) -> None:
+    loop = world.loop
+    world.submit()
+    world.start_controller()
+    loop.run(world.is_ended, until=_LONGEST, most=_MOST_WORK)
+    if world.trace:
+        until = loop.time() + _AFTERWARDS
+        loop.world(_AFTERWARDS, lambda: None)
+        loop.run(lambda: loop.time() >= until, until=until, most=_MOST_WORK)
+    for controller in world.controllers:
+        controller.stop()
+    tasks = [task for each in world.controllers for task in each.process.tasks]
+    loop.run(lambda: all(map(_is_done, tasks)), until=loop.time() + 60, most=_MOST_WORK)
+
+
+def _is_done(task: object) -> bool:
+    return task.done()  # type: ignore[attr-defined,no-any-return]
+
+
+def _differences(expected: Record, found: Record) -> list[str]:
+    return [
+        f"{each.name}: {getattr(found, each.name)}; left alone {getattr(expected, each.name)}"
+        for each in fields(Record)
+        if each.compare and getattr(found, each.name) != getattr(expected, each.name)
+    ]

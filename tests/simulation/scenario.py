@@ -1,0 +1,71 @@
+"""What a simulated job is, and what befalls it: both follow from a seed."""
+
+from __future__ import annotations
+
+import functools
+import random
+from dataclasses import dataclass
+
+from podium.core.contract import apply_defaults
+from podium.types.v1 import spec_pb2
+from support.fakes.peers import BASE_MODEL
+
+JOB = "job"
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A job, and how its world behaves when nothing befalls it."""
+
+    steps: int = 3
+    groups: int = 2
+    at_once: int = 2
+    """Groups that are collected at the same time."""
+    staleness: int = 0
+    evaluated: bool = False
+    keeps: int = 10
+    """Versions."""
+    failing: bool = False
+    """Whether the second group of every step breaks in all attempts."""
+    noisy: bool = False
+    """Whether a step that is taken twice comes out otherwise, as on a GPU."""
+    pure: bool = True
+    """Whether an episode comes out the same each time that it is run."""
+
+    @functools.cached_property
+    def spec(self) -> spec_pb2.JobSpec:
+        """Its specification."""
+        spec = spec_pb2.JobSpec(base_model=BASE_MODEL, seed=7, recovery_timeout_seconds=600)
+        spec.environment.name = "double"
+        spec.rollout.group_size = ATTEMPTS
+        spec.rollout.groups_per_step = self.groups
+        spec.rollout.max_concurrent_groups = self.at_once
+        spec.rollout.max_staleness = self.staleness
+        spec.training.steps = self.steps
+        spec.retention.keep_last = self.keeps
+        if self.evaluated:
+            spec.evaluation.SetInParent()
+            spec.evaluation.every_steps = 2
+            spec.evaluation.samples = 1
+            spec.evaluation.greedy = self.groups == 1
+        apply_defaults(spec)
+        return spec
+
+
+def drawn_shape(draw: random.Random) -> Shape:
+    """Any job that can end in one way alone."""
+    staleness = draw.choice((0, 0, 0, 1, 2))
+    groups = draw.choice((1, 2, 2, 3))
+    return Shape(
+        steps=draw.choice((1, 2, 3, 3, 4)),
+        groups=groups,
+        at_once=draw.choice((1, 2, 3)),
+        staleness=staleness,
+        evaluated=draw.random() < 0.3,
+        keeps=draw.choice((1, 2, 10)),
+        failing=groups > 1 and draw.random() < 0.2,
+        noisy=draw.random() < 0.5,
+        # Ahead of training, which version samples depends on what is quicker.
+        pure=staleness == 0 and draw.random() < 0.5,
+    )

@@ -1,0 +1,157 @@
+"""Controllers and all that they drive, on one virtual loop."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from podium_controller.domain import job_states
+from podium_controller.domain.notifications import Notifications
+from podium_controller.domain.ports import Peers
+from podium_controller.pools import pools
+from podium_controller.pools.fair_share import FairShare
+from podium_controller.pools.pools import Pool, Pools
+from podium_controller.pools.projects import Projects
+from podium_controller.scheduling import scheduler
+from podium_controller.scheduling.scheduler import Scheduler
+from podium_controller.settings import Settings
+from podium_controller.store.jobs import NewJob
+from podium_controller.training import recovery, reporter
+from simulation.loop import Process, VirtualLoop, VirtualTime
+from simulation.network import Network
+from simulation.scenario import JOB, Shape
+from support.fakes import ledger as fake_ledger
+from support.fakes.database import JobRow, MemoryDatabase
+from support.fakes.jobs import MemoryJobStore
+from support.fakes.leases import MemoryLeases
+from support.fakes.ledger import MemoryLedger
+from support.fakes.peers import FakeEnvironments, FakeInference, FakeJudge, FakeRollout
+from support.fakes.registry import FakeRegistry
+from support.fakes.trainer import FakeTrainer, FakeTrainers
+
+_POOL = "default"
+_SETTINGS = Settings(poll_seconds=5.0, lease_seconds=10.0, close_seconds=5.0)
+_READ_CLOCKS = (pools, recovery, reporter, scheduler, times, fake_ledger)
+
+
+class Controller:
+    """One controller: a process that can die, freeze, and lose sight of the database."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.process = Process(name)
+        self._world = world
+        hub = Notifications()
+        projects = Projects()
+        self.scheduler = Scheduler(
+            world.peers,
+            Pools(
+                [Pool(_POOL, world.inference, FairShare(_POOL, 256, projects))],
+                clock=world.loop.time,
+            ),
+            projects,
+            world.leases,
+            lambda epoch: world.ledger(world.database, hub, epoch),
+            _SETTINGS,
+        )
+        self.root = world.loop.spawn(self.process, self.scheduler.run())
+
+    def stop(self) -> None:
+        """Ends as at SIGTERM: it gives the lease back."""
+        self._world.loop.thaw(self.process)
+        self.root.cancel()
+
+
+class World:
+    """A job, its controllers, their database and peers."""
+
+    ledger = MemoryLedger
+    """What controllers write through; a test that plants a fault has another."""
+
+    def __init__(self, shape: Shape, seed: int, *, disturbed: bool) -> None:
+        self.shape = shape
+        self.loop = VirtualLoop(seed, shuffled=disturbed)
+        self.time = VirtualTime(self.loop)
+        self.network = Network(self.loop, seed, jitter=1.0 if disturbed else 0.0)
+        rows = MemoryDatabase(clock=self.time.time)
+        self._api = MemoryJobStore(rows, Notifications())
+        self.database = rows.through(self.network.transact)
+        self.leases = MemoryLeases(self.database)
+        self.registry = FakeRegistry(self.network)
+        self.inference = FakeInference(self.registry, self.network)
+        self.trainer = FakeTrainer(self.registry, self.network)
+        self.trainer.noisy = shape.noisy
+        self.rollout = FakeRollout({_POOL: self.inference}, self.network)
+        self.rollout.is_pure = shape.pure
+        if shape.failing:
+            self.rollout.fails = lambda group_id: "/s" in group_id and group_id.endswith("/g1")
+        self.judge = FakeJudge(self.network)
+        self.peers = Peers(
+            self.rollout,
+            self.judge,
+            FakeTrainers(self.trainer),  # type: ignore[arg-type]
+            FakeEnvironments(),  # type: ignore[arg-type]
+            self.registry,
+        )
+        self.controllers: list[Controller] = []
+        self.trace: list[str] = []
+        """What befell it, for people."""
+
+    @property
+    def job(self) -> JobRow:
+        return self.database.jobs[JOB]
+
+    def start_controller(self) -> None:
+        """One more."""
+        self.controllers.append(Controller(self, f"c{len(self.controllers) + 1}"))
+
+    def awake(self) -> list[Controller]:
+        """Those that run."""
+        return [
+            each
+            for each in self.controllers
+            if each.process.alive and not each.process.frozen and not each.root.done()
+        ]
+
+    def say(self, text: str) -> None:
+        """Notes what befalls it."""
+        self.trace.append(f"{self.loop.time():8.2f} {self.loop.ran:5d} {text}")
+
+    def is_ended(self) -> bool:
+        """Whether the job is."""
+        return JOB in self.database.jobs and self.job.state in job_states.ENDED
+
+    def submit(self) -> None:
+        """Queues the job."""
+        _at_once(self._api.create(NewJob(JOB, self.shape.spec, "", "", "")))
+
+    def ask(self, after: Callable[[job_states.State], job_states.State]) -> None:
+        """Pauses or resumes the job, unless it has ended."""
+        if not self.is_ended():
+            _at_once(self._api.request(JOB, after))
+            for controller in self.awake():
+                controller.scheduler.wake()
+
+
+def _at_once(work: Coroutine[Any, Any, object]) -> None:
+    """Runs what waits for nothing."""
+    with contextlib.suppress(StopIteration):
+        work.send(None)
+        raise AssertionError("it waits")
+
+
+@contextlib.contextmanager
+def clocks_of(world: World, seed: int) -> Iterator[None]:
+    """The controller's modules read the world's clock, and draw its random numbers."""
+    before = [(each, each.time) for each in _READ_CLOCKS]
+    drew = recovery.random
+    try:
+        for each in _READ_CLOCKS:
+            each.time = world.time  # type: ignore[assignment]
+        recovery.random = random.Random(seed)  # type: ignore[assignment]
+        yield
+    finally:
+        for each, clock in before:
+            each.time = clock
+        recovery.random = drew

@@ -1,0 +1,231 @@
+"""`ports.Inference`, `Rollout`, `Judge` and `Environments` in memory."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from podium.core.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    Violation,
+)
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.judge.v1 import judge_service_pb2 as judge_pb
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
+from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
+from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.ports import JobRecord, OnWait
+from podium_controller.domain.timestamps import now_ns
+from support.fakes.registry import LATEST, FakeRegistry
+from support.fakes.wire import Later, Wire
+
+BASE_MODEL = "tiny"
+
+
+class FakeInference:
+    """A pool of one pod, of merged weights: see `podium_inference.domain.pool`."""
+
+    def __init__(
+        self, registry: FakeRegistry, wire: Wire | None = None, base_model: str = BASE_MODEL
+    ) -> None:
+        self._registry = registry
+        self._wire = wire or Wire()
+        self.base_model = base_model
+        self.window = 2048
+        self.job = ""
+        self.version = -1
+        self._forbidden: set[str] = set()
+
+    def forget(self) -> None:
+        """What its process held is lost."""
+        self.job, self.version = "", -1
+        self._forbidden.clear()
+
+    async def engine(self) -> inference_pb.GetEngineResponse:
+        answer = inference_pb.GetEngineResponse(
+            base_model=self.base_model,
+            max_model_len=self.window,
+            weight_mode=inference_pb.WEIGHT_MODE_MERGED,
+        )
+        return await self._wire.call("inference", "engine", lambda: answer)
+
+    async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
+        def handle() -> inference_pb.LoadPolicyResponse:
+            self._forbidden.discard(job_id)
+            known = (self.job, self.version) == (job_id, version)
+            if not known:
+                self._exchange(job_id, version)
+            return inference_pb.LoadPolicyResponse(already_loaded=known)
+
+        return await self._wire.call("inference", "load", handle)
+
+    async def unload(self, job_id: str, seconds: float | None = None) -> None:
+        def handle() -> None:
+            self._forbidden.add(job_id)
+            if self.job == job_id:
+                self.job, self.version = "", -1
+
+        await self._wire.call("inference", "unload", handle)
+
+    async def policies(self) -> list[inference_pb.LoadedPolicy]:
+        def handle() -> list[inference_pb.LoadedPolicy]:
+            return [inference_pb.LoadedPolicy(job=self.job, version=max(self.version, 0))]
+
+        return await self._wire.call("inference", "policies", handle)
+
+    def use(self, policy: policy_pb2.PolicyRef) -> int:
+        """The version that samples for a request, which may bring it.
+
+        Raises:
+            NotFoundError: POLICY_NOT_LOADED.
+        """
+        wanted = policy.version if policy.HasField("version") else None
+        if self.job == policy.job and wanted in (None, self.version):
+            return self.version
+        other = self.job not in ("", policy.job)
+        older = self.job == policy.job and wanted is not None and wanted < self.version
+        if other or older or policy.job in self._forbidden:
+            raise NotFoundError(f"{policy.job}@{wanted} is not loaded", reason="POLICY_NOT_LOADED")
+        if wanted is None:
+            wanted = self._registry.aliases.get((policy.job, LATEST), -1)
+        self._exchange(policy.job, wanted)
+        return wanted
+
+    def _exchange(self, job_id: str, version: int) -> None:
+        if self.job not in ("", job_id):
+            raise FailedPreconditionError(f"this pool serves {self.job!r}", reason="POOL_IN_USE")
+        self._wire.reach("registry")
+        self._registry.pull(job_id, version)
+        self.job, self.version = job_id, version
+
+
+class FakeRollout:
+    """Episodes of two turns, whose outcome follows from their id and the version."""
+
+    def __init__(self, pools: dict[str, FakeInference], wire: Wire | None = None) -> None:
+        self._pools = pools
+        self._wire = wire or Wire()
+        self.splits = {"train": 8, "heldout": 2}
+        self.collected: Counter[str] = Counter()
+        """By id of the group, those that were collected to the end."""
+        self.fails: Callable[[str], bool] = lambda group_id: False
+        """Whether all attempts of a group break."""
+        self.is_pure = True
+        """Whether an episode comes out the same each time that it is run."""
+
+    async def collect(
+        self, request: rollout_pb.CollectGroupRequest
+    ) -> list[trajectory_pb2.Trajectory]:
+        began = now_ns()
+
+        def handle() -> Later:
+            return Later(lambda: second_turn(self._use(request)))
+
+        def second_turn(first: int) -> list[trajectory_pb2.Trajectory]:
+            second = self._use(request)
+            self.collected[request.group_id] += 1
+            return [
+                self._episode(request, attempt, (first, second), began)
+                for attempt in range(request.attempts)
+            ]
+
+        return await self._wire.call("rollout", "collect", handle)
+
+    async def scenarios(
+        self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int = 0
+    ) -> list[trajectory_pb2.Scenario]:
+        def handle() -> list[trajectory_pb2.Scenario]:
+            if split not in self.splits:
+                raise NotFoundError(f"no split {split!r}")
+            count = min(limit or self.splits[split], self.splits[split])
+            return [trajectory_pb2.Scenario(id=f"{split}-{i}", split=split) for i in range(count)]
+
+        return await self._wire.call("rollout", "scenarios", handle)
+
+    async def environments(self) -> list[rollout_pb.EnvironmentInfo]:
+        info = rollout_pb.EnvironmentInfo(name="double", splits=sorted(self.splits))
+        return await self._wire.call("rollout", "environments", lambda: [info])
+
+    def _use(self, request: rollout_pb.CollectGroupRequest) -> int:
+        self._wire.reach("inference")
+        if request.pool not in self._pools:
+            raise InvalidArgumentError(f"there is no pool {request.pool!r}")
+        return self._pools[request.pool].use(request.policy)
+
+    def _episode(
+        self,
+        request: rollout_pb.CollectGroupRequest,
+        attempt: int,
+        versions: tuple[int, int],
+        began: int,
+    ) -> trajectory_pb2.Trajectory:
+        id_ = f"{request.group_id}/t{attempt}"
+        trajectory = trajectory_pb2.Trajectory(
+            id=id_,
+            group_id=request.group_id,
+            scenario_id=request.scenario.id,
+            attempt=attempt,
+        )
+        trajectory.start_time.FromNanoseconds(began)
+        if self.fails(request.group_id):
+            trajectory.stop_reason = trajectory_pb2.STOP_REASON_FAILED
+            trajectory.failure.message = "the inbox is missing"
+            return trajectory
+        again = 0 if self.is_pure else self.collected[request.group_id]
+        drawn = f"{id_}@{versions[0]}/{again}/{request.sampling.temperature}"
+        luck = (zlib.crc32(drawn.encode()) * 0x9E3779B1 >> 16 & 0xFFFF) / 0x10000
+        trajectory.stop_reason = trajectory_pb2.STOP_REASON_TERMINATED
+        trajectory.environment_reward = luck
+        trajectory.metrics["success"] = float(luck > 0.5)
+        tokens = trajectory.histories.add().tokens
+        for version in versions if versions[0] != versions[1] else versions[:1]:
+            tokens.spans.add(length=1, policy=request.policy.job, weights_version=version)
+        return trajectory
+
+
+class FakeJudge:
+    """Rewards are those of the environment."""
+
+    def __init__(self, wire: Wire | None = None) -> None:
+        self._wire = wire or Wire()
+        self.judged: Counter[str] = Counter()
+
+    async def check(self, reward: spec_pb2.RewardSpec, base_model: str) -> None:
+        await self._wire.call("judge", "check", lambda: None)
+
+    async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
+        def handle() -> judge_pb.ScoreGroupResponse:
+            self.judged[request.group.id] += 1
+            answer = judge_pb.ScoreGroupResponse(group=request.group)
+            for trajectory in answer.group.trajectories:
+                if trajectory.stop_reason != trajectory_pb2.STOP_REASON_FAILED:
+                    trajectory.reward = trajectory.environment_reward
+            answer.usage.calls = 1
+            return answer
+
+        return await self._wire.call("judge", "score", handle)
+
+
+class FakeEnvironments:
+    """See `podium_controller.grpc_peers.peers.NoEnvironments`."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        """Where images run; empty where none does."""
+
+    async def violations(self, spec: spec_pb2.EnvironmentSpec) -> list[Violation]:
+        return [] if self.address else [Violation("job.spec.environment.image", "got one")]
+
+    async def place(self, job: JobRecord, on_wait: OnWait) -> str:
+        if not self.address:
+            raise JobFailedError("no image runs here", reason="ENVIRONMENT_INVALID")
+        return self.address
+
+    async def close(self, job_id: str, seconds: float | None = None) -> None:
+        pass
+
+    async def retain(self, job_ids: Collection[str]) -> None:
+        pass

@@ -1,0 +1,183 @@
+"""`ports.Trainer` and `ports.Trainers` in memory, by the rules of `podium_trainer.worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from podium.core.errors import FailedPreconditionError, ResourceExhaustedError, Violation
+from podium.registry.v1 import registry_service_pb2 as registry_pb
+from podium.trainer.v1 import trainer_service_pb2 as pb
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller.domain.ports import JobRecord, OnWait
+from support.fakes.registry import FakeRegistry, Weights
+from support.fakes.wire import Later, Wire
+
+ALL_FAILED = "all_failed"
+
+
+@dataclass
+class _Session:
+    job_id: str
+    step: int
+    weights: Weights
+    parent: int | None
+    published: int | None
+
+
+class FakeTrainer:
+    """The one trainer of every job in turn. Its weights are all that they were trained on."""
+
+    def __init__(self, registry: FakeRegistry, wire: Wire | None = None) -> None:
+        self._registry = registry
+        self._wire = wire or Wire()
+        self._session: _Session | None = None
+        self.noisy = False
+        """Whether the same step comes out otherwise each time, as it may on a GPU."""
+        self.taken: list[tuple[str, int]] = []
+
+    @property
+    def job(self) -> str:
+        """The job that is open."""
+        return self._session.job_id if self._session else ""
+
+    def forget(self) -> None:
+        """What its process held is lost."""
+        self._session = None
+
+    async def ready(self, on_wait: OnWait) -> bool:
+        return False
+
+    async def open(self, request: pb.OpenRequest) -> pb.OpenResponse:
+        job_id = request.job_id
+        at = request.resume_version if request.HasField("resume_version") else None
+
+        def handle() -> pb.OpenResponse:
+            here = self._session
+            if here is not None and here.job_id != job_id:
+                raise ResourceExhaustedError(
+                    f"this trainer has job {here.job_id} open",
+                    reason="TRAINER_BUSY",
+                    metadata={"job_id": here.job_id},
+                )
+            if here is None or not _is_at(here, at):
+                self._session = None
+                weights: Weights = (("fresh", request.seed),)
+                if at is not None:
+                    self._wire.reach("registry")
+                    weights = self._registry.pull(job_id, at)
+                here = self._session = _Session(job_id, at or 0, weights, at, at)
+            return pb.OpenResponse(step=here.step, trainable_parameters=1)
+
+        return await self._wire.call("trainer", "open", handle)
+
+    async def step(
+        self, job_id: str, step: int, groups: Sequence[trajectory_pb2.Group]
+    ) -> pb.StepResponse:
+        learned = tuple(fingerprint(group) for group in groups)
+        skipped = {group.id: reason for group in groups if (reason := _useless(group))}
+
+        def handle() -> Later:
+            self._expect(job_id, step - 1)
+            return Later(take)
+
+        def take() -> pb.StepResponse:
+            here = self._expect(job_id, step - 1)
+            here.step, here.published = step, None
+            self.taken.append((job_id, step))
+            noise = len(self.taken) if self.noisy else 0
+            here.weights = (*here.weights, (step, learned, noise))
+            metrics = {"loss": 1 / step, "tokens_trained": 2.0 * len(groups)}
+            return pb.StepResponse(step=step, metrics=metrics, skipped_groups=skipped)
+
+        return await self._wire.call("trainer", "step", handle)
+
+    async def save(self, request: pb.SaveRequest) -> pb.SaveResponse:
+        job_id, step = request.job_id, request.step
+        answer = pb.SaveResponse(version=step)
+
+        def handle() -> Later | pb.SaveResponse:
+            here = self._expect(job_id, step)
+            if here.published is not None:
+                return answer
+            manifest = registry_pb.Manifest(
+                model=job_id, version=step, group_ids=request.group_ids, metrics=request.metrics
+            )
+            if step:
+                manifest.metrics["loss"] = 1 / step
+            if here.parent is not None:
+                manifest.parents.add(model=job_id, version=here.parent)
+            weights = here.weights
+
+            # The weights are copied: the trainer may be opened elsewhere before they are stored.
+            def publish() -> pb.SaveResponse:
+                self._wire.reach("registry")
+                self._registry.create(manifest, weights)
+                if self._session is here:
+                    here.parent = step
+                    if here.step == step:
+                        here.published = step
+                return answer
+
+            return Later(publish)
+
+        return await self._wire.call("trainer", "save", handle)
+
+    async def close(self, job_id: str, seconds: float | None = None) -> None:
+        def handle() -> None:
+            if self._session is not None and self._session.job_id == job_id:
+                self._session = None
+
+        await self._wire.call("trainer", "close", handle)
+
+    def _expect(self, job_id: str, step: int) -> _Session:
+        here = self._session
+        if here is None or here.job_id != job_id:
+            raise FailedPreconditionError(f"job {job_id} is not open here", reason="JOB_NOT_OPEN")
+        if here.step != step:
+            raise FailedPreconditionError(
+                f"the weights are at step {here.step}, not {step}", reason="WRONG_STEP"
+            )
+        return here
+
+
+class FakeTrainers:
+    """See `podium_controller.grpc_peers.peers.FixedTrainer`."""
+
+    def __init__(self, trainer: FakeTrainer) -> None:
+        self._trainer = trainer
+        self.wrong: list[Violation] = []
+
+    async def violations(self, spec: spec_pb2.TrainerSpec) -> list[Violation]:
+        return self.wrong
+
+    def gpus(self, spec: spec_pb2.TrainerSpec) -> int:
+        return 0
+
+    def of(self, job: JobRecord) -> FakeTrainer:
+        return self._trainer
+
+    async def retain(self, job_ids: Collection[str]) -> None:
+        pass
+
+
+def fingerprint(group: trajectory_pb2.Group) -> tuple[object, ...]:
+    """What a trainer learns from a group."""
+    return (
+        group.id,
+        group.skip_reason,
+        tuple((t.id, t.environment_reward, t.reward) for t in group.trajectories),
+    )
+
+
+def _is_at(here: _Session, version: int | None) -> bool:
+    if version is None:
+        return here.step == 0 and here.parent is None
+    return here.published == version
+
+
+def _useless(group: trajectory_pb2.Group) -> str:
+    failed = trajectory_pb2.STOP_REASON_FAILED
+    if all(each.stop_reason == failed for each in group.trajectories):
+        return ALL_FAILED
+    return group.skip_reason
