@@ -10,6 +10,7 @@ from simulation.network import DATABASE, LATE, LOST, REFUSED
 from simulation.world import Controller, World
 
 _PEERS = ("trainer", "inference", "rollout", "judge", "registry")
+_HOLDERS = ("trainer", "inference")
 Befall = Callable[[World, random.Random], None]
 
 
@@ -48,6 +49,7 @@ def freeze(world: World, draw: random.Random) -> None:
     seconds = draw.choice((3.0, 12.0, 20.0, 60.0))
     world.say(f"{victim.process.name} freezes for {seconds:g} s")
     victim.process.frozen = True
+    world.may_hold = True
     world.loop.world(seconds, lambda: _thaw(world, victim))
     _another(world, draw)
 
@@ -60,6 +62,7 @@ def cut_off(world: World, draw: random.Random) -> None:
     seconds = draw.choice((1.0, 8.0, 30.0))
     world.say(f"{victim.process.name} is cut off for {seconds:g} s")
     world.network.cut_off.add(victim.process)
+    world.may_hold = True
     world.loop.world(seconds, lambda: world.network.cut_off.discard(victim.process))
     _another(world, draw)
 
@@ -70,6 +73,7 @@ def lose(world: World, draw: random.Random) -> None:
     seconds = draw.choice((0.05, 1.0, 10.0, 40.0))
     world.say(f"{peer} is lost for {seconds:g} s")
     world.network.lose(peer)
+    world.may_hold |= peer in _HOLDERS
     if peer == "trainer":
         world.trainer.forget()
     elif peer == "inference":
@@ -83,6 +87,7 @@ def cut(world: World, draw: random.Random) -> None:
     faults = [draw.choice((REFUSED, LOST, LATE)) for _ in range(draw.choice((1, 1, 2)))]
     world.say(f"calls of {peer}: {', '.join(faults)}")
     world.network.member(peer).faults += faults
+    world.may_hold |= peer in _HOLDERS
 
 
 def blackout(world: World, draw: random.Random) -> None:

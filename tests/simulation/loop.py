@@ -85,12 +85,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
-        handle = _Handle(callback, args, context or contextvars.copy_context())
+        # An empty context is false.
+        within = contextvars.copy_context() if context is None else context
+        handle = _Handle(callback, args, within)
         self._ready.append(handle)
         return handle
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
-        handle = _Handle(callback, args, context or contextvars.copy_context(), when)
+        within = contextvars.copy_context() if context is None else context
+        handle = _Handle(callback, args, within, when)
         self._scheduled += 1
         heapq.heappush(self._timers, (when, self._scheduled, handle))
         return handle
@@ -105,7 +108,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, coro: Any, *, name: str | None = None, context: Any = None
     ) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
-        process = (context or contextvars.copy_context()).get(PROCESS)
+        within = contextvars.copy_context() if context is None else context
+        process = within.get(PROCESS)
         if process is not None:
             process.tasks.append(task)
         return task

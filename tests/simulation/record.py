@@ -32,8 +32,8 @@ class Record:
     published: list[int]
     kept: list[int]
     latest: int
-    held: tuple[str, str, int]
-    """The job at the trainer, and job and version at the pool."""
+    held: tuple[str, str, int] | None
+    """The job at the trainer, and job and version at the pool; None where that is left open."""
     numbers: list[dict[str, float]] = field(default_factory=list)
     """Of pure jobs: what their steps and evaluations measured, and which version is the best."""
     work: int = field(default=0, compare=False)
@@ -58,7 +58,9 @@ def record_of(world: World) -> Record:
         published=sorted(version for _, version in registry.published),
         kept=_kept(world),
         latest=registry.aliases.get((JOB, LATEST), -1),
-        held=(world.trainer.job, world.inference.job, world.inference.version),
+        held=None
+        if world.may_hold
+        else (world.trainer.job, world.inference.job, world.inference.version),
         work=world.loop.ran,
     )
     if world.shape.pure:

@@ -90,5 +90,5 @@ def _differences(expected: Record, found: Record) -> list[str]:
     return [
         f"{each.name}: {getattr(found, each.name)}; left alone {getattr(expected, each.name)}"
         for each in fields(Record)
-        if each.compare and getattr(found, each.name) != getattr(expected, each.name)
+        if each.compare and getattr(found, each.name) not in (None, getattr(expected, each.name))
     ]

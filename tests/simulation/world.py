@@ -56,6 +56,8 @@ class Controller:
             _SETTINGS,
         )
         self.root = world.loop.spawn(self.process, self.scheduler.run())
+        # Its process ends with it, whatever it has left running.
+        self.root.add_done_callback(lambda _: world.loop.kill(self.process))
 
     def stop(self) -> None:
         """Ends as at SIGTERM: it gives the lease back."""
@@ -95,6 +97,8 @@ class World:
             self.registry,
         )
         self.controllers: list[Controller] = []
+        self.may_hold = False
+        """Whether trainer and pool may be left with the job: whoever needs them takes them back."""
         self.trace: list[str] = []
         """What befell it, for people."""
 

@@ -34,6 +34,8 @@ class FakeRegistry:
         self._wire = wire or Wire()
         self.models: dict[str, dict[int, Stored]] = {}
         self.aliases: dict[tuple[str, str], int] = {}
+        self._requests: dict[tuple[str, int], Weights] = {}
+        """What was published, deleted since or not: a request has one effect."""
         self.published: list[tuple[str, int]] = []
         """Every version that was ever made, in order."""
 
@@ -109,7 +111,7 @@ class FakeRegistry:
         """
         found = self.models.get(model, {}).get(version)
         if found is None:
-            raise NotFoundError(f"no version {model}@{version}", reason="VERSION_NOT_FOUND")
+            raise _no_version(model, version)
         return found
 
     def pull(self, model: str, version: int) -> Weights:
@@ -129,20 +131,25 @@ class FakeRegistry:
 
         Raises:
             AlreadyExistsError: VERSION_EXISTS, with other weights.
-            NotFoundError: a parent.
+            NotFoundError: a parent, or what was published so and deleted since.
         """
+        key = (manifest.model, manifest.version)
         versions = self.models.setdefault(manifest.model, {})
         known = versions.get(manifest.version)
+        if self._requests.setdefault(key, weights) != weights:
+            raise AlreadyExistsError(f"version {key[0]}@{key[1]} exists", reason="VERSION_EXISTS")
         if known is not None:
-            if known.weights != weights:
-                raise AlreadyExistsError(
-                    f"version {manifest.model}@{manifest.version} exists", reason="VERSION_EXISTS"
-                )
             known.damaged = False
             return
+        if key in self.published:
+            raise _no_version(*key)
         for parent in manifest.parents:
             self.find(parent.model, parent.version)
         versions[manifest.version] = Stored(manifest, weights)
-        self.published.append((manifest.model, manifest.version))
+        self.published.append(key)
         if manifest.version == max(versions):
             self.aliases[manifest.model, LATEST] = manifest.version
+
+
+def _no_version(model: str, version: int) -> NotFoundError:
+    return NotFoundError(f"no version {model}@{version}", reason="VERSION_NOT_FOUND")
