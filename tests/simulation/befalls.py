@@ -6,10 +6,12 @@ import random
 from collections.abc import Callable
 
 from podium_controller.domain import job_states
-from simulation.network import DATABASE, LATE, LOST, REFUSED
+from simulation.network import DATABASE, LATE, LATE_SECONDS, LOST, REFUSED
 from simulation.world import Controller, World
 
 _PEERS = ("trainer", "inference", "rollout", "judge", "registry")
+# In which a controller that goes on, or a call that comes late, may do harm.
+_REST = 6.0
 _HOLDERS = ("trainer", "inference")
 Befall = Callable[[World, random.Random], None]
 
@@ -50,6 +52,7 @@ def freeze(world: World, draw: random.Random) -> None:
     world.say(f"{victim.process.name} freezes for {seconds:g} s")
     victim.process.frozen = True
     world.may_hold = True
+    world.unrest(seconds + _REST)
     world.loop.world(seconds, lambda: _thaw(world, victim))
     _another(world, draw)
 
@@ -84,6 +87,7 @@ def lose(world: World, draw: random.Random) -> None:
 def cut(world: World, draw: random.Random) -> None:
     """Calls of a peer, or of the database, go wrong."""
     peer = draw.choice((*_PEERS, DATABASE))
+    world.unrest(LATE_SECONDS + _REST)
     faults = [draw.choice((REFUSED, LOST, LATE)) for _ in range(draw.choice((1, 1, 2)))]
     world.say(f"calls of {peer}: {', '.join(faults)}")
     world.network.member(peer).faults += faults

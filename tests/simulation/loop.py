@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from typing import Any
 
 _START = 1_800_000_000.0
+# How often, in pieces of work, it looks whether it has done too many.
+_LOOK = 1000
 
 
 class Process:
@@ -74,6 +76,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._draw = random.Random(seed).random if shuffled else None
         self._world = contextvars.copy_context()
         self._points: list[tuple[int, Callable[[], None]]] = []
+        self._next_point = _LOOK
         self.ran = 0
         """Pieces of work so far; between two of them every task is at an await."""
         self.errors: list[dict[str, Any]] = []
@@ -136,6 +139,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Acts when so many pieces of work are done."""
         self._points.append((point, act))
         self._points.sort(key=lambda each: each[0], reverse=True)
+        self._next_point = self._points[-1][0]
 
     def spawn(self, process: Process, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Begins a process."""
@@ -158,43 +162,48 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         process.held = []
 
     def run(self, is_over: Callable[[], bool], *, until: float, most: int) -> None:
-        """Runs until it is over.
+        """Runs until it is over, as seen whenever nothing is ready.
 
         Raises:
             StuckError: it never will be.
             TimeoutError: it was not at the time `until`, or after so many pieces of work.
         """
-        ready, timers, draw = self._ready, self._timers, self._draw
+        ready, draw = self._ready, self._draw
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
-            while not is_over():
+            while ready or not is_over():
                 if not ready:
                     self._advance(until)
-                    ready = self._ready
                     continue
                 if draw is None:
                     handle = ready.pop(0)
+                elif len(ready) == 1:
+                    handle = ready.pop()
                 else:
                     index = int(draw() * len(ready))
-                    handle = ready[index]
-                    ready[index] = ready[-1]
+                    handle, ready[index] = ready[index], ready[-1]
                     ready.pop()
                 if handle.done:
                     continue
-                process = handle.context.get(PROCESS)
+                context = handle.context
+                process = context.get(PROCESS)
                 if process is not None and process.frozen:
                     process.held.append(handle)
                     continue
-                handle.context.run(handle.callback, *handle.args)
+                context.run(handle.callback, *handle.args)
                 self.ran += 1
-                while self._points and self._points[-1][0] <= self.ran:
-                    self._points.pop()[1]()
-                if self.ran > most:
-                    raise TimeoutError(f"not over after {most} pieces of work")
+                if self.ran >= self._next_point:
+                    self._act()
+                    if self.ran > most:
+                        raise TimeoutError(f"not over after {most} pieces of work")
         finally:
             asyncio._set_running_loop(before)
-            del timers
+
+    def _act(self) -> None:
+        while self._points and self._points[-1][0] <= self.ran:
+            self._points.pop()[1]()
+        self._next_point = self._points[-1][0] if self._points else self.ran + _LOOK
 
     def _advance(self, until: float) -> None:
         timers = self._timers

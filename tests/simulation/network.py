@@ -19,15 +19,16 @@ REFUSED, LOST, LATE = "refused", "lost", "late"
 
 _SECONDS = {
     "database": 0.002,
-    "collect": 2.0,
-    "score": 0.3,
-    "step": 3.0,
-    "save": 1.0,
-    "open": 2.0,
-    "load": 1.0,
+    "collect": 0.3,
+    "score": 0.1,
+    "step": 0.5,
+    "save": 0.3,
+    "open": 0.4,
+    "load": 0.3,
 }
 _HOP = 0.01
-_LATE_SECONDS = 30.0
+_SECOND_HALF = 0.2
+LATE_SECONDS = 30.0
 
 
 @dataclass
@@ -119,7 +120,7 @@ class _Call:
         self.answer: asyncio.Future[Any] = self._loop.create_future()
         seconds = _SECONDS.get(method, _HOP)
         if self._fault == LATE:
-            seconds += _LATE_SECONDS
+            seconds += LATE_SECONDS
         self._loop.world(network.delay(seconds), self._work)
 
     def _work(self) -> None:
@@ -136,7 +137,7 @@ class _Call:
             return
         if isinstance(result, Later):
             self._handle = result.work
-            self._loop.world(self._network.delay(0.5), self._work)
+            self._loop.world(self._network.delay(_SECOND_HALF), self._work)
             return
         self._send(result, None)
 
@@ -147,8 +148,11 @@ class _Call:
             error = DeadlineExceededError(f"{self._peer} took too long")
             if self._peer == DATABASE:
                 error = _away(self._peer)
+        if self._peer == DATABASE:
+            self._reply(result, error)
+            return
         self._loop.world(
-            self._network.delay(0.001),
+            self._network.delay(_HOP),
             lambda: self._reply(result, error if self._is_there() else _away(self._peer)),
         )
 

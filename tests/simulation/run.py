@@ -14,8 +14,6 @@ from simulation.world import World, clocks_of
 
 _LONGEST = 3600.0
 _MOST_WORK = 200_000
-_AFTERWARDS = 40.0
-"""Seconds in which what was underway at the end may still do harm."""
 
 
 @dataclass
@@ -39,7 +37,7 @@ def simulate(seed: int, world_type: type[World] = World) -> Outcome:
     """Has things befall a job, and compares its record to that of the same one left alone."""
     draw = random.Random(seed)
     shape = drawn_shape(draw)
-    expected = undisturbed(shape)
+    expected = undisturbed(shape.left_alone)
     world = world_type(shape, seed, disturbed=True)
     outcome = Outcome(seed, shape, trace=world.trace)
     with clocks_of(world, seed):
@@ -71,11 +69,7 @@ def _run(world: World) -> None:
     loop = world.loop
     world.submit()
     world.start_controller()
-    loop.run(world.is_ended, until=_LONGEST, most=_MOST_WORK)
-    if world.trace:
-        until = loop.time() + _AFTERWARDS
-        loop.world(_AFTERWARDS, lambda: None)
-        loop.run(lambda: loop.time() >= until, until=until, most=_MOST_WORK)
+    loop.run(world.is_at_rest, until=_LONGEST, most=_MOST_WORK)
     for controller in world.controllers:
         controller.stop()
     tasks = [task for each in world.controllers for task in each.process.tasks]

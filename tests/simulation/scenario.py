@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podium.core.contract import apply_defaults
 from podium.types.v1 import spec_pb2
@@ -33,24 +33,30 @@ class Shape:
     pure: bool = True
     """Whether an episode comes out the same each time that it is run."""
 
-    @functools.cached_property
-    def spec(self) -> spec_pb2.JobSpec:
-        """Its specification."""
-        spec = spec_pb2.JobSpec(base_model=BASE_MODEL, seed=7, recovery_timeout_seconds=600)
-        spec.environment.name = "double"
-        spec.rollout.group_size = ATTEMPTS
-        spec.rollout.groups_per_step = self.groups
-        spec.rollout.max_concurrent_groups = self.at_once
-        spec.rollout.max_staleness = self.staleness
-        spec.training.steps = self.steps
-        spec.retention.keep_last = self.keeps
-        if self.evaluated:
-            spec.evaluation.SetInParent()
-            spec.evaluation.every_steps = 2
-            spec.evaluation.samples = 1
-            spec.evaluation.greedy = self.groups == 1
-        apply_defaults(spec)
-        return spec
+    @property
+    def left_alone(self) -> Shape:
+        """A job that ends in the same way when nothing befalls it."""
+        return replace(self, at_once=2, noisy=False)
+
+
+@functools.cache
+def specification(shape: Shape) -> spec_pb2.JobSpec:
+    """Of a job of that shape."""
+    spec = spec_pb2.JobSpec(base_model=BASE_MODEL, seed=7, recovery_timeout_seconds=600)
+    spec.environment.name = "double"
+    spec.rollout.group_size = ATTEMPTS
+    spec.rollout.groups_per_step = shape.groups
+    spec.rollout.max_concurrent_groups = shape.at_once
+    spec.rollout.max_staleness = shape.staleness
+    spec.training.steps = shape.steps
+    spec.retention.keep_last = shape.keeps
+    if shape.evaluated:
+        spec.evaluation.SetInParent()
+        spec.evaluation.every_steps = 2
+        spec.evaluation.samples = 1
+        spec.evaluation.greedy = shape.groups == 1
+    apply_defaults(spec)
+    return spec
 
 
 def drawn_shape(draw: random.Random) -> Shape:

@@ -21,7 +21,7 @@ from podium_controller.store.jobs import NewJob
 from podium_controller.training import recovery, reporter
 from simulation.loop import Process, VirtualLoop, VirtualTime
 from simulation.network import Network
-from simulation.scenario import JOB, Shape
+from simulation.scenario import JOB, Shape, specification
 from support.fakes import ledger as fake_ledger
 from support.fakes.database import JobRow, MemoryDatabase
 from support.fakes.jobs import MemoryJobStore
@@ -36,6 +36,13 @@ _SETTINGS = Settings(poll_seconds=5.0, lease_seconds=10.0, close_seconds=5.0)
 _READ_CLOCKS = (pools, recovery, reporter, scheduler, times, fake_ledger)
 
 
+class QuietScheduler(Scheduler):
+    """Shows nothing to Prometheus, which nobody reads here and which is most of a look's work."""
+
+    def _show(self, *_: object) -> None:
+        pass
+
+
 class Controller:
     """One controller: a process that can die, freeze, and lose sight of the database."""
 
@@ -44,7 +51,7 @@ class Controller:
         self._world = world
         hub = Notifications()
         projects = Projects()
-        self.scheduler = Scheduler(
+        self.scheduler = QuietScheduler(
             world.peers,
             Pools(
                 [Pool(_POOL, world.inference, FairShare(_POOL, 256, projects))],
@@ -97,6 +104,8 @@ class World:
             self.registry,
         )
         self.controllers: list[Controller] = []
+        self.rest_at = 0.0
+        """When nothing that befell it can do harm any more."""
         self.may_hold = False
         """Whether trainer and pool may be left with the job: whoever needs them takes them back."""
         self.trace: list[str] = []
@@ -118,6 +127,14 @@ class World:
             if each.process.alive and not each.process.frozen and not each.root.done()
         ]
 
+    def is_at_rest(self) -> bool:
+        """Whether the job has ended, and nothing is underway that could do harm."""
+        return self.is_ended() and self.loop.time() >= self.rest_at
+
+    def unrest(self, seconds: float) -> None:
+        """What befalls it now may do harm for so long."""
+        self.rest_at = max(self.rest_at, self.loop.time() + seconds)
+
     def say(self, text: str) -> None:
         """Notes what befalls it."""
         self.trace.append(f"{self.loop.time():8.2f} {self.loop.ran:5d} {text}")
@@ -128,7 +145,7 @@ class World:
 
     def submit(self) -> None:
         """Queues the job."""
-        _at_once(self._api.create(NewJob(JOB, self.shape.spec, "", "", "")))
+        _at_once(self._api.create(NewJob(JOB, specification(self.shape), "", "", "")))
 
     def ask(self, after: Callable[[job_states.State], job_states.State]) -> None:
         """Pauses or resumes the job, unless it has ended."""
