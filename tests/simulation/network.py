@@ -15,7 +15,7 @@ from support.fakes.wire import Later, Wire
 
 DATABASE = "database"
 REFUSED, LOST, LATE = "refused", "lost", "late"
-"""What may happen to a call: it never came, its reply never came, or it takes very long."""
+"""What may happen to a call: it never came, its reply never came, or its deadline comes first."""
 
 _SECONDS = {
     "database": 0.002,
@@ -120,15 +120,21 @@ class _Call:
         self.answer: asyncio.Future[Any] = self._loop.create_future()
         seconds = _SECONDS.get(method, _HOP)
         if self._fault == LATE:
-            seconds += LATE_SECONDS
+            # The peer does it all the same, long after the caller has given up.
+            self._loop.world(network.delay(seconds), self._give_up)
+            seconds = network.delay(LATE_SECONDS / 2)
         self._loop.world(network.delay(seconds), self._work)
+
+    def _give_up(self) -> None:
+        late = DeadlineExceededError(f"{self._peer} took too long")
+        self._reply(None, _away(DATABASE) if self._peer == DATABASE else late)
 
     def _work(self) -> None:
         if not self._is_there() or self._fault == REFUSED:
             self._reply(None, _away(self._peer))
             return
         # A caller that went away may have been heard before, or not.
-        if self.answer.done() and self._network.is_heads():
+        if self.answer.cancelled() and self._network.is_heads():
             return
         try:
             result = self._handle()
@@ -144,10 +150,6 @@ class _Call:
     def _send(self, result: Any, error: PodiumError | None) -> None:
         if self._fault == LOST:
             error = _away(self._peer)
-        elif self._fault == LATE:
-            error = DeadlineExceededError(f"{self._peer} took too long")
-            if self._peer == DATABASE:
-                error = _away(self._peer)
         if self._peer == DATABASE:
             self._reply(result, error)
             return

@@ -46,6 +46,7 @@ def simulate(seed: int, world_type: type[World] = World) -> Outcome:
             _run(world)
         except (StuckError, TimeoutError) as error:
             outcome.wrong.append(f"the job did not end: {error}")
+            _stop(world)
         outcome.wrong += _differences(expected, record_of(world)) + faults_of(world)
     outcome.work = world.loop.ran
     outcome.controllers = len(world.controllers)
@@ -70,6 +71,11 @@ def _run(world: World) -> None:
     world.submit()
     world.start_controller()
     loop.run(world.is_at_rest, until=_LONGEST, most=_MOST_WORK)
+    _stop(world)
+
+
+def _stop(world: World) -> None:
+    loop = world.loop
     for controller in world.controllers:
         controller.stop()
     tasks = [task for each in world.controllers for task in each.process.tasks]
