@@ -98,7 +98,17 @@ class Network(Wire):
 class _Call:
     """One call on its way there, at work, and on its way back."""
 
-    __slots__ = ("_fault", "_handle", "_lives", "_loop", "_member", "_network", "_peer", "answer")
+    __slots__ = (
+        "_fault",
+        "_handle",
+        "_lives",
+        "_loop",
+        "_member",
+        "_network",
+        "_pause",
+        "_peer",
+        "answer",
+    )
 
     def __init__(
         self,
@@ -119,15 +129,19 @@ class _Call:
             self._fault = REFUSED
         self.answer: asyncio.Future[Any] = self._loop.create_future()
         seconds = _SECONDS.get(method, _HOP)
-        if self._fault == LATE:
+        self._pause = _SECOND_HALF
+        if self._fault == LATE and peer != DATABASE:
             # The peer does it all the same, long after the caller has given up.
             self._loop.world(network.delay(seconds), self._give_up)
-            seconds = network.delay(LATE_SECONDS / 2)
+            # Before it does anything, or in the middle: a version that is being stored.
+            if not network.is_heads():
+                self._pause = network.delay(LATE_SECONDS / 2)
+            else:
+                seconds = network.delay(LATE_SECONDS / 2)
         self._loop.world(network.delay(seconds), self._work)
 
     def _give_up(self) -> None:
-        late = DeadlineExceededError(f"{self._peer} took too long")
-        self._reply(None, _away(DATABASE) if self._peer == DATABASE else late)
+        self._reply(None, DeadlineExceededError(f"{self._peer} took too long"))
 
     def _work(self) -> None:
         if not self._is_there() or self._fault == REFUSED:
@@ -143,7 +157,7 @@ class _Call:
             return
         if isinstance(result, Later):
             self._handle = result.work
-            self._loop.world(self._network.delay(_SECOND_HALF), self._work)
+            self._loop.world(self._network.delay(self._pause), self._work)
             return
         self._send(result, None)
 
@@ -151,7 +165,11 @@ class _Call:
         if self._fault == LOST:
             error = _away(self._peer)
         if self._peer == DATABASE:
-            self._reply(result, error)
+            # What commits late holds its locks until then; to others it came in time.
+            if self._fault == LATE:
+                self._loop.world(LATE_SECONDS, lambda: self._reply(None, _away(DATABASE)))
+            else:
+                self._reply(result, error)
             return
         self._loop.world(
             self._network.delay(_HOP),

@@ -76,6 +76,7 @@ def _run(world: World) -> None:
 
 def _stop(world: World) -> None:
     loop = world.loop
+    world.is_over = True
     for controller in world.controllers:
         controller.stop()
     tasks = [task for each in world.controllers for task in each.process.tasks]

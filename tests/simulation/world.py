@@ -104,6 +104,7 @@ class World:
             self.registry,
         )
         self.controllers: list[Controller] = []
+        self.is_over = False
         self.rest_at = 0.0
         """When nothing that befell it can do harm any more."""
         self.may_hold = False
@@ -116,8 +117,9 @@ class World:
         return self.database.jobs[JOB]
 
     def start_controller(self) -> None:
-        """One more."""
-        self.controllers.append(Controller(self, f"c{len(self.controllers) + 1}"))
+        """One more, unless all is over."""
+        if not self.is_over:
+            self.controllers.append(Controller(self, f"c{len(self.controllers) + 1}"))
 
     def awake(self) -> list[Controller]:
         """Those that run."""
