@@ -48,7 +48,8 @@ def freeze(world: World, draw: random.Random) -> None:
     victim = _one(world, draw)
     if victim is None:
         return
-    seconds = draw.choice((3.0, 12.0, 20.0, 60.0))
+    # Mostly until its successor is in the middle of the same work.
+    seconds = draw.choice((3.0, 60.0, *(draw.uniform(9.0, 22.0) for _ in range(6))))
     world.say(f"{victim.process.name} freezes for {seconds:g} s")
     victim.process.frozen = True
     world.may_hold = True
@@ -86,12 +87,20 @@ def lose(world: World, draw: random.Random) -> None:
 
 def cut(world: World, draw: random.Random) -> None:
     """Calls of a peer, or of the database, go wrong."""
-    peer = draw.choice((*_PEERS, DATABASE))
+    peer = draw.choice((*_PEERS, DATABASE, DATABASE))
     world.unrest(LATE_SECONDS + _REST)
     faults = [draw.choice((REFUSED, LOST, LATE)) for _ in range(draw.choice((1, 1, 2)))]
     world.say(f"calls of {peer}: {', '.join(faults)}")
     world.network.member(peer).faults += faults
     world.may_hold |= peer in _HOLDERS
+
+
+def orphan(world: World, draw: random.Random) -> None:
+    """A controller dies while a peer does late what it was told."""
+    world.network.member(draw.choice(("trainer", "trainer", "inference"))).faults.append(LATE)
+    world.unrest(LATE_SECONDS + _REST)
+    world.may_hold = True
+    world.loop.world(draw.uniform(0.1, 3.0), lambda: die(world, draw))
 
 
 def blackout(world: World, draw: random.Random) -> None:
@@ -111,7 +120,7 @@ def pause(world: World, draw: random.Random) -> None:
 
 
 _BEFALLS: tuple[Befall, ...] = (die, die, die, stop, freeze, freeze, cut_off, lose, lose, cut, cut)
-_BEFALLS += (blackout, pause)
+_BEFALLS += (orphan, blackout, pause)
 
 
 def _one(world: World, draw: random.Random) -> Controller | None:
