@@ -10,6 +10,7 @@ TORCH_INDEX_URL ?= https://download.pytorch.org/whl/cpu
 PYTEST_ARGS ?=
 # Most tests wait for something: two at a time take half as long. `-n 0` for a debugger.
 TEST_WORKERS ?= -n 2 --no-loadscope-reorder
+SIMULATE_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 UP_ARGS ?=
@@ -101,6 +102,10 @@ test-integration: test-programs setup model ## Run the tests over real processes
 .PHONY: break-lines
 break-lines: test-programs setup model ## Break forty lines one at a time; the tests must notice each (BREAK_ARGS="--only ledger")
 	$(BIN)/python tools/break_lines.py $(BREAK_ARGS)
+
+.PHONY: simulate
+simulate: setup ## Simulate jobs to which faults befall, by their seeds (SIMULATE_ARGS="--seeds 10000")
+	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE_ARGS)
 
 .PHONY: adapters
 adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed examples/environment_node/node_modules ## Install what the tests of adapters need (about 1.2 GB); without it they are skipped

@@ -21,6 +21,11 @@ from simulation.world import World
 from support.fakes.ledger import MemoryLedger
 
 _SEEDS = 200
+FOUND = (
+    # A version that a stopped controller's trainer stored late: VERSION_EXISTS.
+    50808,
+)
+"""Seeds are of the simulation as it is: each fault has a test of its component too."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +41,11 @@ def test_what_befalls_a_job_costs_it_nothing_but_time() -> None:
     wrong = [str(outcome) for outcome in outcomes if outcome.wrong]
     assert not wrong, "\n".join(wrong)
     assert sum(outcome.controllers for outcome in outcomes) > 2 * _SEEDS
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_found_a_fault_finds_it_no_more(seed: int) -> None:
+    assert not simulate(seed).wrong
 
 
 def test_a_seed_is_the_same_each_time() -> None:

@@ -123,6 +123,14 @@ class StepRunner:
                 if error.reason in _NOT_HELD:
                     taken = None
                 raise
+            except AlreadyExistsError:
+                # Stored late, for a controller that is gone: of the same groups, but on a GPU not
+                # of the same bits. It is the step; what was taken here is not.
+                found = await self._look(step)
+                if found is None or list(found.manifest.group_ids) != [g.id for g in groups]:
+                    raise
+                await self._open(step)
+                return from_manifest(found.manifest)
 
         async def rebuild() -> bool:
             nonlocal rebuilt
