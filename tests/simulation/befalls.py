@@ -19,7 +19,7 @@ Befall = Callable[[World, random.Random], None]
 def disturb(world: World, draw: random.Random, work: int) -> None:
     """Has a few things befall the world within the work that it takes undisturbed."""
     for _ in range(draw.choice((1, 1, 2, 3, 4, 6))):
-        befall = draw.choice(_BEFALLS)
+        befall = draw.choice(world.befalls or _BEFALLS)
         world.loop.at(draw.randrange(1, work), lambda befall=befall: befall(world, draw))
 
 
@@ -83,6 +83,13 @@ def lose(world: World, draw: random.Random) -> None:
     elif peer == "inference":
         world.inference.forget()
     world.loop.world(seconds, lambda: world.network.restore(peer))
+
+
+def lose_answers(world: World, draw: random.Random) -> None:
+    """The database does what it is told, and its answers are lost."""
+    world.say("answers of the database are lost")
+    world.unrest(LATE_SECONDS + _REST)
+    world.network.member(DATABASE).faults += [LOST, LOST]
 
 
 def cut(world: World, draw: random.Random) -> None:

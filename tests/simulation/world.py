@@ -78,6 +78,9 @@ class World:
     ledger = MemoryLedger
     """What controllers write through; a test that plants a fault has another."""
 
+    befalls: tuple[Callable[[World, random.Random], None], ...] = ()
+    """What may befall it; all that there is when nothing is named."""
+
     def __init__(self, shape: Shape, seed: int, *, disturbed: bool) -> None:
         self.shape = shape
         self.loop = VirtualLoop(seed, shuffled=disturbed)

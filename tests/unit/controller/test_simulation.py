@@ -15,6 +15,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.training import loop as loop_module
 from podium_controller.training.group_sources import RolloutGroups
+from simulation.befalls import freeze, lose_answers
 from simulation.loop import StuckError, VirtualLoop
 from simulation.run import simulate
 from simulation.world import World
@@ -83,10 +84,12 @@ class Forgets(RolloutGroups):
 
 class WorldOfDoubleCommits(World):
     ledger = CommitsTwice
+    befalls = (lose_answers,)
 
 
 class WorldWithoutFence(World):
     ledger = Unfenced
+    befalls = (freeze,)
 
 
 def first_found(world: type[World], most: int = _SEEDS) -> str:
@@ -99,11 +102,11 @@ def first_found(world: type[World], most: int = _SEEDS) -> str:
 
 
 def test_a_double_commit_is_found() -> None:
-    assert "committed" in first_found(WorldOfDoubleCommits, 1000)
+    assert "committed" in first_found(WorldOfDoubleCommits)
 
 
 def test_a_skipped_fence_is_found() -> None:
-    assert "the database has" in first_found(WorldWithoutFence, 1000)
+    assert "the database has" in first_found(WorldWithoutFence)
 
 
 def test_a_lost_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
