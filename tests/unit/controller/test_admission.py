@@ -1,0 +1,132 @@
+"""What is asked of the other services before a job is queued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from podium.core.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnavailableError,
+    Violation,
+)
+from podium.types.v1 import spec_pb2
+from podium_controller.api.admission import Admission
+from support.fakes.bench import JOB, Bench
+
+RULER = spec_pb2.RewardSpec(scorers=[spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)])
+
+
+def asked(**fields: Any) -> tuple[Bench, Admission]:
+    """The checks of a job, and what they ask."""
+    fields = {"environment": spec_pb2.EnvironmentSpec(name="double", split="train"), **fields}
+    bench = Bench(**fields)
+    return bench, Admission(bench.peers, bench.pools, bench.projects)
+
+
+def away(peer: str) -> Callable[[], None]:
+    """What a lost peer answers."""
+
+    def answer() -> None:
+        raise UnavailableError(f"{peer} cannot be reached", metadata={"peer": peer})
+
+    return answer
+
+
+def fields(violations: list[Violation]) -> list[str]:
+    return [violation.field for violation in violations]
+
+
+async def test_a_job_gets_rows_as_long_as_the_pool_s_context() -> None:
+    bench, admission = asked()
+    bench.inference.window = 8192
+    assert await admission.check_model(bench.spec) == []
+    assert bench.spec.training.max_row_tokens == 8192
+    assert admission.warnings(bench.spec) == []
+    bench.spec.training.max_row_tokens = 100
+    assert "job.spec.training.max_row_tokens" in admission.warnings(bench.spec)[0]
+
+
+async def test_an_answer_must_fit_the_context() -> None:
+    bench, admission = asked()
+    bench.spec.rollout.sampling.max_tokens = bench.inference.window
+    found = await admission.check_model(bench.spec)
+    assert fields(found) == ["job.spec.rollout.sampling.max_tokens"]
+
+
+async def test_a_base_model_that_no_pool_serves_is_refused() -> None:
+    bench, admission = asked()
+    bench.spec.base_model = "other"
+    with pytest.raises(FailedPreconditionError) as raised:
+        await admission.check_model(bench.spec)
+    assert raised.value.reason == "BASE_MODEL_NOT_SERVED"
+
+
+async def test_a_pool_that_never_answered_may_serve_it() -> None:
+    bench, admission = asked()
+    bench.before("engine", away("inference"))
+    with pytest.raises(UnavailableError) as raised:
+        await admission.check_model(bench.spec)
+    assert raised.value.reason == "POOL_UNAVAILABLE"
+
+
+async def test_an_environment_must_have_its_splits() -> None:
+    bench, admission = asked(evaluation=spec_pb2.EvaluationSpec(split="heldout"))
+    assert await admission.check_environment(bench.spec) == []
+    bench.spec.evaluation.split = "unknown"
+    assert fields(await admission.check_environment(bench.spec)) == ["job.spec.evaluation.split"]
+    bench.rollout.splits["unknown"] = 0
+    assert fields(await admission.check_environment(bench.spec)) == ["job.spec.evaluation.split"]
+    bench.spec.environment.name, bench.spec.environment.split = "doubel", "nowhere"
+    (found,) = await admission.check_environment(bench.spec)
+    assert "did you mean 'double'?" in found.description
+
+
+async def test_a_job_may_wait_for_the_rollout_service_and_a_draft_may_not() -> None:
+    bench, admission = asked()
+    bench.before("scenarios", away("rollout"), away("rollout"), away("environment 'double'"))
+    assert await admission.check_environment(bench.spec, may_wait=True) == []
+    with pytest.raises(UnavailableError):
+        await admission.check_environment(bench.spec)
+    # A mistyped address is away for ever.
+    with pytest.raises(UnavailableError):
+        await admission.check_environment(bench.spec, may_wait=True)
+
+
+async def test_a_judge_is_asked_of_ruler_alone() -> None:
+    bench, admission = asked()
+    assert await admission.check_judge(bench.spec) == []
+    assert "check" not in bench.calls
+    bench.spec.reward.CopyFrom(RULER)
+
+    def refuse() -> None:
+        raise InvalidArgumentError(violations=[Violation("reward.scorers[0].model", "got none")])
+
+    bench.before("check", refuse, away("judge"))
+    assert fields(await admission.check_judge(bench.spec)) == ["job.spec.reward.scorers[0].model"]
+    assert await admission.check_judge(bench.spec) == []
+
+
+async def test_a_fork_starts_from_the_newest_version_unless_told() -> None:
+    bench, admission = asked(fork=spec_pb2.ForkSpec(model=JOB))
+    bench.spec.training.steps = 5
+    assert fields(await admission.check_fork(bench.spec)) == ["job.spec.fork"]
+    await bench.optimizer.open(None)
+    await bench.optimizer.step(1, [], {}, {})
+    assert fields(await admission.check_fork(bench.spec)) == ["job.spec.fork.model"]
+    assert bench.spec.fork.version == 1
+    bench.registry.find(JOB, 1).manifest.base_model = bench.spec.base_model
+    assert await admission.check_fork(bench.spec) == []
+    bench.spec.training.steps = 1
+    assert fields(await admission.check_fork(bench.spec)) == ["job.spec.training.steps"]
+
+
+async def test_a_name_that_has_checkpoints_is_taken() -> None:
+    bench, admission = asked()
+    await admission.check_name(JOB)
+    await bench.optimizer.open(None)
+    with pytest.raises(AlreadyExistsError):
+        await admission.check_name(JOB)

@@ -1,0 +1,97 @@
+"""What becomes of groups that are too old, or of no use."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry import trace
+from podium.types.v1 import spec_pb2
+from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.ports import JUDGED
+from podium_controller.training import collector as collector_module
+from podium_controller.training.collector import Collector
+from podium_controller.training.group_sources import RolloutGroups
+from podium_controller.training.judging import Judging
+from podium_controller.training.scenario_order import ScenarioOrder
+from support.fakes.bench import JOB, Bench
+
+ROLLOUT = spec_pb2.RolloutSpec(
+    groups_per_step=2, group_size=2, max_concurrent_groups=2, max_staleness=1
+)
+
+
+async def collecting() -> tuple[Bench, Collector]:
+    """A collector of a job whose version 0 is served."""
+    bench = Bench(rollout=ROLLOUT)
+    await bench.optimizer.open(None)
+    await bench.serving.serve(0)
+    scenarios = await bench.rollout.scenarios(bench.spec.environment, "train")
+    order = ScenarioOrder(scenarios, 7)
+    judging = Judging(
+        bench.judge,
+        bench.spec.reward,
+        bench.recovery,
+        bench.ledger,
+        "default",
+        bench.projects.of("default"),
+    )
+    collector = Collector(
+        JOB,
+        bench.spec,
+        RolloutGroups(JOB, ROLLOUT, bench.source, order),
+        judging,
+        bench.ledger,
+        bench.reporter,
+        lambda step: trace.INVALID_SPAN,
+    )
+    return bench, collector
+
+
+async def test_what_is_stored_is_not_collected_again() -> None:
+    bench, collector = await collecting()
+    batch = await collector.collect(1)
+    assert [group.id for group in batch.groups] == [f"{JOB}/s1/g0", f"{JOB}/s1/g1"]
+    assert all(t.HasField("reward") for group in batch.groups for t in group.trajectories)
+    stored = await bench.ledger.stored_groups(JOB, 1)
+    assert {each.status for each in stored.values()} == {JUDGED}
+    again = await collector.collect(1)
+    assert again.groups == batch.groups
+    assert set(bench.rollout.collected.values()) == {1}
+    assert set(bench.judge.judged.values()) == {1}
+
+
+async def test_a_group_of_weights_that_are_too_old_is_collected_again() -> None:
+    bench, collector = await collecting()
+    await collector.collect(1)
+    for row in bench.database.jobs[JOB].groups.values():
+        row.step = 3
+    bench.inference.version = 2
+    batch = await collector.collect(3)
+    assert batch.staleness == 0
+    told = [event.message for event in bench.events if "versions ago" in event.message]
+    assert len(told) == 2
+
+
+async def test_a_pool_that_stays_behind_ends_the_job() -> None:
+    _, collector = await collecting()
+    with pytest.raises(JobFailedError) as raised:
+        await collector.collect(5)
+    assert raised.value.reason == "STALENESS_EXCEEDED"
+
+
+async def test_a_step_of_nothing_but_failures_has_three_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, collector = await collecting()
+
+    async def at_once(seconds: float) -> None:
+        return None
+
+    monkeypatch.setattr(collector_module.asyncio, "sleep", at_once)
+    bench.rollout.fails = lambda group_id: bench.rollout.collected[group_id] < 3
+    assert (await collector.collect(1)).groups
+    assert set(bench.rollout.collected.values()) == {3}
+    bench.rollout.fails = lambda group_id: True
+    with pytest.raises(JobFailedError) as raised:
+        await collector.collect(2)
+    assert raised.value.reason == "ENVIRONMENT_FAILING"
+    assert "the inbox is missing" in raised.value.message
