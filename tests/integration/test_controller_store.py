@@ -14,9 +14,11 @@ from podium_controller.domain.ports import JUDGED, GroupKey
 from podium_controller.store import Database
 from podium_controller.store.leases import check_fence
 from podium_controller.store.tables import metadata, steps
+from support.batch_contract import *  # noqa: F403 : the tests
 from support.postgres import Postgres, postgres
 from support.store_contract import *  # noqa: F403 : the tests
-from support.store_contract import SqlStores, group, lead, new, sequences, step
+from support.store_contract import sequences
+from support.stores import SqlStores, group, lead, new, step
 
 __all__ = ["postgres"]
 

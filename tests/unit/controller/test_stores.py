@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from podium_controller.store import Database
+from support.batch_contract import *  # noqa: F403 : the tests
 from support.store_contract import *  # noqa: F403 : the tests
-from support.store_contract import MemoryStores, SqlStores
+from support.stores import MemoryStores, SqlStores
 
 
 @pytest.fixture(scope="module")
