@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import multiprocessing
 import os
 import resource
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 
 from simulation.run import simulate
 
@@ -49,8 +49,9 @@ def _outcomes(seeds: range, processes: int) -> Iterator[tuple[str, int, int]]:
         _quiet()
         yield from map(_outcome, seeds)
         return
-    with multiprocessing.get_context("fork").Pool(processes, _quiet) as pool:
-        yield from pool.imap_unordered(_outcome, seeds, chunksize=50)
+    # A process that is killed ends the run with an error; multiprocessing's own pool would wait.
+    with ProcessPoolExecutor(processes, initializer=_quiet) as pool:
+        yield from pool.map(_outcome, seeds, chunksize=50)
 
 
 def _quiet() -> None:
