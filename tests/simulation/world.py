@@ -33,7 +33,7 @@ from support.fakes.trainer import FakeTrainer, FakeTrainers
 
 _POOL = "default"
 _SETTINGS = Settings(poll_seconds=5.0, lease_seconds=10.0, close_seconds=5.0)
-_READ_CLOCKS = (pools, recovery, reporter, scheduler, times, fake_ledger)
+_READ_CLOCKS = (pools, recovery, reporter, scheduler, timestamps, fake_ledger)
 
 
 class QuietScheduler(Scheduler):
