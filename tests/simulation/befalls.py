@@ -20,7 +20,10 @@ def disturb(world: World, draw: random.Random, work: int) -> None:
     """Has a few things befall the world within the work that it takes undisturbed."""
     for _ in range(draw.choice((1, 1, 2, 3, 4, 6))):
         befall = draw.choice(world.befalls or _BEFALLS)
-        world.loop.at(draw.randrange(1, work), lambda befall=befall: befall(world, draw))
+        world.loop.at(
+            draw.randrange(1, work),
+            lambda befall=befall: None if world.is_over else befall(world, draw),
+        )
 
 
 def die(world: World, draw: random.Random) -> None:
