@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from podium_controller.domain import job_states
+from podium_controller.domain import job_states, timestamps
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import Peers
 from podium_controller.pools import pools

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller.domain.notifications import Hub
+from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     LeaderLedger,
     Leases,
@@ -31,7 +31,7 @@ from support.fakes.ledger import MemoryLedger
 class Stores(Protocol):
     """One replica."""
 
-    hub: Hub
+    hub: Notifications
     jobs: JobStore
     leases: Leases
     batches: BatchStore
@@ -54,7 +54,7 @@ class SqlStores:
         self._url = url
         self._others: list[SqlStores] = []
         self.database = Database(url)
-        self.hub = Hub()
+        self.hub = Notifications()
         self.jobs = JobStore(self.database, self.hub)
         self.leases = LeaseStore(self.database)
         self.batches = BatchStore(self.database, self.hub)
@@ -78,7 +78,7 @@ class MemoryStores:
 
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._database = database or MemoryDatabase()
-        self.hub = Hub()
+        self.hub = Notifications()
         self.jobs = MemoryJobStore(self._database, self.hub)
         self.leases = MemoryLeases(self._database)
         self.batches = MemoryBatchStore(self._database, self.hub)

@@ -17,6 +17,7 @@ from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
     JUDGED,
+    PLACES,
     GroupKey,
     JobRecord,
     StoredGroup,
@@ -24,7 +25,6 @@ from podium_controller.domain.ports import (
     Wait,
 )
 from podium_controller.domain.step_metrics import seconds_per_step
-from podium_controller.scheduling.admission_queue import PLACES
 from podium_controller.store.batches import IDLE
 from podium_controller.store.rows import record
 from support.fakes.database import GroupRow, JobRow, MemoryDatabase, add_event, move

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from podium.core import skip_reasons
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_judge.domain.ruler import RulerScorer
-from podium_judge.domain.scores import SkipReason, Usage
+from podium_judge.domain.scores import Usage
 from podium_judge.domain.scoring import score_group
 
 
@@ -27,7 +28,7 @@ async def test_a_group_is_skipped_when_no_side_of_it_could_be_scored(scored: set
                 environment_reward=0.5 * attempt if side in scored else None,
             )
     found = await score_group(group, spec_pb2.RewardSpec(), _no_ruler, Usage())
-    assert found.skip_reason == ("" if scored else SkipReason.NO_REWARD)
+    assert found.skip_reason == ("" if scored else skip_reasons.NO_REWARD)
     rewards = [each.reward if each.HasField("reward") else None for each in found.trajectories]
     assert rewards == [
         0.5 * each.attempt if each.side in scored else None for each in group.trajectories

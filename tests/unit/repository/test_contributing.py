@@ -51,8 +51,8 @@ def test_a_page_that_answers_names_files_that_there_are(page: str) -> None:
 
 
 _REPEATS = re.compile(
-    # The helper; a factor or a power of two for the next pause; a factor of the caller's.
-    r"\bretry_unavailable\(|min\(2 \*|min\([^()\n]*\* 2\b"
+    # The helpers; a factor or a power of two for the next pause; a factor of the caller's.
+    r"\bretry_unavailable\(|\bBackoff\(|min\(2 \*|min\([^()\n]*\* 2\b"
     r"|\b2(?:\.0)? \*\* |\b(?:pause|delay|wait) \*= "
 )
 
