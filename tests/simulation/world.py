@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from podium.core import backoff
 from podium_controller.domain import job_states, timestamps
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import Peers
@@ -171,13 +172,13 @@ def _at_once(work: Coroutine[Any, Any, object]) -> None:
 def clocks_of(world: World, seed: int) -> Iterator[None]:
     """The controller's modules read the world's clock, and draw its random numbers."""
     before = [(each, each.time) for each in _READ_CLOCKS]
-    drew = recovery.random
+    drew = backoff.random
     try:
         for each in _READ_CLOCKS:
             each.time = world.time  # type: ignore[assignment]
-        recovery.random = random.Random(seed)  # type: ignore[assignment]
+        backoff.random = random.Random(seed)  # type: ignore[assignment]
         yield
     finally:
         for each, clock in before:
             each.time = clock
-        recovery.random = drew
+        backoff.random = drew

@@ -110,7 +110,7 @@ def test_a_skipped_fence_is_found() -> None:
 
 
 def test_a_lost_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "RolloutOrigin", Forgets)
+    monkeypatch.setattr(loop_module, "RolloutGroups", Forgets)
     assert "g0" in first_found(World)
 
 
