@@ -14,7 +14,9 @@ if [ -n "${PODIUM_CLUSTER_TOOL:-}" ]; then
         "$PODIUM_CLUSTER_TOOL" image -t podium-e2e/postgres:15 \
             -f tests/e2e/postgres.Dockerfile tests/e2e "$database" >/dev/null 2>&1
     fi
-    eval "$("$PODIUM_CLUSTER_TOOL" up | grep '^export')"
+    # In two steps: a pipe would hide that it did not start.
+    started=$("$PODIUM_CLUSTER_TOOL" up)
+    eval "$(echo "$started" | grep '^export')"
     trap '"$PODIUM_CLUSTER_TOOL" down' EXIT
     for archive in "$archives"/*.tar; do
         "$PODIUM_CLUSTER_TOOL" load "$archive" >/dev/null
