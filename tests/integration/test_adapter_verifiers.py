@@ -21,7 +21,7 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script
 
@@ -83,7 +83,7 @@ async def collect(
         found, _ = await opened.scenarios(request.environment, "train", 0, "")
         (task,) = [s for s in found if unstruct(s.data)["prompt"] == "What is 11 + 1?"]
         request.scenario.CopyFrom(task)
-        collector = Collector(
+        collector = GroupRunner(
             opened, {"default": PolicyDouble(script(request, lines))}, max_groups=1
         )
         return sorted([t async for t in collector.collect(request)], key=lambda t: t.attempt)

@@ -17,7 +17,7 @@ from podium.kit.rpc import connect, rpc_errors
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
-from podium_rollout.domain.group import Collector
+from podium_rollout.domain.group import GroupRunner
 from support.cutting_proxy import CuttingProxy
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script
@@ -71,7 +71,7 @@ async def collect(
     policy = said if isinstance(said, PolicyDouble) else PolicyDouble(script(request, said))
     environments = Environments(resume_seconds=10)
     try:
-        collector = Collector(environments, {"default": policy}, max_groups=1)
+        collector = GroupRunner(environments, {"default": policy}, max_groups=1)
         return sorted([t async for t in collector.collect(request)], key=lambda t: t.attempt)
     finally:
         await environments.close()

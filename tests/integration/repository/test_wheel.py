@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 # Read as files, by their place beside the module that needs them.
 READ = {
     "podium/environments/coding/harness.py",
-    "podium/sandbox/boot.py",
+    "podium/environments/sandbox/boot.py",
     "podium_controller/migrations/env.py",
     "podium_registry/migrations/env.py",
 }
