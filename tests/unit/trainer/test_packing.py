@@ -60,11 +60,13 @@ def assert_equal_evaluation(policy: Policy, one: list[Row], two: list[Row]) -> N
     assert logprobs.keys() == expected_logprobs.keys()
     for who, values in expected_logprobs.items():
         np.testing.assert_allclose(logprobs[who], values, atol=1e-5, rtol=1e-5)
-    # The greatest gradient sets the scale: a weight's own may be 0 by cancellation.
+    # The greatest gradient sets the scale: a weight's own may be 0 by cancellation. A log-prob may
+    # be off by 1e-5 of 1 + itself, as above; its ratio to the sampler's, by which the gradient is
+    # multiplied, is then off by as much, and a log-prob of -5 is no rarity.
     scale = max(float(gradient.abs().max()) for gradient in expected_gradients.values())
     for name, gradient in expected_gradients.items():
-        assert float((gradients[name] - gradient).abs().max()) <= 1e-5 * max(scale, 1), name
-    assert loss == pytest.approx(expected_loss, rel=1e-5, abs=1e-5)
+        assert float((gradients[name] - gradient).abs().max()) <= 5e-5 * max(scale, 1), name
+    assert loss == pytest.approx(expected_loss, rel=5e-5, abs=5e-5)
 
 
 @pytest.mark.timeout(600)
