@@ -24,6 +24,7 @@ _TOGETHER = {
     "tests/integration/spine/": "stacks",
     "tests/integration/test_tutorial_demo": "stacks",
     "tests/integration/inference/": "pools",
+    "tests/integration/trainer/": "trainers",
     "tests/integration/test_trainer_": "trainers",
     "tests/integration/test_bench_gpu": "trainers",
 }
@@ -32,6 +33,7 @@ _LONGEST_FIRST = (
     "tests/integration/spine/",
     "tests/integration/test_tutorial_demo",
     "tests/integration/inference/",
+    "tests/integration/trainer/",
     "tests/integration/test_trainer_",
     "tests/integration/test_bench_gpu",
     "tests/integration/test_controller_recovery",

@@ -23,6 +23,6 @@ if [ -n "${PODIUM_CLUSTER_TOOL:-}" ]; then
     done
     export PODIUM_E2E_VOLUMES=host
     # Their pods run the image that this cluster comes with.
-    set -- tests/integration/test_controller_cluster.py "$@"
+    set -- tests/integration/test_controller_cluster*.py "$@"
 fi
 PODIUM_E2E=1 "$bin/python" -m pytest "$@" tests/e2e

@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "images"
 BASE = "python:3.11-slim-bookworm"
-LIGHT = ("controller", "registry", "judge", "rollout")
+LIGHT = ("controller", "registry", "judge", "rollout", "tracking")
 HEAVY = ("trainer", "inference")
 # 400 MB less the 130 MB of Docker Hub's base: another builder's base may be of another size.
 LIGHT_ADDS_AT_MOST = 270_000_000

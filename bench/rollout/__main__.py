@@ -9,11 +9,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bench.rollout import bookkeeping, replicas, throughput
+from bench.rollout import bookkeeping, replicas, telemetry, throughput
 
 TARGET = 0.9
 """Share of the throughput that the engine's latency alone would allow."""
 LONGEST = 1000
+TELEMETRY = 1.03
+"""Times the seconds of the same episodes without spans."""
 GROWTH = 1.5
 """A turn of the longest episode may cost this many times one of 100 turns."""
 
@@ -23,6 +25,8 @@ def main() -> int:
     options = _options()
     if options.replicas:
         return _replicas(options)
+    if options.telemetry:
+        return _telemetry(options)
     rows = [
         asyncio.run(throughput.measure(options.episodes, options.turns, latency))
         for latency in options.latency
@@ -65,6 +69,22 @@ def _replicas(options: argparse.Namespace) -> int:
     return 0
 
 
+def _telemetry(options: argparse.Namespace) -> int:
+    rows = [
+        asyncio.run(telemetry.measure(options.episodes, options.turns, latency, options.telemetry))
+        for latency in options.latency
+    ]
+    for row in rows:
+        met = "met" if row["seconds_ratio"] <= TELEMETRY else "MISSED"
+        print(
+            f"{row['episodes']} episodes of {row['turns']} turns, {row['latency_s']:g} s a"
+            f" generation: with spans exported {row['seconds_ratio']:.3f} times the seconds,"
+            f" target {TELEMETRY} {met}; {row['cpu_ratio']:.3f} times the CPU"
+        )
+    _write(options.output, {"telemetry": rows})
+    return 0
+
+
 def _write(path: Path, result: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"cores": os.cpu_count(), "load": os.getloadavg()}
@@ -84,6 +104,15 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--groups", type=int, default=replicas.GROUPS, help="of 8 episodes, for --replicas"
+    )
+    parser.add_argument(
+        "--telemetry",
+        type=int,
+        nargs="?",
+        const=telemetry.ROUNDS,
+        default=0,
+        metavar="ROUNDS",
+        help="only compare spans exported and not, in so many rounds",
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path("build/bench/rollout.json"))

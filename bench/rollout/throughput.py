@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,12 @@ async def measure(episodes: int, turns: int, latency_s: float) -> dict[str, Any]
     """Collects all groups at once and compares with the time that the engine alone needs."""
     async with service(latency_s) as (stub, (rollout,)):
         await collect(stub, [request_for(0, 1)])  # Connects, and imports what is imported late.
-        before = _cpu_seconds(rollout.pid)
+        before = cpu_seconds(rollout.pid)
         began = time.perf_counter()
         requests = [request_for(n, turns) for n in range(episodes // GROUP_SIZE)]
         found = await collect(stub, requests)
         seconds = time.perf_counter() - began
-        cpu = _cpu_seconds(rollout.pid) - before
+        cpu = cpu_seconds(rollout.pid) - before
     ideal = turns * latency_s
     return {
         "episodes": len(found),
@@ -54,7 +54,7 @@ def digest(trajectories: list[trajectory_pb2.Trajectory]) -> str:
     """Of everything in them but what a clock wrote."""
     sha = hashlib.sha256()
     for each in sorted(trajectories, key=lambda trajectory: trajectory.id):
-        for name in ("start_time", "end_time", "trace_id"):
+        for name in ("start_time", "end_time", "trace_id", "root_span_id"):
             each.ClearField(name)
         sha.update(each.SerializeToString(deterministic=True))
     return sha.hexdigest()
@@ -94,14 +94,18 @@ async def collect(
 
 @asynccontextmanager
 async def service(
-    latency_s: float, replicas: int = 1, metrics_ports: list[int] | None = None
+    latency_s: float,
+    replicas: int = 1,
+    metrics_ports: list[int] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> AsyncIterator[tuple[pb_grpc.RolloutServiceAsyncStub, list[subprocess.Popen[bytes]]]]:
     """The rollout service as it is deployed, a process a replica, and the stub engine, another.
 
-    `metrics_ports` has one for each replica; any free ones without it.
+    `metrics_ports` has one for each replica; any free ones without it. `variables` are the rollout
+    service's own, such as OpenTelemetry's.
     """
     engine_port = free_port()
-    processes = [_start(["bench.rollout.stub_engine", str(engine_port), str(latency_s)], {})]
+    processes = [start(["bench.rollout.stub_engine", str(engine_port), str(latency_s)], {})]
     ports = [free_port() for _ in range(replicas)]
     metrics_ports = metrics_ports or [0] * replicas
     for port, metrics_port in zip(ports, metrics_ports, strict=True):
@@ -113,10 +117,10 @@ async def service(
             "LOG_LEVEL": "WARNING",
         }
         environment = {f"PODIUM_ROLLOUT_{name}": str(value) for name, value in settings.items()}
-        processes.append(_start(["podium_rollout"], environment))
+        processes.append(start(["podium_rollout"], {**environment, **(variables or {})}))
     addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
     try:
-        await asyncio.gather(*map(_listens, (engine_port, *ports)))
+        await asyncio.gather(*map(listens, (engine_port, *ports)))
         # As the name of a Service, it stands for all of them.
         async with connect(f"ipv4:{addresses}") as channel:
             yield pb_grpc.RolloutServiceStub(channel), processes[1:]
@@ -126,8 +130,10 @@ async def service(
             process.wait()
 
 
-def _start(arguments: list[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", *arguments], env={**os.environ, **settings})
+def start(arguments: list[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
+    """A process of a module, which exports no spans unless `settings` say so."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return subprocess.Popen([sys.executable, "-m", *arguments], env={**own, **settings})
 
 
 def free_port() -> int:
@@ -137,7 +143,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def _listens(port: int) -> None:
+async def listens(port: int) -> None:
+    """Returns when something does."""
     for _ in range(600):
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -149,6 +156,7 @@ async def _listens(port: int) -> None:
     raise TimeoutError(f"nothing listens on port {port}")
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """What a process has computed so far, all of its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -11,7 +11,7 @@ from podium_controller.settings import Settings as ControllerSettings
 from podium_inference.adapters.engine_options import for_device
 from podium_inference.settings import Settings as InferenceSettings
 from support.chart_pods import pods
-from support.defaults import GITOPS, SERVICES, others_than_its_own
+from support.defaults import CLIENTS, SERVICES, others_than_its_own
 
 ON_PURPOSE = {
     # Where things are in a cluster; none of it is a choice of anybody's.
@@ -22,9 +22,11 @@ ON_PURPOSE = {
     "controller_address": "a Service of the chart",
     "pool_address": "a Service of the chart",
     "pools": "Services of the chart",
+    "allowed_hosts": "the console's Service has names",
     "base_url": "the first pool's Service",
     "pod_ip": "the pod's own",
     "database_url": "of a Secret; several replicas share it",
+    "secrets_dir": "where the Secrets that jobs may name are mounted",
     "data_dir": "the volume that can be written to",
     "auth_tokens_file": "of a Secret: calls present a token by default",
     "token_file": "of the same Secret",
@@ -44,7 +46,7 @@ def stated(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
     """The variables of every container of a service, with its service."""
     for pod in pods(render(values)):
         for container in pod.spec["containers"]:
-            if container["name"] in (*SERVICES, GITOPS):
+            if container["name"] in (*SERVICES, *CLIENTS):
                 env = {e["name"]: e.get("value", "from-elsewhere") for e in container["env"]}
                 yield container["name"], env
 
@@ -53,13 +55,14 @@ def stated(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
 def test_no_default_differs_but_on_purpose(
     pool: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = {"gitops": {"enabled": True}, "pools": [{"name": "default", **pool}]}
+    on = {"enabled": True}
+    values = {"gitops": on, "tracking": on, "pools": [{"name": "default", **pool}]}
     found = {
         (service, name): value
         for service, env in stated(values)
         for name, value in others_than_its_own(service, env, monkeypatch).items()
     }
-    assert {service for service, _ in found} == {*SERVICES, GITOPS}
+    assert {service for service, _ in found} == {*SERVICES, *CLIENTS}
     assert {key: value for key, value in found.items() if key[1] not in ON_PURPOSE} == {}
     assert set(ON_PURPOSE) - {name for _, name in found} == set(), "differ no more"
 

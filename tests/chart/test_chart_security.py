@@ -28,7 +28,7 @@ GRPC = {
     "judge": 50055,
     "trainer": 50056,
 }
-HTTP, SQL, ENVIRONMENT = 50083, 5432, 50060
+HTTP, SQL, ENVIRONMENT, CONSOLE = 50083, 5432, 50060, 50058
 
 # The call graph of docs/architecture.md. To add a line is to open a way.
 EDGES = {
@@ -46,6 +46,10 @@ EDGES = {
     ("judge", "inference-default", HTTP),
     ("trainer", "registry", GRPC["registry"]),
     *(("trainer", "trainer", port) for port in (50056, 50066, 50076)),
+    *(
+        ("console", name, GRPC[name])
+        for name in ("controller", "registry", "inference-default", "rollout")
+    ),
     ("test", "controller", GRPC["controller"]),
     ("test", "registry", GRPC["registry"]),
 }
@@ -162,6 +166,31 @@ def test_gitops_calls_the_controller_alone() -> None:
     assert found - EDGES == {("gitops", "controller", GRPC["controller"])}
 
 
+def test_tracking_calls_the_controller_alone_and_has_what_its_values_name() -> None:
+    values = {
+        "tracking": {
+            "enabled": True,
+            "secrets": [{"name": "team", "existingSecret": "team-wandb"}],
+        },
+        "networkPolicy": {
+            "egress": {"tracking": [{"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}]}
+        },
+    }
+    objects = render(values)
+    assert edges(objects) - EDGES == {("tracking", "controller", GRPC["controller"])}
+    (pod,) = [each for each in pods(objects) if each.component == "tracking"]
+    volumes = {each["name"]: each for each in pod.spec["volumes"]}
+    mounts = {each["name"]: each for each in pod.spec["containers"][0]["volumeMounts"]}
+    assert volumes["secret-team"]["secret"]["secretName"] == "team-wandb"
+    assert mounts["secret-team"]["mountPath"] == "/etc/podium/trackers/team"
+    (policy,) = [
+        each
+        for each in of_kind(objects, "NetworkPolicy")
+        if each["metadata"]["name"] == "podium-tracking"
+    ]
+    assert {"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]} in policy["spec"]["egress"]
+
+
 def test_without_policies_everybody_reaches_everybody() -> None:
     assert len(edges(render({"networkPolicy": {"enabled": False}}))) > 5 * len(EDGES)
 
@@ -179,11 +208,11 @@ def test_clients_reach_what_clients_call(objects: list[dict[str, Any]]) -> None:
         for rule in policy["spec"].get("ingress") or []:
             if not any(_expressions(peer) or _group(peer) for peer in rule["from"]):
                 open_to_clients |= {port["port"] for port in rule["ports"]}
-    metrics = {port + 20 for port in GRPC.values()}
+    metrics = {port + 20 for port in (*GRPC.values(), CONSOLE)}
     if "gitops" in {pod.component for pod in pods(objects)}:
         metrics.add(50077)
     calls = {GRPC[name] for name in ("controller", "registry", "inference-default", "rollout")}
-    assert open_to_clients == calls | metrics | {HTTP}
+    assert open_to_clients == calls | metrics | {HTTP, CONSOLE}
 
 
 def _expressions(peer: dict[str, Any]) -> list[dict[str, Any]]:

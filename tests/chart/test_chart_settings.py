@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from podium.kit.rpc.pools import parse_pools
 from support.chart_pods import pods
-from support.defaults import GITOPS, SERVICES, settings_class
+from support.defaults import CLIENTS, SERVICES, settings_class
 
 
 def containers(
@@ -19,7 +19,7 @@ def containers(
         if pod.component.startswith("nodes-") and not workers:
             continue
         for container in pod.spec["containers"]:
-            if container["name"] in (*SERVICES, GITOPS):
+            if container["name"] in (*SERVICES, *CLIENTS):
                 yield container["name"], container
 
 
@@ -46,7 +46,7 @@ def test_every_variable_is_a_setting_and_is_accepted(
         assert settings.log_format == "json"
         for name in env:
             monkeypatch.delenv(name)
-    assert seen - {GITOPS} == set(SERVICES)
+    assert seen - set(CLIENTS) == set(SERVICES)
 
 
 def test_ports_are_the_services_own(objects: list[dict[str, Any]]) -> None:
@@ -56,8 +56,10 @@ def test_ports_are_the_services_own(objects: list[dict[str, Any]]) -> None:
         expected = {"grpc": "port", "health": "health_port", "metrics": "metrics_port"}
         if service == "inference":
             expected["http"] = "http_port"
-        if service == GITOPS:
+        if service in (*CLIENTS, "console"):
             del expected["grpc"]
+        if service == "console":
+            expected["http"] = "port"
         assert ports == {name: fields[field].default for name, field in expected.items()}
 
 

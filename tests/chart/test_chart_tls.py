@@ -13,7 +13,8 @@ FILES = {
 
 
 def test_every_service_and_the_test_have_the_certificate() -> None:
-    objects = render({"tls": {"existingSecret": "mine"}, "gitops": {"enabled": True}})
+    on = {"enabled": True}
+    objects = render({"tls": {"existingSecret": "mine"}, "gitops": on, "tracking": on})
     seen = set()
     for pod in pods(objects):
         if pod.component in ("postgresql", "environment"):
@@ -27,7 +28,7 @@ def test_every_service_and_the_test_have_the_certificate() -> None:
         mounts = {each["name"]: each for each in container["volumeMounts"]}
         assert mounts["tls"] == {"name": "tls", "mountPath": "/etc/podium/tls", "readOnly": True}
         seen.add(pod.component)
-    assert len(seen) == 8
+    assert len(seen) == 10
 
 
 def test_a_trainer_is_known_by_its_name_as_its_pod_has_no_other() -> None:

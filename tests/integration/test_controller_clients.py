@@ -17,7 +17,8 @@ from podium.jobs.v1 import session_service_pb2_grpc
 from podium.kit.rpc import rpc_errors
 from support.controlled import Client, running_controller, small_job
 from support.controlled_fixtures import client, fleet, registry
-from support.fleet import BASE_MODEL, Fleet
+from support.fleet import Fleet
+from support.fleet_doubles import BASE_MODEL
 from support.processes import ControllerProcess
 from support.sessions import batch, client_job, finish, submit
 from support.waiting import eventually

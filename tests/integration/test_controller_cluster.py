@@ -1,13 +1,12 @@
 """Trainers on a real cluster: its API server, scheduler, Job controller and kubelet.
 
 eval "$(shared/cluster/cluster up | grep ^export)"
-pytest tests/integration/test_controller_cluster.py
+pytest tests/integration/test_controller_cluster*.py
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -23,30 +22,36 @@ from podium.kit.kubernetes.api import (
     Selection,
     connected,
 )
-from podium.kit.kubernetes.object_template import JOB_LABEL, Manifest
+from podium.kit.kubernetes.object_template import JOB_LABEL
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.environments import KubernetesEnvironments
 from podium_controller.cluster.owner import Owner
 from podium_controller.cluster.view import pod_of
-from podium_controller.domain.errors import JobFailedError
 from support.cluster import (
     IMAGE,
     Namespace,
     Waits,
     environment_template,
-    kubeconfig,
-    namespace_of,
     record,
     shell,
-    template,
+)
+from support.cluster_fixtures import (
+    SECONDS,
+    delete_pod,
+    exists,
+    is_replaced,
+    namespace,
+    nothing_left,
+    pods_of,
+    until,
 )
 from support.cutting_proxy import CuttingProxy
 
+__all__ = ["namespace"]
+
 pytestmark = pytest.mark.e2e
 
-SECONDS = 100
-NEVER = {"exec": {"command": ["false"]}}
 ROLE = [
     {
         "apiGroups": ["batch"],
@@ -59,64 +64,6 @@ ROLE = [
 """As services/controller/README.md has it, but for the owner, which is a ConfigMap here."""
 OWNER_RULE = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
 CONFIG_MAPS = Resource("v1", "configmaps")
-QUOTAS = Resource("v1", "resourcequotas")
-LIMITS = Resource("v1", "limitranges")
-
-
-@pytest.fixture
-async def namespace() -> AsyncIterator[Namespace]:
-    async with namespace_of(kubeconfig()) as made:
-        # Pods are refused until it is there.
-        await until(lambda: exists(made, Resource("v1", "serviceaccounts"), "default"))
-        yield made
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not await condition():
-            await asyncio.sleep(0.2)
-
-
-async def exists(namespace: Namespace, resource: Resource, name: str) -> bool:
-    found, _ = await namespace.api.list_all(Selection(resource))
-    return name in {each["metadata"]["name"] for each in found}
-
-
-async def pods_of(namespace: Namespace, job_id: str) -> list[Manifest]:
-    found, _ = await namespace.api.list_all(Selection(PODS, f"{JOB_LABEL}={job_id}"))
-    return sorted(found, key=lambda each: each["metadata"]["creationTimestamp"])
-
-
-async def nothing_left(namespace: Namespace, job_id: str) -> None:
-    """Returns when the job has no Job, pods or Service any more."""
-
-    async def is_gone() -> bool:
-        ours = f"{JOB_LABEL}={job_id}"
-        found = [await namespace.api.list_all(Selection(r, ours)) for r in (JOBS, PODS, SERVICES)]
-        return not any(items for items, _ in found)
-
-    await until(is_gone)
-
-
-async def delete_pod(namespace: Namespace, pod: Manifest) -> None:
-    await namespace.api.delete(PODS, pod["metadata"]["name"], pod["metadata"]["uid"])
-
-
-async def test_a_job_too_large_waits_with_the_schedulers_reason(namespace: Namespace) -> None:
-    job, waits = record(gpus_per_node=16, nodes=2), Waits()
-    async with namespace.trainers() as (trainers, workloads):
-        trainer = trainers.of(job)
-        waiting = asyncio.create_task(trainer.ready(waits))
-        try:
-            await until(lambda: _is("TRAINER_UNSCHEDULABLE" in waits.reasons))
-        finally:
-            waiting.cancel()
-        assert "Insufficient nvidia.com/gpu" in waits.message("TRAINER_UNSCHEDULABLE")
-        assert len(waits.reasons) == len(set(waits.reasons))
-        assert len(await pods_of(namespace, job.id)) == 2
-        await trainer.close(job.id, 10)
-        assert not workloads.placement(job.id).uid
-    await nothing_left(namespace, job.id)
 
 
 async def test_a_trainer_is_adopted_by_the_next_controller(namespace: Namespace) -> None:
@@ -152,7 +99,7 @@ async def test_a_controller_that_knows_of_nothing_adopts_too(namespace: Namespac
     await nothing_left(namespace, job.id)
 
 
-async def test_a_deleted_pod_is_replaced_and_not_counted(namespace: Namespace) -> None:
+async def test_a_deleted_podis_replaced_and_not_counted(namespace: Namespace) -> None:
     job, waits = record(), Waits()
     async with namespace.trainers() as (trainers, _), asyncio.timeout(SECONDS):
         trainer = trainers.of(job)
@@ -160,13 +107,13 @@ async def test_a_deleted_pod_is_replaced_and_not_counted(namespace: Namespace) -
         (pod,) = await pods_of(namespace, job.id)
         waits.all.clear()
         await delete_pod(namespace, pod)
-        await until(lambda: _is_replaced(namespace, job.id, pod))
+        await until(lambda: is_replaced(namespace, job.id, pod))
         assert await trainer.ready(waits) is True
         assert "was deleted" in waits.message("TRAINER_EVICTED")
         assert await trainer.ready(waits) is False
 
 
-async def test_a_pod_that_the_api_evicts_is_replaced_and_not_counted(
+async def test_a_pod_that_the_api_evictsis_replaced_and_not_counted(
     namespace: Namespace,
 ) -> None:
     job, waits = record(), Waits()
@@ -183,7 +130,7 @@ async def test_a_pod_that_the_api_evicts_is_replaced_and_not_counted(
         kind = next(each for each in core["resources"] if each["name"] == "pods/eviction")
         eviction["apiVersion"] = f"{kind['group']}/{kind['version']}"
         await namespace.api.create(Resource("v1", f"pods/{name}/eviction"), eviction)
-        await until(lambda: _is_replaced(namespace, job.id, pod))
+        await until(lambda: is_replaced(namespace, job.id, pod))
         assert await trainer.ready(waits) is True
         assert "TRAINER_EVICTED" in waits.reasons
 
@@ -195,131 +142,9 @@ async def test_a_kubernetes_job_that_somebody_deleted_is_made_again(namespace: N
         await trainer.ready(Waits())
         uid = workloads.placement(job.id).uid
         await namespace.api.delete(JOBS, workloads.template.name(job.id), uid)
-        await until(lambda: _is(workloads.placement(job.id).uid != uid))
+        await until(lambda: workloads.placement(job.id).uid != uid)
         assert await trainer.ready(Waits()) is True
         assert workloads.placement(job.id).uid not in ("", uid)
-
-
-async def test_bad_settings_fail_the_job_at_once_in_the_trainers_words(
-    namespace: Namespace,
-) -> None:
-    job = record()
-    wrong = "PODIUM_TRAINER_PORT: got 'x': should be a valid integer"
-    made = template(command=shell(f'echo "{wrong}" >&2; exit 2'), readinessProbe=NEVER)
-    async with namespace.trainers(made) as (trainers, _), asyncio.timeout(SECONDS):
-        with pytest.raises(JobFailedError) as raised:
-            await trainers.of(job).ready(Waits())
-    assert raised.value.reason == "TRAINER_MISCONFIGURED"
-    assert wrong in raised.value.message
-
-
-async def test_a_trainer_that_crashes_again_and_again_fails_the_job(namespace: Namespace) -> None:
-    job, waits = record(), Waits()
-    made = template(command=shell("echo no CUDA device >&2; exit 1"), readinessProbe=NEVER)
-    async with namespace.trainers(made) as (trainers, _), asyncio.timeout(SECONDS):
-        with pytest.raises(JobFailedError) as raised:
-            await trainers.of(job).ready(waits)
-    assert raised.value.reason == "TRAINER_CRASHED"
-    assert "no CUDA device" in raised.value.message
-    assert "2 times in a row" in raised.value.message
-    assert "no CUDA device" in waits.message("TRAINER_CRASHED")
-
-
-async def test_out_of_memory_is_told_as_such(namespace: Namespace) -> None:
-    job, waits = record(), Waits()
-    made = template(command=shell("tail /dev/zero"), readinessProbe=NEVER)
-    async with namespace.trainers(made) as (trainers, _), asyncio.timeout(SECONDS):
-        with pytest.raises(JobFailedError) as raised:
-            await trainers.of(job).ready(waits)
-    assert raised.value.reason == "TRAINER_OUT_OF_MEMORY"
-    assert "TRAINER_OUT_OF_MEMORY" in waits.reasons
-    assert "its container trainer outgrew its memory limit" in raised.value.message
-
-
-@pytest.mark.parametrize(
-    ("container", "reason", "words"),
-    [
-        ({"image": "localhost/nowhere:1"}, "TRAINER_IMAGE_PULL", "localhost/nowhere:1"),
-        (
-            {
-                "env": [
-                    {
-                        "name": "TOKEN",
-                        "valueFrom": {"secretKeyRef": {"name": "podium-auth", "key": "token"}},
-                    }
-                ]
-            },
-            "TRAINER_CONTAINER_CONFIG",
-            'secret "podium-auth" not found',
-        ),
-    ],
-)
-async def test_what_a_container_lacks_is_waited_for_and_told(
-    namespace: Namespace, container: Manifest, reason: str, words: str
-) -> None:
-    job, waits = record(), Waits()
-    async with namespace.trainers(template(**container)) as (trainers, _):
-        trainer = trainers.of(job)
-        waiting = asyncio.create_task(trainer.ready(waits))
-        try:
-            await until(lambda: _is(reason in waits.reasons or waiting.done()))
-            assert not waiting.done()
-            assert words in waits.message(reason)
-        finally:
-            waiting.cancel()
-        await trainer.close(job.id, 10)
-    await nothing_left(namespace, job.id)
-
-
-async def test_an_invalid_image_name_fails_the_job(namespace: Namespace) -> None:
-    made = template(image="Not A Name")
-    async with namespace.trainers(made) as (trainers, _), asyncio.timeout(SECONDS):
-        with pytest.raises(JobFailedError) as raised:
-            await trainers.of(record()).ready(Waits())
-    assert raised.value.reason == "TRAINER_IMAGE_INVALID"
-
-
-async def test_a_job_that_the_api_refuses_fails_with_its_words(namespace: Namespace) -> None:
-    made = template(imagePullPolicy="Sometimes")
-    async with namespace.trainers(made) as (trainers, _), asyncio.timeout(SECONDS):
-        with pytest.raises(JobFailedError) as raised:
-            await trainers.of(record()).ready(Waits())
-    assert raised.value.reason == "TRAINER_INVALID"
-    assert "imagePullPolicy" in raised.value.message
-
-
-async def test_a_full_quota_is_waited_for(namespace: Namespace) -> None:
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "full"},
-        "spec": {"hard": {"pods": "0"}},
-    }
-    quota = await namespace.api.create(QUOTAS, quota)
-    job, waits = record(), Waits()
-    async with namespace.trainers() as (trainers, _), asyncio.timeout(SECONDS):
-        waiting = asyncio.create_task(trainers.of(job).ready(waits))
-        await until(lambda: _is("TRAINER_OVER_QUOTA" in waits.reasons or waiting.done()))
-        assert "exceeded quota: full" in waits.message("TRAINER_OVER_QUOTA")
-        await namespace.api.delete(QUOTAS, "full", quota["metadata"]["uid"])
-        assert await waiting is False
-
-
-async def test_pods_that_admission_forbids_fail_the_job(namespace: Namespace) -> None:
-    await namespace.api.create(
-        LIMITS,
-        {
-            "apiVersion": "v1",
-            "kind": "LimitRange",
-            "metadata": {"name": "small"},
-            "spec": {"limits": [{"type": "Container", "max": {"memory": "8Mi"}}]},
-        },
-    )
-    async with namespace.trainers() as (trainers, _), asyncio.timeout(SECONDS):
-        with pytest.raises(JobFailedError) as raised:
-            await trainers.of(record()).ready(Waits())
-    assert raised.value.reason == "TRAINER_FORBIDDEN"
-    assert "maximum memory usage per Container is 8Mi" in raised.value.message
 
 
 async def test_a_queued_job_starts_when_it_is_admitted(namespace: Namespace) -> None:
@@ -331,7 +156,7 @@ async def test_a_queued_job_starts_when_it_is_admitted(namespace: Namespace) -> 
             assert [each.field for each in found] == ["job.spec.trainer.queue"]
         trainer = trainers.of(job)
         waiting = asyncio.create_task(trainer.ready(waits))
-        await until(lambda: _is("TRAINER_QUEUED" in waits.reasons))
+        await until(lambda: "TRAINER_QUEUED" in waits.reasons)
         assert "'team-a'" in waits.message("TRAINER_QUEUED")
         assert await pods_of(namespace, job.id) == []
         await admit(namespace, workloads.template.name(job.id))
@@ -415,12 +240,12 @@ async def test_watches_outlive_a_loss_of_the_api_server(namespace: Namespace) ->
                 proxy.cut()
                 # What happens meanwhile is seen afterwards.
                 await delete_pod(namespace, pod)
-                await until(lambda: _is_replaced(namespace, job.id, pod))
+                await until(lambda: is_replaced(namespace, job.id, pod))
                 waiting = asyncio.create_task(trainers.of(other).ready(waits))
-                await until(lambda: _is("CLUSTER_UNAVAILABLE" in waits.reasons))
+                await until(lambda: "CLUSTER_UNAVAILABLE" in waits.reasons)
                 proxy.refuses = False
                 assert await waiting is False
-                await until(lambda: _is(len(workloads.placement(job.id).pods) == 2))
+                await until(lambda: len(workloads.placement(job.id).pods) == 2)
                 assert await trainers.of(job).ready(waits) is True
         finally:
             through.unlink()
@@ -440,7 +265,7 @@ async def test_the_role_of_the_readme_is_enough_and_no_more_is_allowed(
         asyncio.timeout(SECONDS),
     ):
         waiting = asyncio.create_task(trainers.of(job).ready(Waits()))
-        await until(lambda: _is(len(own.placement(job.id).pods) == 2 or waiting.done()))
+        await until(lambda: len(own.placement(job.id).pods) == 2 or waiting.done())
         assert not waiting.done()
         await until(lambda: exists(namespace, SERVICES, own.template.name(job.id)))
         waiting.cancel()
@@ -448,17 +273,6 @@ async def test_the_role_of_the_readme_is_enough_and_no_more_is_allowed(
             await api.list_all(Selection(Resource("v1", "secrets")))
         await trainers.of(job).close(job.id, 10)
     await nothing_left(namespace, job.id)
-
-
-async def _is(condition: bool) -> bool:
-    return condition
-
-
-async def _is_replaced(namespace: Namespace, job_id: str, pod: Manifest) -> bool:
-    found = await pods_of(namespace, job_id)
-    return any(
-        each["metadata"]["uid"] != pod["metadata"]["uid"] and pod_of(each).ready for each in found
-    )
 
 
 async def admit(namespace: Namespace, name: str) -> None:
@@ -483,17 +297,3 @@ async def test_an_environment_runs_with_its_job_and_leaves_nothing(namespace: Na
         for resource in (DEPLOYMENTS, SERVICES, PODS):
             while (await namespace.api.list_all(Selection(resource, JOB_LABEL)))[0]:
                 await asyncio.sleep(0.1)
-
-
-async def test_an_image_that_cannot_be_pulled_is_told(namespace: Namespace) -> None:
-    template = EnvironmentTemplate(environment_template())
-    environments = KubernetesEnvironments(namespace.api, template, Owner(namespace.api, ""))
-    wanted = spec_pb2.EnvironmentSpec(name="mine", image="localhost/nowhere:1")
-    job = replace(record("a"), spec=spec_pb2.JobSpec(environment=wanted))
-    waits = Waits()
-    async with environments.watching(), asyncio.timeout(SECONDS):
-        placing = asyncio.create_task(environments.place(job, waits))
-        while "localhost/nowhere" not in waits.message("ENVIRONMENT_STARTING"):
-            await asyncio.sleep(0.1)
-        placing.cancel()
-        await environments.close("a", 30)

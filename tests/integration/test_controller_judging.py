@@ -38,7 +38,8 @@ from support.fake_judge import (
     shown,
     slow,
 )
-from support.fleet import Fleet, Point
+from support.fleet import Fleet
+from support.fleet_doubles import Point
 from support.full import full
 
 __all__ = ["client", "fleet", "registry"]

@@ -11,7 +11,8 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.training import recovery
 from support.controlled import assert_every_step_once, running_controller, small_job
 from support.controlled_fixtures import fleet, registry
-from support.fleet import Fleet, Member
+from support.fleet import Fleet
+from support.fleet_doubles import Member
 from support.full import full
 from support.processes import RegistryProcess
 from support.waiting import eventually

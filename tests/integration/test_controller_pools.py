@@ -11,7 +11,8 @@ from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Un
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from support.controlled import Client, assert_every_step_once, running_controller, small_job
-from support.fleet import BASE_MODEL, Fleet, fleet_of_doubles
+from support.fleet import Fleet, fleet_of_doubles
+from support.fleet_doubles import BASE_MODEL
 from support.full import full
 from support.processes import RegistryProcess, running_registry
 

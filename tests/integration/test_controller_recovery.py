@@ -22,7 +22,8 @@ from support.controlled import (
     small_job,
 )
 from support.controlled_fixtures import fleet, registry
-from support.fleet import HELDOUT_SCENARIOS, Fleet
+from support.fleet import Fleet
+from support.fleet_doubles import HELDOUT_SCENARIOS
 from support.full import full
 from support.postgres import Postgres, postgres
 from support.processes import ControllerProcess
@@ -86,12 +87,12 @@ async def assert_as_if_nothing_had_happened(fleet: Fleet, client: Client, job_id
         full("collect:begin", "/s2/g1"),
         ("collect:end", "/s2/g2"),
         full("judge:begin", "/s2/g0"),
-        ("judge:end", "/s2/g2"),
+        full("judge:end", "/s2/g2"),
         full("step:begin", "2"),
         ("step:taken", "2"),
         full("save:begin", "2"),
         ("save:published", "2"),
-        ("load:end", "@2"),
+        full("load:end", "@2"),
         full("collect:end", "/v2-greedy/g3"),
         full("close", ""),
     ],

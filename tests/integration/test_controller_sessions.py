@@ -243,7 +243,7 @@ async def test_the_best_version_that_the_client_logged_stays(fleet: Fleet, clien
     [
         full("judge:end", "/s2/g1"),
         ("step:taken", "2"),
-        ("save:published", "2"),
+        full("save:published", "2"),
         full("load:end", "@2"),
     ],
 )

@@ -7,8 +7,10 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import podium_controller
 import pytest
 import sqlalchemy as sa
+from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.domain.ports import JUDGED, GroupKey
 from podium_controller.store import Database
@@ -19,6 +21,8 @@ from support.postgres import Postgres, postgres
 from support.store_contract import *  # noqa: F403 : the tests
 from support.store_contract import sequences
 from support.stores import SqlStores, group, lead, new, step
+from support.trajectory_contract import *  # noqa: F403 : the tests
+from support.usage_contract import *  # noqa: F403 : the tests
 
 __all__ = ["postgres"]
 
@@ -71,6 +75,44 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+async def test_an_older_databases_trajectories_are_counted_when_it_is_migrated(
+    both: SqlStores,
+) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    ledger = await lead(both)
+    await both.jobs.create(new())
+    await ledger.start("job", "pool")
+    for number in (1, 2):
+        for index in range(3):
+            key = GroupKey("job", number, index)
+            await ledger.save_group(key, JUDGED, group(number, index))
+    await ledger.commit_step("job", step(1, *(f"job/s1/g{index}" for index in range(3))))
+    counted = await ledger.trajectories.stored_bytes()
+    committed = (await both.jobs.steps("job", 0, 1))[0][0]
+
+    def go(connection: sa.Connection) -> None:
+        config = Config()
+        scripts = Path(podium_controller.__file__).parent / "migrations"
+        config.set_main_option("script_location", str(scripts))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0005")
+        command.upgrade(config, "head")
+
+    async with both.database.write() as connection:
+        await connection.run_sync(go)
+    assert await ledger.trajectories.stored_bytes() == counted > 0
+    # The older database knew no end of it.
+    await ledger.settle("job", pb.JOB_STATE_FAILED)
+    spare = await ledger.trajectories.spare(2**63 - 1, 10)
+    assert sorted(each.step for each in spare) == [1, 2]
+    made = await both.jobs.get("job")
+    times = {each.step: each.time for each in spare}
+    assert times[1] == committed.commit_time.ToNanoseconds()
+    assert times[2] == made.create_time.ToNanoseconds()
 
 
 async def test_replicas_that_start_together_migrate_once(url: str) -> None:

@@ -3,62 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from podium.core.errors import (
-    DataLossError,
     FailedPreconditionError,
     NotFoundError,
     UnavailableError,
 )
-from podium.inference.v1 import inference_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
-from podium.kit.rpc import retry_unavailable
 from podium_controller.training.serving import Serving
 from podium_inference.domain import pool as pool_module
 from support.certificates import Authority
 from support.pool_pods import KEY, NAME, PodDouble, PoolPods, weights
-from support.processes import RegistryProcess, running_registry
+from support.pool_pods_fixtures import Made, call, make, numbers, registry
 
-Made = Callable[..., Awaitable[PoolPods]]
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[RegistryProcess]:
-    yield from running_registry()
-
-
-@pytest.fixture
-async def make(registry: RegistryProcess, tmp_path: Path) -> AsyncIterator[Made]:
-    made: list[PoolPods] = []
-
-    async def of(count: int, **options: Any) -> PoolPods:
-        made.append(PoolPods(registry.address, tmp_path, **options))
-        await made[-1].start(count)
-        return made[-1]
-
-    yield of
-    for pods in made:
-        await pods.close()
+__all__ = ["make", "registry"]
 
 
 async def answers(pod: PodDouble, job: str, version: int | None = None) -> tuple[str, int]:
     generation = await pod.generate(job, version)
     assert generation.policy == job
     return generation.text, generation.weights_version
-
-
-def call(number: int, end_ns: int) -> pb.CapturedCall:
-    made = pb.CapturedCall(prompt_token_ids=[1], generation=pb.Generation(token_ids=[number]))
-    made.end_time.FromNanoseconds(end_ns)
-    return made
-
-
-def numbers(calls: list[pb.CapturedCall]) -> list[int]:
-    return [each.generation.token_ids[0] for each in calls]
 
 
 class Ledger:
@@ -312,91 +278,6 @@ async def test_a_pod_starts_without_siblings_that_answer(make: Made) -> None:
         await pod.kill()
     await pods.pods[2].start(joining=True)
     assert await answers(pods.pods[2], job) == (weights(job, 1), 1)
-
-
-async def test_calls_of_one_rollout_are_put_together_whichever_pods_had_them(make: Made) -> None:
-    pods = await make(3)
-    one, two, three = pods.named
-    for pod, number in ((one, 1), (two, 2), (one, 3), (three, 4)):
-        pod.captures.add(KEY, call(number, number))
-    for pod in pods.named:
-        assert numbers(await pod.take()) == [1, 2, 3, 4]
-    with pytest.raises(NotFoundError) as caught:
-        await one.take("podium-rollout-another")
-    assert caught.value.reason == "NOTHING_CAPTURED"
-
-
-async def test_a_rollout_is_whole_or_it_is_said(make: Made) -> None:
-    pods = await make(2)
-    one, two = pods.named
-    await one.captured(call(1, 1))
-    await two.captured(call(2, 2))
-    assert numbers(await one.take()) == [1, 2]
-    await two.kill()
-    with pytest.raises(UnavailableError):
-        await one.take()
-    # It is known to be gone, and what it had with it; also to a pod that came afterwards.
-    pods.named = [one]
-    with pytest.raises(DataLossError, match="1 of the pool's processes") as caught:
-        await one.take()
-    assert caught.value.reason == "CAPTURE_LOST"
-    await pods.pods[2].start()
-    pods.named = [one, pods.pods[2]]
-    with pytest.raises(DataLossError) as caught:
-        await pods.pods[2].take()
-    assert caught.value.reason == "CAPTURE_LOST"
-
-
-async def test_what_another_process_in_the_same_pod_had_is_lost_too(make: Made) -> None:
-    pods = await make(2)
-    one, two = pods.named
-    await one.captured(call(1, 1))
-    await two.captured(call(2, 2))
-    await two.kill()
-    await two.start()
-    await two.captured(call(3, 3))
-    for pod in pods.named:
-        with pytest.raises(DataLossError) as caught:
-            # As clients do: the way to the one that died is tried again after a while.
-            await retry_unavailable(pod.take, timeout_s=60)
-        assert caught.value.reason == "CAPTURE_LOST"
-
-
-async def test_the_death_of_a_pod_is_no_loss_to_rollouts_without_calls_there(make: Made) -> None:
-    pods = await make(3)
-    one, two, three = pods.named
-    await one.captured(call(1, 1))
-    await three.captured(call(2, 2))
-    await two.captured(call(3, 3), "podium-rollout-another")
-    await two.kill()
-    pods.named = [one, three]
-    for pod in pods.named:
-        assert numbers(await pod.take()) == [1, 2]
-
-
-async def test_siblings_are_told_once_and_those_that_do_not_answer_are_left_out(
-    make: Made,
-) -> None:
-    pods = await make(3)
-    one, two, three = pods.named
-    await two.kill()
-    await asyncio.gather(*(one.captured(call(number, number)) for number in range(3)))
-    assert three.holders.of(KEY) == one.holders.of(KEY) == {one.holders.process}
-    # It is gone for good; nobody who was there then is needed but one.
-    pods.named = [three]
-    await one.kill()
-    with pytest.raises(DataLossError):
-        await three.take()
-
-
-async def test_what_a_sibling_has_dropped_is_said(make: Made) -> None:
-    pods = await make(2)
-    one, two = pods.named
-    for number in range(1001):
-        two.captures.add(KEY, call(number, number))
-    with pytest.raises(DataLossError) as caught:
-        await one.take()
-    assert caught.value.reason == "CAPTURE_DROPPED"
 
 
 async def test_pods_are_dialled_by_address_with_the_pools_name_in_their_certificates(

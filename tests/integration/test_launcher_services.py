@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
+import httpx
 import pytest
 from podium.core.errors import UnauthenticatedError
 from podium.local.launcher import Event, EventKind, Launcher, LauncherConfig
@@ -81,3 +83,23 @@ async def test_with_auth_only_the_token_opens(tmp_path: Path) -> None:
         async with AsyncClient(found) as client:
             assert await client.environments.list()
             assert [job async for job in client.jobs.list()] == []
+
+
+async def test_s17_s18_the_console_shows_what_the_token_of_its_caller_may_see(
+    tmp_path: Path,
+) -> None:
+    events: list[Event] = []
+    chosen = replace(config(tmp_path, auth=True), services=(*LIGHT, "console"))
+    async with Launcher(chosen, events.append) as stack:
+        token = (await asyncio.to_thread((tmp_path / "data" / "token").read_text)).strip()
+        async with httpx.AsyncClient(base_url=stack.console_url, timeout=30) as http:
+            assert "<title>Podium</title>" in (await http.get("/")).text
+            assert (await http.get("/status")).status_code == 401
+            found = await http.get("/status", headers={"authorization": f"Bearer {token}"})
+            metrics = await http.get(f"http://{stack.metrics_address('console')}/metrics")
+        assert found.status_code == 200
+        assert found.json()["active_clients"] == 1
+        assert found.json()["clients"][0]["address"] == stack.address("rollout")
+        assert 'podium_console_requests_total{route="/status",status="401"}' in metrics.text
+    ends = {e.service: e.message for e in events if e.kind is EventKind.STOPPED}
+    assert "exit code 0" in ends["console"] or "status 0" in ends["console"], ends["console"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import DataLossError, FailedPreconditionError, NotFoundError
+from podium.kit.http_server import end_http_server
 from podium.kit.registry_client import RegistryClient
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium_registry.domain.digests import of_bytes
@@ -159,9 +160,8 @@ def forbidding() -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        server.shutdown()
+        end_http_server(server)
         thread.join()
-        server.server_close()
 
 
 async def test_a_store_that_refuses_the_registry_is_named_and_is_no_outage(

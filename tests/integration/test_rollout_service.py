@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,128 +11,25 @@ import pytest
 from podium.core.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
-    NotFoundError,
     ResourceExhaustedError,
     UnavailableError,
-    UnimplementedError,
 )
-from podium.environment.v1 import environment_service_pb2_grpc
-from podium.environments import catalog
-from podium.environments.serving.servicer import EnvironmentServicer
-from podium.environments.serving.sessions import Limits
-from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
+from podium.kit.rpc import connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc
 from podium.sdk.evaluation import run_policy
-from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_rollout.adapters.environments import Environments
-from podium_rollout.adapters.policy import InferencePolicy
+from podium.types.v1 import trajectory_pb2
 from podium_rollout.domain import metrics
-from podium_rollout.domain.group import GroupRunner
-from podium_rollout.servicer import RolloutServicer
-from podium_rollout.settings import Settings
 from support.guess_environment import Guess
 from support.processes import free_port, start_process, wait_for_port
 from support.rollout import PolicyDouble, group_request, script, serve_inference
+from support.rollout_service import Process, collect, environment, environment_here, guess, rollout
 from support.waiting import eventually
 
 if TYPE_CHECKING:
-    Stub = rollout_service_pb2_grpc.RolloutServiceAsyncStub
-TESTS = Path(__file__).parents[1]
+    from support.rollout_service import Stub
 
-
-@pytest.fixture(autouse=True)
-def guess(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(catalog._BUILTIN, "guess", "support.guess_environment:Guess")
-    monkeypatch.setattr(Guess, "open", 0)
-
-
-@asynccontextmanager
-async def rollout(
-    inference: str, max_groups: int = 8, resume_seconds: float = 2.0
-) -> AsyncIterator[Stub]:
-    """The service as `python -m podium_rollout` wires it, on ports of its own."""
-    settings = Settings(
-        port=0, health_port=0, metrics_port=0, inference_address=inference, max_groups=max_groups
-    )
-    environments = Environments(resume_seconds)
-    policy = InferencePolicy(inference, generate_timeout_s=settings.generate_timeout_seconds)
-    server = Server("rollout", settings)
-    server.add(
-        rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
-        RolloutServicer(
-            GroupRunner(environments, {"default": policy}, settings.max_groups), environments
-        ),
-        "podium.rollout.v1.RolloutService",
-    )
-    await server.start()
-    channel = connect(f"127.0.0.1:{server.port}")
-    try:
-        yield rollout_service_pb2_grpc.RolloutServiceStub(channel)
-    finally:
-        await channel.close()
-        await server.stop(0)
-        await environments.close()
-        await policy.close()
-
-
-@asynccontextmanager
-async def environment_here(max_sessions: int = 0) -> AsyncIterator[str]:
-    """Guess over gRPC in this process, where its counters can be read."""
-    server = Server("environment", ServerSettings())
-    server.add(
-        environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
-        EnvironmentServicer(Guess, Limits(max_sessions=max_sessions)),
-        "podium.environment.v1.EnvironmentService",
-    )
-    await server.start()
-    try:
-        yield f"127.0.0.1:{server.port}"
-    finally:
-        await server.stop(0)
-
-
-@dataclass
-class Process:
-    """`python -m …` on a port that it keeps over its deaths."""
-
-    arguments: list[str]
-    port: int
-    child: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    async def start(self) -> None:
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", *self.arguments],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
-        )
-        await wait_for_port(self.port, self.child)
-
-    def kill(self) -> None:
-        if self.child is not None:
-            self.child.kill()
-            self.child.wait()
-
-
-@pytest.fixture
-def environment() -> Iterator[Process]:
-    port = free_port()
-    path = "support.guess_environment:Guess"
-    process = Process(["podium.cli", "env", "serve", path, "--port", str(port)], port)
-    yield process
-    process.kill()
-
-
-async def collect(
-    stub: Stub, request: pb.CollectGroupRequest, timeout_s: float = 60
-) -> list[trajectory_pb2.Trajectory]:
-    with rpc_errors("rollout"):
-        call = stub.CollectGroup(request, timeout=timeout_s)
-        found = [response.trajectory async for response in call]
-    return sorted(found, key=lambda trajectory: trajectory.attempt)
+__all__ = ["environment", "guess"]
 
 
 async def collect_once_it_is_back(
@@ -156,7 +47,7 @@ async def collect_once_it_is_back(
 
 def comparable(trajectory: trajectory_pb2.Trajectory) -> trajectory_pb2.Trajectory:
     """Without what a clock or a counter wrote."""
-    for name in ("start_time", "end_time", "trace_id"):
+    for name in ("start_time", "end_time", "trace_id", "root_span_id"):
         trajectory.ClearField(name)
     for history in trajectory.histories:
         for span in history.tokens.spans:
@@ -356,121 +247,6 @@ async def test_an_episode_that_waits_too_long_for_a_session_ends_the_group() -> 
         await eventually(lambda: Guess.open == 0)
         policy.otherwise = "4"
         assert len(await collect(stub, group_request(1, address=address))) == 1
-
-
-def changed(address: str = "", **fields: object) -> pb.CollectGroupRequest:
-    request = group_request(2, address=address)
-    for path, value in fields.items():
-        target, _, name = path.rpartition("__")
-        setattr(getattr(request, target) if target else request, name, value)
-    return request
-
-
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({"attempts": 0}, "attempts"),
-        ({"group_id": ""}, "group_id"),
-        ({"environment__name": ""}, "environment.name"),
-        ({"scenario__id": ""}, "scenario.id"),
-        ({"sampling__top_p": 0.5}, "sampling.top_p"),
-        ({"sampling__temperature": 9.0}, "sampling.temperature"),
-        ({"episode__max_turns": 0}, "episode.max_turns"),
-        ({"policy__job": "No Job"}, "policy.job"),
-    ],
-)
-async def test_a_wrong_request_is_refused_by_field(
-    fields: Mapping[str, object], named: str
-) -> None:
-    async with rollout("127.0.0.1:1") as stub:
-        with pytest.raises(InvalidArgumentError) as caught:
-            await collect(stub, changed(**fields))
-    assert [violation.field for violation in caught.value.violations] == [named]
-
-
-@pytest.mark.parametrize("remote", [False, True])
-async def test_options_that_an_environment_refuses_are_named_wherever_it_runs(remote: bool) -> None:
-    policy = PolicyDouble()
-    async with (
-        environment_here() as address,
-        serve_inference(policy) as inference,
-        rollout(inference) as stub,
-    ):
-        request = group_request(2, address=address if remote else "", options={"tool": True})
-        with pytest.raises(InvalidArgumentError) as caught:
-            await collect(stub, request)
-    assert [v.field for v in caught.value.violations] == ["environment.config.tool"]
-    assert not policy.calls
-
-
-async def test_a_name_that_is_unknown_is_not_found() -> None:
-    policy = PolicyDouble()
-    async with serve_inference(policy) as inference, rollout(inference) as stub:
-        with pytest.raises(NotFoundError) as caught:
-            await collect(stub, changed(environment__name="chess"))
-        assert caught.value.reason == "ENVIRONMENT_NOT_FOUND"
-        assert caught.value.metadata["name"] == "chess"
-        with pytest.raises(NotFoundError) as caught:
-            await collect(stub, group_request(2, job="other"))
-        assert caught.value.reason == "POLICY_NOT_LOADED"
-
-
-async def test_an_address_that_is_no_environment_ends_the_group() -> None:
-    policy = PolicyDouble()
-    async with serve_inference(policy) as inference, rollout(inference) as stub:
-        with pytest.raises(UnimplementedError):
-            await collect(stub, group_request(2, address=inference))
-        with pytest.raises(UnavailableError, match="environment 'guess'"):
-            await collect(stub, group_request(2, address=f"127.0.0.1:{free_port()}"))
-
-
-async def listed(stub: Stub, spec: spec_pb2.EnvironmentSpec, split: str, size: int) -> list[str]:
-    names: list[str] = []
-    token = ""
-    while True:
-        with rpc_errors("rollout"):
-            page = await stub.ListScenarios(
-                pb.ListScenariosRequest(
-                    environment=spec, split=split, page_size=size, page_token=token
-                )
-            )
-        assert len(page.scenarios) <= (size or 1000)
-        names += [scenario.id for scenario in page.scenarios]
-        token = page.next_page_token
-        if not token:
-            return names
-
-
-async def test_scenarios_are_listed_page_by_page_from_wherever_they_are() -> None:
-    async with environment_here() as address, rollout("127.0.0.1:1") as stub:
-        guess = spec_pb2.EnvironmentSpec(name="guess", address=address)
-        emails = spec_pb2.EnvironmentSpec(name="email_search")
-        assert await listed(stub, guess, "train", 2) == [f"digit-{n}" for n in range(5)]
-        assert await listed(stub, guess, "heldout", 0) == [f"digit-{n}" for n in range(5, 8)]
-        whole = await listed(stub, emails, "heldout", 0)
-        assert await listed(stub, emails, "heldout", 25) == whole
-        assert len(whole) == len(set(whole)) >= 100
-
-
-@pytest.mark.parametrize("remote", [False, True])
-async def test_a_listing_that_cannot_be_says_why(remote: bool) -> None:
-    async with environment_here() as address, rollout("127.0.0.1:1") as stub:
-        spec = spec_pb2.EnvironmentSpec(name="guess", address=address if remote else "")
-        with pytest.raises(NotFoundError, match="no split 'test'; it has train, heldout") as caught:
-            await listed(stub, spec, "test", 0)
-        assert caught.value.metadata["split"] == "test"
-        with pytest.raises(InvalidArgumentError) as refused, rpc_errors("rollout"):
-            await stub.ListScenarios(
-                pb.ListScenariosRequest(environment=spec, split="train", page_token="mine")
-            )
-        assert refused.value.violations[0].field == "page_token"
-
-
-async def test_the_built_in_environments_are_listed() -> None:
-    async with rollout("127.0.0.1:1") as stub:
-        found = (await stub.ListEnvironments(pb.ListEnvironmentsRequest())).environments
-    assert "email_search" in [info.name for info in found]
-    assert all(info.description and list(info.splits) == ["train", "heldout"] for info in found)
 
 
 async def test_a_process_with_several_pools_asks_the_one_that_is_named(tmp_path: Path) -> None:

@@ -243,7 +243,9 @@ async def test_every_process_stores_its_own_part_of_whole_weights(
 
 
 @pytest.mark.timeout(400)
-async def test_a_lost_process_ends_the_trainer_and_the_job_goes_on(setting: Setting) -> None:
+async def test_a_lost_process_ends_the_trainer_and_the_job_goes_on(
+    setting: Setting, alone: ServiceProcess
+) -> None:
     training = spec("lora")
     environment = setting.environment()
     log = setting.folder / "lost.log"
@@ -256,10 +258,8 @@ async def test_a_lost_process_ends_the_trainer_and_the_job_goes_on(setting: Sett
         assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
         assert await asyncio.wait_for(process.process.wait(), 60) != 0
     # By one process alone, of what two have stored.
-    async with service("trainer", setting.folder / "again.log", environment) as process:
-        (metrics,) = await train(process, setting, "lost", training, [2])
-        assert metrics["tokens_trained"] > 0
-        await process.terminate()
+    (metrics,) = await train(alone, setting, "lost", training, [2])
+    assert metrics["tokens_trained"] > 0
 
 
 def followers(launcher: int) -> list[int]:

@@ -13,6 +13,7 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2
+from support.full import full
 from support.tiny_policy import build_small_llama, step_groups
 from support.trainer_process import ServiceProcess, service, step_messages
 
@@ -64,7 +65,9 @@ def digests(version: registry_pb2.Version) -> dict[str, str]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "trained", [{"lora": {"rank": 4}}, {"trainable": "TRAINABLE_KIND_FULL"}], ids=["lora", "full"]
+    "trained",
+    [{"lora": {"rank": 4}}, full({"trainable": "TRAINABLE_KIND_FULL"})],
+    ids=["lora", "full"],
 )
 async def test_t25_resume_is_bit_for_bit(trained: dict[str, Any], tmp_path: Path) -> None:
     training = spec_pb2.TrainingSpec(**trained)

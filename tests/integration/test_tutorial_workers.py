@@ -18,7 +18,8 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from support.controlled import assert_every_step_once, running_controller, small_job
 from support.controlled_fixtures import fleet, registry
-from support.fleet import Fleet, RolloutDouble
+from support.fleet import Fleet
+from support.fleet_doubles import RolloutDouble
 from support.full import full
 
 __all__ = ["fleet", "registry"]

@@ -1,7 +1,8 @@
 """Nothing that a model, a judge or an agent says ends in INTERNAL: fuzzed through the real code.
 
 `PODIUM_FUZZ_TEXTS` is how many texts go through the functions, and a twentieth of them through
-the services; the seed is fixed, so a failure is found again.
+the services: unless it says so 2,500, and with `--full` 30,000. The seed is fixed, so a failure is
+found again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
 from podium.chat.replies import completion_of
 from podium.core.contract import validate
@@ -55,7 +57,7 @@ from support.wild_text import Wild
 
 pytestmark = pytest.mark.timeout(900)
 
-TEXTS = int(os.environ.get("PODIUM_FUZZ_TEXTS", "20000"))
+TEXTS = int(os.environ.get("PODIUM_FUZZ_TEXTS") or 100 * hypothesis.settings().max_examples)
 SERVED = TEXTS // 20
 SEED = 20_000_003
 OTHER_FORMATS = ("llama3_json", "mistral", "kimi_k2")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2
 from podium_controller.domain import job_states
-from podium_controller.domain.identifiers import training_group
+from podium_controller.domain.identifiers import evaluation_group, training_group
 from podium_controller.domain.ports import CONSUMED
 from podium_controller.training.aliases import BEST
 from simulation.scenario import JOB, Shape
@@ -48,7 +48,7 @@ def record_of(world: World) -> Record:
     record = Record(
         state=f"{job_states.name(row.state)} {row.failure_reason} {row.failure_message}".strip(),
         steps=[(each.number, each.version, tuple(each.group_ids)) for each in steps],
-        groups={id_: row.groups[id_].status for id_ in sorted(row.groups)},
+        groups=_groups(world),
         evaluations=sorted(row.evaluations),
         told=[
             (each.type, each.message, each.step)
@@ -75,6 +75,17 @@ def record_of(world: World) -> Record:
     return record
 
 
+def _groups(world: World) -> dict[str, str]:
+    """Of what was deleted to make room, that it had been consumed: how much is gone is chance."""
+    row = world.job
+    found = {id_: each.status for id_, each in row.groups.items()}
+    for (mode, step), tombstone in row.deleted_groups.items():
+        for index in range(tombstone.groups):
+            id_ = evaluation_group(JOB, step, mode, index) if mode else ""
+            found[id_ or training_group(JOB, step, index)] = CONSUMED
+    return dict(sorted(found.items()))
+
+
 def _kept(world: World) -> list[int]:
     kept = sorted(world.registry.models.get(JOB, ()))
     if world.shape.pure or not world.shape.evaluated:
@@ -96,11 +107,14 @@ def faults_of(world: World) -> list[str]:
     for number in range(1, row.completed_steps + 1):
         if number not in row.steps:
             found.append(f"step {number} is complete and has no row")
+    groups = _groups(world)
     for id_ in _groups_of(shape, row.completed_steps):
-        if id_ not in row.groups:
+        if id_ not in groups:
             found.append(f"group {id_} is lost")
-        elif row.groups[id_].status != CONSUMED:
-            found.append(f"group {id_} trained and is {row.groups[id_].status}")
+        elif groups[id_] != CONSUMED:
+            found.append(f"group {id_} trained and is {groups[id_]}")
+    if row.deleted_groups and not shape.cramped:
+        found.append(f"deleted without need: {sorted(row.deleted_groups)}")
     return found
 
 
@@ -131,6 +145,8 @@ def _untrue_weights(world: World) -> list[str]:
             found.append(f"version {number} has taken the steps {taken}")
             continue
         for step, learned, _ in weights[1:]:  # type: ignore[misc]
+            if ("", step) in world.job.deleted_groups:
+                continue
             has = tuple(
                 stored.get(training_group(JOB, step, index)) for index in range(world.shape.groups)
             )

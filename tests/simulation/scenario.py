@@ -33,6 +33,9 @@ class Shape:
     pure: bool = True
     """Whether an episode comes out the same each time that it is run."""
 
+    cramped: bool = False
+    """Whether no trajectory stays that nobody needs."""
+
     @property
     def left_alone(self) -> Shape:
         """A job that ends in the same way when nothing befalls it."""

@@ -15,7 +15,7 @@ from podium_controller.pools import pools
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects
-from podium_controller.scheduling import scheduler
+from podium_controller.scheduling import janitor, scheduler
 from podium_controller.scheduling.scheduler import Scheduler
 from podium_controller.settings import Settings
 from podium_controller.store.jobs import NewJob
@@ -34,6 +34,7 @@ from support.fakes.trainer import FakeTrainer, FakeTrainers
 
 _POOL = "default"
 _SETTINGS = Settings(poll_seconds=5.0, lease_seconds=10.0, close_seconds=5.0)
+_CRAMPED = _SETTINGS.model_copy(update={"trajectory_store_max_bytes": 1})
 _READ_CLOCKS = (pools, recovery, reporter, scheduler, timestamps, fake_ledger)
 
 
@@ -50,18 +51,18 @@ class Controller:
     def __init__(self, world: World, name: str) -> None:
         self.process = Process(name)
         self._world = world
-        hub = Notifications()
+        notifications = Notifications()
         projects = Projects()
         self.scheduler = QuietScheduler(
             world.peers,
             Pools(
-                [Pool(_POOL, world.inference, FairShare(_POOL, 256, projects))],
+                [Pool(_POOL, world.inference, FairShare(_POOL, 256, projects, world.loop.time))],
                 clock=world.loop.time,
             ),
             projects,
             world.leases,
-            lambda epoch: world.ledger(world.database, hub, epoch),
-            _SETTINGS,
+            lambda epoch: world.ledger(world.database, notifications, epoch),
+            _CRAMPED if world.shape.cramped else _SETTINGS,
         )
         self.root = world.loop.spawn(self.process, self.scheduler.run())
         # Its process ends with it, whatever it has left running.
@@ -173,7 +174,10 @@ def clocks_of(world: World, seed: int) -> Iterator[None]:
     """The controller's modules read the world's clock, and draw its random numbers."""
     before = [(each, each.time) for each in _READ_CLOCKS]
     drew = backoff.random
+    paces = janitor._LOOK_SECONDS, janitor._GROUPS_AT_ONCE
     try:
+        # So often, and in such small parts, that what befalls a job befalls it in between.
+        janitor._LOOK_SECONDS, janitor._GROUPS_AT_ONCE = 1.0, 1
         for each in _READ_CLOCKS:
             each.time = world.time  # type: ignore[assignment]
         backoff.random = random.Random(seed)  # type: ignore[assignment]
@@ -182,3 +186,4 @@ def clocks_of(world: World, seed: int) -> Iterator[None]:
         for each, clock in before:
             each.time = clock
         backoff.random = drew
+        janitor._LOOK_SECONDS, janitor._GROUPS_AT_ONCE = paces

@@ -16,6 +16,9 @@ SELECTORS = {"app.kubernetes.io/name", "app.kubernetes.io/instance", COMPONENT}
 
 Object = dict[str, Any]
 
+KUBERNETES = ("1.29", "1.30", "1.31", "1.32", "1.33", "1.34")
+"""The versions that the chart is held to."""
+
 
 @dataclass(frozen=True)
 class Pod:
@@ -96,6 +99,12 @@ def group_pods(item: Object, index: int) -> list[Pod]:
         pod = f"{name}-{index}-{rank}" if rank else f"{name}-{index}"
         found.append(Pod(pod, {**group[kind]["metadata"]["labels"], **labels}, spec))
     return found
+
+
+def env_of(component: str, objects: Sequence[Object]) -> dict[str, str]:
+    """The variables of a component's first container."""
+    (found,) = (pod for pod in pods(objects) if pod.component == component)
+    return {each["name"]: each.get("value") for each in found.containers[0]["env"]}
 
 
 def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:

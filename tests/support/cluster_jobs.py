@@ -71,8 +71,11 @@ def client_of(environment: Mapping[str, str]) -> AsyncClient:
         return AsyncClient()
 
 
-def submit(client: dict[str, str], job_id: str, steps: int) -> None:
-    podium(client, "job", "submit", "-f", "-", "--id", job_id, text_in=JOB.format(steps=steps))
+def submit(client: dict[str, str], job_id: str, steps: int, *settings: str) -> None:
+    """`settings` are of `--set`."""
+    given = [part for setting in settings for part in ("--set", setting)]
+    command = ("job", "submit", "-f", "-", "--id", job_id, *given)
+    podium(client, *command, text_in=JOB.format(steps=steps))
 
 
 def follow(installation: Installation, job_id: str) -> None:

@@ -15,7 +15,8 @@ from podium.kit.rpc import Server, connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.service import controller
 from podium_controller.settings import Settings
-from support.fleet import BASE_MODEL, Fleet
+from support.fleet import Fleet
+from support.fleet_doubles import BASE_MODEL
 from support.pretended import trained_weights
 
 ENDED = {pb.JOB_STATE_SUCCEEDED, pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED}
@@ -47,6 +48,7 @@ class Client:
     """JobService with short names. A lost controller is waited for where that is meant."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
         self.channel = connect(address)
         self.stub: pb_grpc.JobServiceAsyncStub = pb_grpc.JobServiceStub(self.channel)
 

@@ -53,10 +53,12 @@ _ENDPOINT = _object(
     relabelings={"type": "array", "items": _RELABELING},
 )
 _RULE = _object(
-    ["alert", "expr", "labels", "annotations"],
+    ["expr"],
     alert={"type": "string"},
+    record={"type": "string", "pattern": "^[a-zA-Z_:][a-zA-Z0-9_:]*$"},
     expr={"type": "string"},
     **{"for": {"type": "string"}},
+    keep_firing_for={"type": "string"},
     labels=_LABELS,
     annotations=_LABELS,
 )

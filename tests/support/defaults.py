@@ -8,8 +8,11 @@ from collections.abc import Mapping
 import pytest
 from podium.kit.rpc import ServerSettings
 
-SERVICES = ("controller", "inference", "judge", "registry", "rollout", "trainer")
+SERVICES = ("console", "controller", "inference", "judge", "registry", "rollout", "trainer")
 GITOPS = "gitops"
+TRACKING = "tracking"
+CLIENTS = (GITOPS, TRACKING)
+"""Services that are clients of the others, and off by default."""
 
 
 def settings_class(service: str) -> type[ServerSettings]:

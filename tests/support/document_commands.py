@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _PAGES = re.compile(
-    r"README\.md|docs/[^/]+\.md|(examples|libs)/(.*/)?README\.md|services/[^/]+/README\.md"
+    r"README\.md|docs/(runbooks/)?[^/]+\.md|(examples|libs)/(.*/)?README\.md|services/[^/]+/README\.md"
 )
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)

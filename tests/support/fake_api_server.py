@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from podium.kit.http_server import end_http_server
 from support.kubernetes_protobuf import access_review
 
 KINDS = {
@@ -105,6 +106,7 @@ def api_server() -> Iterator[FakeApiServer]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self._answer(*double.get(self.path.partition("?")[0]))
@@ -129,14 +131,13 @@ def api_server() -> Iterator[FakeApiServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     double.address = f"127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.005,))
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         yield double
     finally:
-        server.shutdown()
+        end_http_server(server)
         thread.join()
-        server.server_close()
 
 
 def _groups() -> list[dict[str, Any]]:

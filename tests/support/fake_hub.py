@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from podium.kit.http_server import end_http_server
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -84,6 +86,7 @@ def fake_hub(name: str, files: Mapping[str, bytes]) -> Iterator[FakeHub]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def _handle(self) -> None:
             path = unquote(urlsplit(self.path).path)
@@ -127,11 +130,10 @@ def fake_hub(name: str, files: Mapping[str, bytes]) -> Iterator[FakeHub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     hub = FakeHub(server.server_address[1], name, files)
-    thread = threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         yield hub
     finally:
-        server.shutdown()
-        server.server_close()
+        end_http_server(server)
         thread.join()

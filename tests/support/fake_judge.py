@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from podium.kit.http_server import end_http_server
+
 _ATTEMPT = re.compile(
     r'<attempt-(?P<nonce>[a-z]+) id="(?P<id>[^"]+)">\n(?P<text>.*?)\n</attempt-(?P=nonce)>',
     re.DOTALL,
@@ -161,6 +163,7 @@ def fake_judge() -> Iterator[FakeJudge]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def _send(self, answer: Answer) -> None:
             if answer.delay == NEVER:
@@ -198,11 +201,10 @@ def fake_judge() -> Iterator[FakeJudge]:
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     judge = FakeJudge(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, args=(0.005,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         yield judge
     finally:
-        server.shutdown()
-        server.server_close()
+        end_http_server(server)
         thread.join()

@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).parents[1] / "golden" / "chart"
 STATE = "FAKE_KUBECTL_STATE"
 KINDS = {
+    "pods": "Pod",
     "services": "Service",
     "deployments": "Deployment",
     "secret": "Secret",
@@ -47,6 +49,8 @@ class FakeKubectl:
         self.refusals: dict[str, str] = {}
         """What it says, and fails with, by the beginning of its arguments."""
         self.raw: dict[str, Any] = {}
+        self.logs: dict[str, list[str]] = {}
+        """By pod, with `NAME/previous` for the container before: lines that begin with a time."""
         self.resources: list[str] = []
         self.denied: list[str] = []
         """What `auth can-i` says no to."""
@@ -116,6 +120,8 @@ def main() -> None:
             _raw(options["raw"], state)
         case ["get", *what]:
             _get(what, options, state)
+        case ["logs", pod]:
+            _logs(pod, options, state)
         case ["api-resources"]:
             print("\n".join(state["resources"]))
         case ["auth", "can-i", verb, resource]:
@@ -142,6 +148,28 @@ def _raw(path: str, state: dict[str, Any]) -> None:
     if path not in state["raw"]:
         _fail("Error from server (NotFound): the server could not find the requested resource")
     print(json.dumps(state["raw"][path]))
+
+
+def _logs(pod: str, options: dict[str, str], state: dict[str, Any]) -> None:
+    """Whole seconds alone count of a time, as with the API server; a pod that goes ends it."""
+    if not any(o["kind"] == "Pod" and o["metadata"]["name"] == pod for o in state["objects"]):
+        _fail(f'Error from server (NotFound): pods "{pod}" not found')
+    if pod not in state["logs"]:
+        _fail(
+            f'Error from server (BadRequest): container "trainer" in pod "{pod}" is waiting to '
+            "start: PodInitializing"
+        )
+    shown = 0
+    while pod in state["logs"]:
+        name = f"{pod}/previous" if "previous" in options else pod
+        for line in state["logs"].get(name, ())[shown:]:
+            if line[:19] >= options.get("since-time", "")[:19]:
+                print(line, flush=True)
+        shown = len(state["logs"].get(name, ()))
+        if "follow" not in options:
+            return
+        time.sleep(0.01)
+        state = json.loads(Path(os.environ[STATE]).read_text())
 
 
 def _get(what: list[str], options: dict[str, str], state: dict[str, Any]) -> None:

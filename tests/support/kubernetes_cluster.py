@@ -49,6 +49,12 @@ class Cluster:
         """kind/name of every object of some kinds in the namespace, or of the cluster."""
         return sorted(self.kubectl("get", kinds, "--output", "name").split())
 
+    def stored(self, item: dict[str, Any]) -> dict[str, Any]:
+        """The object of the kind and name of `item`, as the API server has it."""
+        kind, name = item["kind"], item["metadata"]["name"]
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
+        return found
+
     def secret(self, name: str, key: str) -> str:
         import base64
 

@@ -10,13 +10,16 @@ from prometheus_client.metrics import MetricWrapperBase
 
 ROOT = Path(__file__).parents[2]
 HOMES = {
+    "console": "podium_console.domain.metrics",
     "controller": "podium_controller.domain.metrics",
     "inference": "podium_inference.domain.metrics",
     "judge": "podium_judge.domain.metrics",
     "registry": "podium_registry.domain.metrics",
     "rollout": "podium_rollout.domain.metrics",
+    "tracking": "podium_tracking.domain.metrics",
     "trainer": "podium_trainer.domain.metrics",
     "rpc": "podium.kit.rpc.metrics",
+    "tracing": "podium.kit.telemetry.span_metrics",
     "kubernetes": "podium.kit.kubernetes.metrics",
 }
 """The one module of each service, and of each part of the kit, that names metrics."""

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.trace.v1 import trace_pb2
+from podium.kit.http_server import end_http_server
 
 
 class _Spans:
@@ -24,6 +25,7 @@ class _Spans:
         self._lock = threading.Lock()
         self._spans: list[tuple[str, trace_pb2.Span]] = []
         self._headers: list[dict[str, str]] = []
+        self._resources: list[dict[str, str]] = []
 
     def keep(
         self, request: trace_service_pb2.ExportTraceServiceRequest, headers: Mapping[str, str]
@@ -31,18 +33,21 @@ class _Spans:
         with self._lock:
             self._headers.append({name.lower(): value for name, value in headers.items()})
             for resource in request.resource_spans:
-                names = [
-                    a.value.string_value
-                    for a in resource.resource.attributes
-                    if a.key == "service.name"
-                ]
+                told = {a.key: a.value.string_value for a in resource.resource.attributes}
+                self._resources.append(told)
+                name = told.get("service.name", "")
                 for scope in resource.scope_spans:
-                    self._spans += [(names[0] if names else "", span) for span in scope.spans]
+                    self._spans += [(name, span) for span in scope.spans]
 
     def headers(self) -> list[dict[str, str]]:
         """Of each export, names in lower case."""
         with self._lock:
             return list(self._headers)
+
+    def resources(self) -> list[dict[str, str]]:
+        """What each export said of its sender."""
+        with self._lock:
+            return list(self._resources)
 
     def by_trace(self) -> dict[str, list[tuple[str, trace_pb2.Span]]]:
         """Trace id (hex) to its (service name, span) pairs so far."""
@@ -80,14 +85,23 @@ class OtlpHttpReceiver(_Spans):
 
     protocol = "http/protobuf"
 
-    def __init__(self, path: str = "/v1/traces") -> None:
-        """`path` is where spans are taken; all others are not found."""
+    def __init__(self, path: str = "/v1/traces", *, hangs: bool = False) -> None:
+        """`path` is where spans are taken; all others are not found.
+
+        One that `hangs` takes connections and requests, and says nothing until it stops.
+        """
         super().__init__()
         receiver = self
+        self.asked = 0
+        self._stopped = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.asked += 1
+                if hangs:
+                    receiver._stopped.wait()
+                    return None
                 if self.path != path:
                     return self.send_error(404)
                 if self.headers["Content-Type"] != "application/x-protobuf":
@@ -111,8 +125,8 @@ class OtlpHttpReceiver(_Spans):
         self._thread.start()
 
     def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._stopped.set()
+        end_http_server(self._server)
         self._thread.join()
 
 

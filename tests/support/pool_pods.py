@@ -59,6 +59,7 @@ class EngineDouble:
 
     max_model_len = 1000
     vocab_size = 1000
+    gpus = 0
 
     def __init__(self) -> None:
         self.merged = "base"

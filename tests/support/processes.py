@@ -55,6 +55,10 @@ class RegistryProcess:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def metrics_address(self) -> str:
+        return f"127.0.0.1:{self._metrics}"
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid

@@ -35,17 +35,30 @@ class Prometheus:
         found: list[dict[str, Any]] = answer.json()["data"]["result"]
         return found
 
+    def rules(self) -> list[dict[str, Any]]:
+        """Every rule: its name, its health and, of an alert, its state and alerts."""
+        groups = self._client.get("/api/v1/rules").json()["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
 
 @contextmanager
 def scraping(
-    folder: Path, targets: Sequence[tuple[str, Mapping[str, str]]]
+    folder: Path,
+    targets: Sequence[tuple[str, Mapping[str, str]]],
+    rule_files: Sequence[str] = (),
+    interval: str = "2s",
 ) -> Iterator[Prometheus]:
-    """Scrapes addresses every two seconds, each with labels of its own."""
+    """Scrapes addresses, each with labels of its own; `rule_files` lie in the folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     configuration = {
-        "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
+        "global": {
+            "scrape_interval": interval,
+            "scrape_timeout": interval,
+            "evaluation_interval": interval,
+        },
+        "rule_files": list(rule_files),
         "scrape_configs": [
             {
                 "job_name": "podium",

@@ -314,8 +314,8 @@ async def test_queue_order_is_that_of_queueing(stores: Stores) -> None:
 
 async def test_waiters_wake_at_once(stores: Stores) -> None:
     await stores.jobs.create(new())
-    ticket = stores.hub.ticket("job")
-    waiting = asyncio.create_task(stores.hub.wait(ticket, 60))
+    ticket = stores.notifications.ticket("job")
+    waiting = asyncio.create_task(stores.notifications.wait(ticket, 60))
     await stores.jobs.request("job", job_states.after_cancel)
     await asyncio.wait_for(waiting, 10)
     assert ticket.is_set()

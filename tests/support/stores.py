@@ -31,7 +31,7 @@ from support.fakes.ledger import MemoryLedger
 class Stores(Protocol):
     """One replica."""
 
-    hub: Notifications
+    notifications: Notifications
     jobs: JobStore
     leases: Leases
     batches: BatchStore
@@ -54,14 +54,14 @@ class SqlStores:
         self._url = url
         self._others: list[SqlStores] = []
         self.database = Database(url)
-        self.hub = Notifications()
-        self.jobs = JobStore(self.database, self.hub)
+        self.notifications = Notifications()
+        self.jobs = JobStore(self.database, self.notifications)
         self.leases = LeaseStore(self.database)
-        self.batches = BatchStore(self.database, self.hub)
-        self.clients = ClientStore(self.database, self.hub)
+        self.batches = BatchStore(self.database, self.notifications)
+        self.clients = ClientStore(self.database, self.notifications)
 
     def ledger(self, epoch: int) -> SqlLedger:
-        return SqlLedger(self.database, self.hub, epoch)
+        return SqlLedger(self.database, self.notifications, epoch)
 
     def another(self) -> SqlStores:
         self._others.append(SqlStores(self._url))
@@ -78,14 +78,14 @@ class MemoryStores:
 
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._database = database or MemoryDatabase()
-        self.hub = Notifications()
-        self.jobs = MemoryJobStore(self._database, self.hub)
+        self.notifications = Notifications()
+        self.jobs = MemoryJobStore(self._database, self.notifications)
         self.leases = MemoryLeases(self._database)
-        self.batches = MemoryBatchStore(self._database, self.hub)
-        self.clients = MemoryClientStore(self._database, self.hub)
+        self.batches = MemoryBatchStore(self._database, self.notifications)
+        self.clients = MemoryClientStore(self._database, self.notifications)
 
     def ledger(self, epoch: int) -> MemoryLedger:
-        return MemoryLedger(self._database, self.hub, epoch)
+        return MemoryLedger(self._database, self.notifications, epoch)
 
     def another(self) -> MemoryStores:
         return MemoryStores(self._database)

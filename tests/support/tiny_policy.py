@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,7 +12,10 @@ from podium.core.contract import complete_training
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_trainer.domain.batch import Weighted
 from podium_trainer.domain.samples import Sample
-from podium_trainer.learner.model import Policy
+
+if TYPE_CHECKING:
+    # It loads Transformers, which most of these tests do without.
+    from podium_trainer.learner.model import Policy
 
 VOCABULARY = 97
 

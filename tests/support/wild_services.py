@@ -74,6 +74,7 @@ class WildEngine:
 
     max_model_len = 200_000
     vocab_size = END + 1
+    gpus = 0
 
     def __init__(self, wild: Wild) -> None:
         self._wild = wild

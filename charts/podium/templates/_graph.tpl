@@ -25,6 +25,13 @@ trainer:
   - {service: trainer, port: every}
 gitops:
   - {service: controller, port: grpc}
+tracking:
+  - {service: controller, port: grpc}
+console:
+  - {service: controller, port: grpc}
+  - {service: registry, port: grpc}
+  - {service: inference, port: grpc}
+  - {service: rollout, port: grpc}
 test:
   - {service: controller, port: grpc}
   - {service: registry, port: grpc}
@@ -36,6 +43,7 @@ controller: [grpc]
 registry: [grpc]
 inference: [grpc, http]
 rollout: [grpc]
+console: [http]
 {{- end -}}
 
 {{/* The pods of a service, as a podSelector: (list root service) */}}

@@ -139,3 +139,42 @@ spec:
   emptyDir: {}
   {{- end }}
 {{- end -}}
+
+{{/* How many pods of each component must be there at least, as JSON {"expected": [{component, replicas}]}: of
+     what scales, the least; what has none is left out. */}}
+{{- define "podium.expectedReplicas" -}}
+{{- $all := list -}}
+{{- range $component := list "controller" "registry" "rollout" "judge" "gitops" "tracking" "console" -}}
+{{- $all = append $all (dict "component" $component "values" (index $.Values $component)) -}}
+{{- end -}}
+{{- range (include "podium.pools" . | fromJson).pools -}}
+{{- $all = append $all (dict "component" (printf "inference-%s" .name) "values" .) -}}
+{{- end -}}
+{{- $found := list -}}
+{{- range $all -}}
+{{- $scaled := and (hasKey .values "autoscaling") (dig "autoscaling" "enabled" false .values) -}}
+{{- $least := ternary (dig "autoscaling" "minReplicas" 1 .values) (dig "replicas" 1 .values) $scaled | int -}}
+{{- if and $least (dig "enabled" true .values) -}}
+{{- $found = append $found (dict "component" .component "replicas" $least) -}}
+{{- end -}}
+{{- end -}}
+{{- dict "expected" $found | toJson -}}
+{{- end -}}
+
+{{/* The links of a dashboard or panel whose places the values name, as JSON {"links": [...]}: (list
+     monitoring links). */}}
+{{- define "podium.dashboardLinks" -}}
+{{- $urls := dict "RUNBOOK_URL" (index . 0).rules.runbookBaseUrl "CONSOLE_URL" (index . 0).dashboards.consoleUrl -}}
+{{- $kept := list -}}
+{{- range $link := index . 1 -}}
+{{- $known := true -}}
+{{- range $word, $url := $urls -}}
+{{- if hasPrefix $word (default "" $link.url) -}}
+{{- $known = ne $url "" -}}
+{{- $_ := set $link "url" (replace $word $url $link.url) -}}
+{{- end -}}
+{{- end -}}
+{{- if $known }}{{ $kept = append $kept $link }}{{ end -}}
+{{- end -}}
+{{- dict "links" $kept | toJson -}}
+{{- end -}}

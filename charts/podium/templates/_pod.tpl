@@ -11,6 +11,8 @@ rollout: {grpc: 50054, health: 50064, metrics: 50074}
 judge: {grpc: 50055, health: 50065, metrics: 50075}
 trainer: {grpc: 50056, health: 50066, metrics: 50076}
 gitops: {health: 50067, metrics: 50077}
+tracking: {health: 50069, metrics: 50079}
+console: {http: 50058, health: 50068, metrics: 50078}
 # Of a pool over several nodes, the pods that are not the first.
 nodes: {health: 50063, metrics: 50073}
 environment: {grpc: 50060}
@@ -176,7 +178,8 @@ lifecycle:
      each winning over the one before, so that no name comes twice. */}}
 {{- define "podium.env" -}}
 {{- $settings := dict "HOST" "0.0.0.0" "DRAIN_SECONDS" .root.Values.drainSeconds "LOG_LEVEL" .root.Values.log.level "LOG_FORMAT" .root.Values.log.format -}}
-{{- if .root.Values.auth.enabled -}}
+{{- /* The console has no token of its own: who looks at its pages presents theirs. */ -}}
+{{- if and .root.Values.auth.enabled (ne .service "console") -}}
 {{- $settings = merge $settings (dict "AUTH_TOKENS_FILE" "/etc/podium/auth/tokens" "TOKEN_FILE" "/etc/podium/auth/token") -}}
 {{- if eq .service "inference" -}}
 {{- $settings = set $settings "API_KEYS_FILE" "/etc/podium/auth/api-key" -}}
@@ -193,20 +196,57 @@ lifecycle:
 {{- range $name, $value := $settings }}
 - {name: PODIUM_{{ upper $.service }}_{{ $name }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
 {{- end }}
-{{- with .root.Values.tracing.otlpEndpoint }}
-- {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
-{{- if ne $.root.Values.tracing.otlpProtocol "grpc" }}
-- {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: {{ $.root.Values.tracing.otlpProtocol | quote }}}
-{{- end }}
+{{- if .root.Values.tracing.otlpEndpoint }}
+{{- include "podium.tracingEnv" . }}
 {{- end }}
 {{- with .values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
 
+{{/* OpenTelemetry's variables, but for those that extraEnv sets. */}}
+{{- define "podium.tracingEnv" -}}
+{{- $tracing := .root.Values.tracing -}}
+{{- $taken := list -}}
+{{- range .values.extraEnv }}{{ $taken = append $taken .name }}{{ end -}}
+{{- $variables := dict "OTEL_EXPORTER_OTLP_ENDPOINT" $tracing.otlpEndpoint -}}
+{{- if ne $tracing.otlpProtocol "grpc" -}}
+{{- $variables = set $variables "OTEL_EXPORTER_OTLP_PROTOCOL" $tracing.otlpProtocol -}}
+{{- end -}}
+{{- if lt (float64 $tracing.sampleRatio) 1.0 -}}
+{{- $variables = merge $variables (dict "OTEL_TRACES_SAMPLER" "parentbased_traceidratio" "OTEL_TRACES_SAMPLER_ARG" (toString $tracing.sampleRatio)) -}}
+{{- end -}}
+{{- /* Only rollouts have conversations to tell. */ -}}
+{{- if and $tracing.captureContent (eq .service "rollout") -}}
+{{- $variables = set $variables "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" "true" -}}
+{{- end -}}
+{{- range $name, $value := $variables }}
+{{- if not (has $name $taken) }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+{{- if and $tracing.existingSecret (not (has "OTEL_EXPORTER_OTLP_HEADERS" $taken)) }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom:
+    secretKeyRef: {name: {{ $tracing.existingSecret }}, key: headers}
+{{- end }}
+{{- if not (has "OTEL_RESOURCE_ATTRIBUTES" $taken) }}
+{{- range $name, $path := dict "POD" "metadata.name" "NAMESPACE" "metadata.namespace" "NODE" "spec.nodeName" }}
+- name: K8S_{{ $name }}
+  valueFrom:
+    fieldRef: {fieldPath: {{ $path }}}
+{{- end }}
+{{- $attributes := dict "k8s.pod.name" "$(K8S_POD)" "k8s.namespace.name" "$(K8S_NAMESPACE)" "k8s.node.name" "$(K8S_NODE)" "k8s.container.name" .service "service.namespace" (include "podium.fullname" .root) -}}
+{{- $attributes = mergeOverwrite $attributes (deepCopy $tracing.resourceAttributes) -}}
+{{- $pairs := list -}}
+{{- range $name, $value := $attributes }}{{ $pairs = append $pairs (printf "%s=%s" $name $value) }}{{ end }}
+- {name: OTEL_RESOURCE_ATTRIBUTES, value: {{ join "," $pairs | quote }}}
+{{- end }}
+{{- end -}}
+
 {{- define "podium.commonMounts" -}}
 - {name: tmp, mountPath: /tmp}
-{{- if .root.Values.auth.enabled }}
+{{- if and .root.Values.auth.enabled (ne (default "" .service) "console") }}
 - {name: auth, mountPath: /etc/podium/auth, readOnly: true}
 {{- end }}
 {{- if .root.Values.tls.existingSecret }}
@@ -229,7 +269,7 @@ lifecycle:
 - name: tmp
   emptyDir:
     sizeLimit: {{ default "1Gi" .scratch }}
-{{- if .root.Values.auth.enabled }}
+{{- if and .root.Values.auth.enabled (ne (default "" .service) "console") }}
 - name: auth
   secret:
     secretName: {{ include "podium.authSecret" .root }}

@@ -17,7 +17,7 @@ from podium.chat.replies import Reply, completion_of
 from podium.core.backoff import Backoff, retry_after
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.core.weight_modes import MERGED, WEIGHT_MODE_HEADER
-from podium.kit.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, traced, tracer
 
 log = logging.getLogger(__name__)
 _tracer = tracer(__name__)
@@ -167,14 +167,11 @@ class StructuredChat:
         usage: Usage,
         name: str,
     ) -> Reply:
-        with _tracer.start_as_current_span(
-            f"chat {self._model}",
-            kind=SpanKind.CLIENT,
-            attributes={
-                attributes.GEN_AI_OPERATION_NAME: "chat",
-                attributes.GEN_AI_REQUEST_MODEL: self._model,
-            },
-        ):
+        told = {
+            attributes.GEN_AI_OPERATION_NAME: "chat",
+            attributes.GEN_AI_REQUEST_MODEL: self._model,
+        }
+        with traced(_tracer, f"chat {self._model}", told, kind=SpanKind.CLIENT):
             return await self._chat(messages, schema, usage, name)
 
     async def _chat(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.cli.completers import complete_jobs
 from podium.cli.connection import connected
 from podium.cli.output import note
 from podium.cli.serving import named, pool_for
+from podium.cli.settings import read_settings
 
 if TYPE_CHECKING:
     from podium.inference.v1 import inference_service_pb2
@@ -29,6 +31,7 @@ _COMMANDS = "/reset begins again, /exit or Ctrl-D ends"
     "--model",
     default="",
     metavar="JOB[@VERSION]",
+    shell_complete=complete_jobs,
     help="Whose policy; VERSION is a number or an alias, such as best. [default: the base model]",
 )
 @click.option("--once", metavar="TEXT", help="Send this, print the answer, end.")
@@ -53,6 +56,13 @@ _COMMANDS = "/reset begins again, /exit or Ctrl-D ends"
     help="Longest answer.",
 )
 @click.option("--seed", type=int, help="Seed of the sampling.")
+@click.option(
+    "--chat-template-arg",
+    "template_arguments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What the chat template is told besides, such as enable_thinking=false; VALUE is YAML.",
+)
 @connected
 async def chat(
     client: AsyncClient,
@@ -63,6 +73,7 @@ async def chat(
     temperature: float,
     max_tokens: int,
     seed: int | None,
+    template_arguments: Sequence[str],
 ) -> None:
     """Talk to the base model or to a trained policy; the answer is streamed to stdout.
 
@@ -74,6 +85,7 @@ async def chat(
     from podium.types.v1 import policy_pb2, trajectory_pb2
 
     policy = await resolve_policy(model, client.checkpoints.get)
+    template = read_settings(template_arguments, "--chat-template-arg")
     earlier = await asyncio.to_thread(_read_history, history) if history else []
     async with pool_for(client) as pool:
         await pool.serve(policy)
@@ -81,7 +93,7 @@ async def chat(
             temperature=temperature, max_tokens=max_tokens, seed=seed
         )
         start = [_message(trajectory_pb2.ROLE_SYSTEM, system)] if system else []
-        conversation = Conversation(client, policy, sampling, start + earlier)
+        conversation = Conversation(client, policy, sampling, start + earlier, template)
         if once is not None or not sys.stdin.isatty():
             text = once if once is not None else await asyncio.to_thread(sys.stdin.read)
             await conversation.say(text.strip())
@@ -112,10 +124,12 @@ class Conversation:
         policy: policy_pb2.PolicyRef,
         sampling: policy_pb2.SamplingParams,
         start: Sequence[trajectory_pb2.Message],
+        template: Mapping[str, Any],
     ) -> None:
         self._client = client
         self._policy = policy
         self._sampling = sampling
+        self._template = template
         self._start = list(start)
         self._messages = list(start)
 
@@ -131,7 +145,10 @@ class Conversation:
         last: inference_service_pb2.StreamChatResponse | None = None
         answer = ""
         async for piece in self._client.policies.stream_chat(
-            asked, policy=self._policy, sampling=self._sampling
+            asked,
+            policy=self._policy,
+            sampling=self._sampling,
+            chat_template_kwargs=self._template,
         ):
             answer += piece.delta.text
             click.echo(piece.delta.text, nl=False)

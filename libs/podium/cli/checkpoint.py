@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from podium.cli.completers import complete_jobs
 from podium.cli.connection import connected
 from podium.cli.exits import CliError, Exit
 from podium.cli.output import emit_list, emit_one, note, output_option
@@ -21,7 +22,7 @@ def checkpoint() -> None:
 
 
 @checkpoint.command("list")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=complete_jobs)
 @output_option
 @connected
 async def list_checkpoints(client: AsyncClient, job: str | None, output: str) -> None:
@@ -35,7 +36,7 @@ async def list_checkpoints(client: AsyncClient, job: str | None, output: str) ->
 
 
 @checkpoint.command("get")
-@click.argument("version", metavar="JOB[@VERSION]")
+@click.argument("version", metavar="JOB[@VERSION]", shell_complete=complete_jobs)
 @output_option
 @connected
 async def get_checkpoint(client: AsyncClient, version: str, output: str) -> None:
@@ -47,7 +48,7 @@ async def get_checkpoint(client: AsyncClient, version: str, output: str) -> None
 
 
 @checkpoint.command("export")
-@click.argument("version", metavar="JOB[@VERSION]")
+@click.argument("version", metavar="JOB[@VERSION]", shell_complete=complete_jobs)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--merged", is_flag=True, help="Write whole weights, the adapter merged into them.")
 @connected

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
+from podium.cli.context_names import complete_contexts
+
 if TYPE_CHECKING:
     from podium.sdk import AsyncClient
 
@@ -32,6 +34,7 @@ context_option = click.option(
     "--context",
     metavar="NAME",
     default="",
+    shell_complete=complete_contexts,
     help="What 'podium login' saved by this name. [default: PODIUM_CONTEXT, else the one in use]",
 )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.cli.context_names import complete_contexts
 from podium.cli.output import data, note, output_option, table
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def list_contexts(output: str) -> None:
 
 
 @context.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_contexts)
 @click.option("--none", is_flag=True, help="Use none: what 'podium up' runs here is found again.")
 def use(name: str | None, none: bool) -> None:
     """Choose the installation that commands and clients talk to: NAME, or --none."""
@@ -64,7 +65,7 @@ def use(name: str | None, none: bool) -> None:
 
 
 @context.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_contexts)
 def delete(name: str) -> None:
     """Forget an installation, and its token if one is kept here. The installation stays."""
     from podium.sdk.connection import contexts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.cli.completers import complete_jobs
 from podium.cli.connection import connected
 from podium.cli.environment import environment_class, modules_here, scenarios_here
 from podium.cli.exits import CliError, Exit
@@ -35,6 +36,7 @@ _AGENTS = (
     "--agent",
     "agents",
     multiple=True,
+    shell_complete=complete_jobs,
     required=True,
     metavar="AGENT",
     help=f"{_AGENTS}. Repeat it to compare with the first.",
@@ -84,6 +86,13 @@ _AGENTS = (
     help="An option of the environment; VALUE is YAML.",
 )
 @click.option(
+    "--chat-template-arg",
+    "template_arguments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What the chat template is told besides, such as enable_thinking=false; VALUE is YAML.",
+)
+@click.option(
     "--environment-address",
     default="",
     metavar="HOST:PORT",
@@ -119,6 +128,7 @@ async def evaluate(
     max_tokens: int,
     seed: int,
     settings: Sequence[str],
+    template_arguments: Sequence[str],
     environment_address: str,
     pool: str,
     concurrency: int,
@@ -147,6 +157,7 @@ async def evaluate(
             address=environment_address,
             pool=pool,
             config=read_settings(settings),
+            template=read_settings(template_arguments, "--chat-template-arg"),
             split=split,
             limit=limit,
             attempts=attempts,
@@ -223,6 +234,7 @@ class _Task:
     address: str
     pool: str
     config: Mapping[str, Any]
+    template: Mapping[str, Any]
     split: str
     limit: int | None
     attempts: int
@@ -261,10 +273,12 @@ class _Task:
         spec = spec_pb2.EnvironmentSpec(name=self.environment, address=self.address)
         spec.config.update(self.config)
         episode = apply_defaults(spec_pb2.EpisodeSpec(max_turns=self.max_turns))
+        episode.chat_template_kwargs.update(self.template)
         sampling = apply_defaults(
             policy_pb2.SamplingParams(temperature=self.temperature, max_tokens=self.max_tokens)
         )
         scenarios = await self.client.environments.scenarios(spec, self.split, self.limit)
+        self._not_empty(scenarios)
         return await self.client.environments.run(
             spec,
             scenarios,
@@ -310,6 +324,7 @@ class _Task:
                 f"{kind.name} has no split {self.split!r}; it has {', '.join(kind.splits)}"
             )
         scenarios = list(kind(self.config).listed(self.split))[: self.limit]
+        self._not_empty(scenarios)
         return await run_local(
             kind,
             self.config,
@@ -321,6 +336,13 @@ class _Task:
             concurrency=self.concurrency,
             done=_progress(len(scenarios) * self.attempts),
         )
+
+    def _not_empty(self, scenarios: Sequence[object]) -> None:
+        if not scenarios:
+            raise click.UsageError(
+                f"{self.environment} has no scenarios in the split {self.split!r}, so there is"
+                " nothing to measure"
+            )
 
     def _baseline(self, name: str) -> Callable[[int], Agent]:
         baselines = self._class().baselines

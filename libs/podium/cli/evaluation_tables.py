@@ -25,7 +25,18 @@ def show_summaries(
     # A column only for who needs it.
     silent = ["UNANSWERED"] if any(each.unanswered for each in summaries.values()) else []
     table(
-        ["AGENT", "SUCCESS", "95 %", f"PASS@{most}", "REWARD", "TURNS", "FAILED", "N", *silent],
+        [
+            "AGENT",
+            "SUCCESS",
+            "95 %",
+            f"PASS@{most}",
+            "REWARD",
+            "95 %",
+            "TURNS",
+            "FAILED",
+            "N",
+            *silent,
+        ],
         [
             [
                 agent,
@@ -33,6 +44,7 @@ def show_summaries(
                 f"{summary.low:.1%} to {summary.high:.1%}",
                 f"{summary.pass_at[most]:.2%}",
                 f"{summary.reward:.3f}",
+                _between(summary.reward_low, summary.reward_high, "{:.3f}"),
                 f"{summary.turns:.1f}",
                 str(summary.failed),
                 str(summary.attempts),
@@ -43,10 +55,20 @@ def show_summaries(
     )
     for agent, found in comparisons.items():
         click.echo(
-            f"{agent} against {first}: {100 * found.difference:+.1f} points, better in "
-            f"{found.better} and worse in {found.worse} of {found.scenarios} scenarios, "
-            f"p = {found.p_value:.3g}"
+            f"{agent} against {first}: {100 * found.difference:+.1f} points of success "
+            f"(95 % {_between(found.low, found.high, '{:+.1%}')}), better in {found.better} and "
+            f"worse in {found.worse} of {found.scenarios} scenarios, p = {found.p_value:.3g}; "
+            f"reward {found.reward_difference:+.3f} "
+            f"(95 % {_between(found.reward_low, found.reward_high, '{:+.3f}')}), "
+            f"p = {found.reward_p_value:.3g}"
         )
+
+
+def _between(low: float | None, high: float | None, form: str) -> str:
+    """An interval; a single scenario has none."""
+    if low is None or high is None:
+        return "unknown"
+    return f"{form.format(low)} to {form.format(high)}"
 
 
 def show_scenarios(results: Mapping[str, Sequence[Attempt]], threshold: float | None) -> None:

@@ -70,6 +70,8 @@ _REASON_HINTS = {
     "merged weights serves the job that it trains, or trained last, in its newest version.",
     "ALREADY_UP": "",
     "KUBECTL_FAILED": "The words are kubectl's, which acts with the rights of your kubeconfig.",
+    "POD_LOGS_DENIED": "Reading them takes the rights to list pods and to get pods/log there, "
+    "which whoever runs the cluster gives with a Role.",
     "NO_KUBECTL": "Install kubectl, or save the services' addresses with 'podium login'.",
     "NO_STACK": "Start it with 'podium up --data-dir DIR'; 'podium status' shows what runs here.",
     "NO_ADDRESS": "'podium login' saves the addresses of an installation.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -18,8 +19,8 @@ Exit codes: 0 done, 1 failed job or other, 2 usage or invalid file,
 Environment: PODIUM_ADDRESS, PODIUM_TOKEN, PODIUM_CONTEXT, PODIUM_DATA_DIR,
 PODIUM_CONFIG_DIR, NO_COLOR, PODIUM_DEBUG=1.
 
-Completion of commands and options: eval "$(_PODIUM_COMPLETE=bash_source podium)",
-or zsh_source, in the shell's startup file.
+Completion of commands, options and jobs: eval "$(podium completion bash)", or
+zsh, in the shell's startup file.
 """
 
 
@@ -39,6 +40,11 @@ or zsh_source, in the shell's startup file.
             "Check a cluster, and say how to install there.",
         ),
         "job": ("podium.cli.job:job", "Submit, watch and steer training jobs."),
+        "trajectory": (
+            "podium.cli.trajectory:trajectory",
+            "List, read and export a job's episodes.",
+        ),
+        "usage": ("podium.cli.usage:usage", "Show what jobs and projects have used."),
         "checkpoint": ("podium.cli.checkpoint:checkpoint", "List and export trained versions."),
         "chat": ("podium.cli.chat:chat", "Talk to a policy."),
         "eval": ("podium.cli.evaluate:evaluate", "Measure a policy, a baseline or another model."),
@@ -48,6 +54,10 @@ or zsh_source, in the shell's startup file.
             "Make and check files of scenarios.",
         ),
         "doctor": ("podium.cli.doctor:doctor", "Find out what is wrong, and what to do."),
+        "completion": (
+            "podium.cli.completion:completion",
+            "Print a script that completes commands in a shell.",
+        ),
         "version": ("podium.cli.version:version", "Show versions."),
     },
 )
@@ -73,6 +83,13 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
+    except SystemExit as stop:
+        # Click ends so when a shell asks what to complete.
+        return int(stop.code or 0)
+    except BrokenPipeError:
+        # Whoever read has enough, as `head` does; what is still buffered goes nowhere.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 : the process ends
+        return Exit.FAILED
     except Exception as error:
         if debugging():
             import traceback

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 import textwrap
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
+
+from podium.cli.safe_text import one_line, visible
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -53,7 +56,7 @@ def emit_list(items: Sequence[M], view: View[M], output: str) -> None:
 
     match output:
         case "table":
-            rows = [[cell(item) for _, cell in view.columns] for item in items]
+            rows = [[one_line(cell(item)) for _, cell in view.columns] for item in items]
             table([title for title, _ in view.columns], rows)
         case "name":
             for item in items:
@@ -70,7 +73,7 @@ def emit_one(item: M, view: View[M], output: str) -> None:
         case "table":
             width = max(len(title) for title, _ in view.columns)
             for title, cell in view.columns:
-                if text := cell(item):
+                if text := visible(cell(item)):
                     click.echo(_field(title.lower(), text, width))
         case "name":
             click.echo(view.name(item))
@@ -94,7 +97,20 @@ def data(value: Any, output: str) -> None:
         value = json.loads(json.dumps(value))
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
     else:
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        try:
+            text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            text = json.dumps(_finite(value), indent=2, ensure_ascii=False)
+        click.echo(text)
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -130,4 +146,10 @@ def plain_terminal() -> bool:
 
 
 def _numeric(cell: str) -> bool:
-    return not cell or cell == "-" or cell.lstrip("+-").replace(".", "", 1).rstrip("%").isdigit()
+    if not cell or cell == "-":
+        return True
+    try:
+        float(cell.rstrip("%"))
+    except ValueError:
+        return False
+    return True

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -105,10 +105,10 @@ def cut(text: str, width: int) -> str:
     return "".join(shown)
 
 
-def terminal_width() -> int:
-    """Columns of the terminal that stderr is, as it is now; 80 where it is none."""
+def terminal_width(stream: TextIO | None = None) -> int:
+    """Columns of the terminal that a stream (stderr) is, as it is now; 80 where it is none."""
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        return os.get_terminal_size((stream or sys.stderr).fileno()).columns or 80
     except (OSError, ValueError):
         return 80
 

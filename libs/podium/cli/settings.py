@@ -1,4 +1,4 @@
-"""`--set KEY=VALUE` of options that have no schema of their own."""
+"""`--set KEY=VALUE`, and the like, of options that have no schema of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 
-def read_settings(settings: Sequence[str]) -> dict[str, Any]:
+def read_settings(settings: Sequence[str], option: str = "--set") -> dict[str, Any]:
     """Values by key; each is YAML.
 
     Raises:
@@ -20,9 +20,9 @@ def read_settings(settings: Sequence[str]) -> dict[str, Any]:
     for setting in settings:
         key, separator, value = setting.partition("=")
         if not separator or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint=option)
         try:
             read[key.strip()] = yaml.safe_load(value)
         except yaml.YAMLError:
-            raise click.BadParameter(f"{value!r} is not YAML", param_hint="--set") from None
+            raise click.BadParameter(f"{value!r} is not YAML", param_hint=option) from None
     return read

@@ -26,6 +26,7 @@ _NEEDS = {
     "registry": ("sqlalchemy", "alembic", "aiosqlite", "obstore"),
     "inference": ("vllm", "transformers"),
     "trainer": ("torch", "transformers", "peft"),
+    "console": ("starlette", "uvicorn"),
 }
 
 
@@ -64,7 +65,17 @@ _NEEDS = {
 )
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
 @click.option(
+    "--tracking",
+    is_flag=True,
+    help="Start the tracking service too: jobs are told to W&B, Langfuse, MLflow, OpenPipe.",
+)
+@click.option(
     "--auth", is_flag=True, help="Refuse calls, gRPC and HTTP, without the token in DATA_DIR/token."
+)
+@click.option(
+    "--console/--no-console",
+    default=None,
+    help="Serve the pages for browsers too. [default: yes, unless --only chooses services]",
 )
 @click.option("--no-restart", is_flag=True, help="Stop everything when a service dies.")
 @click.option(
@@ -81,11 +92,13 @@ def up(
     dtype: str | None,
     weight_mode: str | None,
     only: str,
+    tracking: bool,
     auth: bool,
+    console: bool | None,
     no_restart: bool,
     ready_timeout: float,
 ) -> int:
-    """Run the six services in the foreground, until Ctrl-C.
+    """Run the six services, and the console, in the foreground until Ctrl-C.
 
     A model of the Hugging Face hub that is not here yet is fetched first.
 
@@ -95,9 +108,16 @@ def up(
     """
     from podium.local.launcher import LauncherConfig
     from podium.local.launcher.config import RestartPolicy
-    from podium.local.launcher.layout import service_names
+    from podium.local.launcher.layout import SERVICES, service_names
 
-    services = service_names([name.strip() for name in only.split(",") if name.strip()])
+    named = [name.strip() for name in only.split(",") if name.strip()]
+    if console is None:
+        console = not named
+        if console and _absent("console"):
+            note("no console: pip install 'podium[console]' has the pages for browsers")
+            console = False
+    asked = [name for name, is_asked in (("tracking", tracking), ("console", console)) if is_asked]
+    services = service_names([*(named or SERVICES), *asked])
     check_packages(services)
     if {"inference", "trainer"} & set(services):
         get_model(model)
@@ -255,12 +275,7 @@ def _running(data_dir: Path | None) -> Path:
 
 def check_packages(services: Sequence[str]) -> None:
     """Raises CliError when what a service runs on is not installed."""
-    from importlib.util import find_spec
-
-    absent = {
-        name: [module for module in _NEEDS.get(name, ()) if find_spec(module) is None]
-        for name in services
-    }
+    absent = {name: _absent(name) for name in services}
     extras = [name for name, modules in absent.items() if modules]
     if extras:
         modules = sorted({module for missing in absent.values() for module in missing})
@@ -270,6 +285,13 @@ def check_packages(services: Sequence[str]) -> None:
             "--only A,B' starts some services alone.",
             Exit.USAGE,
         )
+
+
+def _absent(service: str) -> list[str]:
+    """What a service runs on and is not installed."""
+    from importlib.util import find_spec
+
+    return [module for module in _NEEDS.get(service, ()) if find_spec(module) is None]
 
 
 def get_model(name: str) -> None:
@@ -314,6 +336,9 @@ def _print_ready(stack: Launcher) -> None:
         note(f"ready: jobs at {stack.address('controller')}")
     if stack.openai_base_url:
         note(f"       OpenAI API at {stack.openai_base_url}")
+    if stack.console_url:
+        sign_in = f", with the token in {stack.data_dir / 'token'}" if stack.config.auth else ""
+        note(f"       console at {stack.console_url}{sign_in}")
     note(f"       data and logs in {stack.data_dir}")
     note("next:  podium job init > job.yaml && podium job submit -f job.yaml --follow")
     note("       Ctrl-C, or 'podium down' elsewhere, stops everything")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,58 @@ def _took(item: jobs.Step) -> str:
     return duration(item.commit_time.ToSeconds() - item.start_time.ToSeconds())
 
 
+def _hours(seconds: float) -> str:
+    """Of GPUs: `1.25`."""
+    return f"{seconds / 3600:.2f}"
+
+
+def _money(usage: jobs.Usage) -> str:
+    """What is known of a cost: `12.50 + 0.31 judges`; `-` for nothing."""
+    parts = [f"{usage.gpu_cost:.2f}"] if usage.HasField("gpu_cost") else []
+    if usage.judge_cost:
+        parts.append(f"{usage.judge_cost:.2f} judges")
+    return " + ".join(parts) or "-"
+
+
+def used(usage: jobs.Usage) -> str:
+    """What a job has used, in a line."""
+    gpus = f"{_hours(usage.trainer_gpu_seconds)} + {_hours(usage.pool_gpu_seconds)} GPU hours"
+    judges = usage.judge_prompt_tokens + usage.judge_completion_tokens
+    parts = [
+        f"{usage.sampled_tokens} tokens sampled",
+        f"{usage.trained_tokens} trained",
+        f"{duration(usage.trainer_seconds)} of a trainer",
+        f"{gpus} (trainer + pool)",
+        f"{judges} tokens of judges" if judges else "",
+        f"cost {_money(usage)}" if _money(usage) != "-" else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+_USED: tuple[tuple[str, Callable[[jobs.UsageRow], str]], ...] = (
+    ("PROMPT", lambda row: str(row.usage.prompt_tokens)),
+    ("SAMPLED", lambda row: str(row.usage.sampled_tokens)),
+    ("TRAINED", lambda row: str(row.usage.trained_tokens)),
+    ("TRAINER", lambda row: duration(row.usage.trainer_seconds)),
+    ("GPU-H TRAINER", lambda row: _hours(row.usage.trainer_gpu_seconds)),
+    ("GPU-H POOL", lambda row: _hours(row.usage.pool_gpu_seconds)),
+    (
+        "JUDGES",
+        lambda row: str(row.usage.judge_prompt_tokens + row.usage.judge_completion_tokens),
+    ),
+    ("COST", lambda row: _money(row.usage)),
+)
+
+USAGE = View[jobs.UsageRow](
+    name=lambda row: row.job_id,
+    columns=(("JOB", lambda row: row.job_id), ("PROJECT", lambda row: row.project), *_USED),
+)
+
+PROJECT_USAGE = View[jobs.UsageRow](
+    name=lambda row: row.project,
+    columns=(("PROJECT", lambda row: row.project), *_USED),
+)
+
 JOBS = View[jobs.Job](
     name=lambda job: job.id,
     columns=(
@@ -103,6 +156,7 @@ JOB = View[jobs.Job](
         ("model", lambda job: job.spec.base_model),
         ("pool", lambda job: job.pool),
         ("environment", lambda job: job.spec.environment.name),
+        ("used", lambda job: used(job.usage) if job.usage.ByteSize() else ""),
         ("created", lambda job: local_time(job.create_time)),
         ("started", lambda job: local_time(job.start_time)),
         ("ended", lambda job: local_time(job.end_time)),

@@ -1,4 +1,9 @@
-"""Intervals and tests of success rates."""
+"""Intervals and tests of success rates and rewards.
+
+Attempts at one scenario resemble each other, so scenarios, not attempts, are what is independent:
+the intervals here are of clusters. tests/unit/evaluation/test_intervals.py simulates how often
+they hold the truth.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,15 @@ from collections.abc import Sequence
 from itertools import product
 
 _Z_95 = 1.959963984540054
+_T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""Student's t, two-sided 95 %, for 1 to 9 degrees of freedom."""
 _EXACT = 14
 """Differences up to which every choice of signs is counted."""
 _DRAWS = 20_000
 
 
-def wilson_interval(mean: float, n: int) -> tuple[float, float]:
-    """The 95 % score interval of a proportion over `n` trials; (0, 1) for none.
+def wilson_interval(mean: float, n: float) -> tuple[float, float]:
+    """The 95 % score interval of a proportion over `n` independent trials; (0, 1) for none.
 
     E. B. Wilson, J. Am. Stat. Assoc. 22 (1927). Unlike the normal
     approximation it stays inside [0, 1] and has a width at 0 and at 1.
@@ -25,6 +32,91 @@ def wilson_interval(mean: float, n: int) -> tuple[float, float]:
     centre = (mean + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z_95 / (1 + z2 / n) * math.sqrt(mean * (1 - mean) / n + z2 / (4 * n * n))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def clustered_proportion_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """The 95 % interval of a proportion from `clusters` of values in [0, 1]; (0, 1) for none.
+
+    Wilson's interval with the effective number of trials p (1 - p) / Var(p), where the variance is
+    that of a ratio estimator between clusters, times (z / t)² for its degrees of freedom: E. Korn
+    and B. Graubard, Survey Methodology 24 (1998). Where all values are equal the clusters count.
+    Clusters of one value are independent trials, Wilson's own case. A single cluster tells nothing
+    of others: it counts as one trial.
+    """
+    clusters = [cluster for cluster in clusters if cluster]
+    trials = sum(map(len, clusters))
+    if not trials:
+        return 0.0, 1.0
+    mean = min(1.0, max(0.0, math.fsum(map(math.fsum, clusters)) / trials))
+    count = len(clusters)
+    if count in (1, trials):
+        return wilson_interval(mean, count)
+    variance = _ratio_variance(clusters, mean)
+    if mean in (0.0, 1.0):
+        effective = float(count)
+    elif variance:
+        effective = min(float(trials), mean * (1 - mean) / variance)
+    else:
+        effective = float(trials)
+    return wilson_interval(mean, effective * (_Z_95 / _t_95(count - 1)) ** 2)
+
+
+def clustered_mean_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float] | None:
+    """The 95 % interval of a mean from `clusters` of values; None for fewer than two clusters.
+
+    Student's t with the variance of a ratio estimator between clusters: W. Cochran, Sampling
+    Techniques (1977), section 6.4.
+    """
+    clusters = [cluster for cluster in clusters if cluster]
+    if len(clusters) < 2:
+        return None
+    mean = math.fsum(map(math.fsum, clusters)) / sum(map(len, clusters))
+    half = _t_95(len(clusters) - 1) * math.sqrt(_ratio_variance(clusters, mean))
+    return mean - half, mean + half
+
+
+def paired_interval(
+    differences: Sequence[float], pseudo: float = 0.0
+) -> tuple[float, float] | None:
+    """The 95 % interval of the mean of paired differences; None for fewer than two.
+
+    Student's t. Of `pseudo`, a quarter each is a difference of +1 and of -1, and half is one of 0:
+    A. Agresti and Y. Min, Statistics in Medicine 24 (2005), add two such pairs to those of single
+    trials, where all equal differences would leave an interval without width.
+    """
+    count = len(differences)
+    if count < 2:
+        return None
+    total = count + pseudo
+    mean = math.fsum(differences) / total
+    squares = math.fsum(value * value for value in differences) + pseudo / 2
+    # The sample variance of the differences alone, when nothing is added.
+    variance = max(0.0, squares / total - mean * mean) / (total - (0 if pseudo else 1))
+    half = _t_95(count - 1) * math.sqrt(variance)
+    return mean - half, mean + half
+
+
+def _ratio_variance(clusters: Sequence[Sequence[float]], mean: float) -> float:
+    """The variance of sum / size over clusters that are drawn independently."""
+    count, trials = len(clusters), sum(map(len, clusters))
+    residuals = (math.fsum(cluster) - mean * len(cluster) for cluster in clusters)
+    return count / (count - 1) * math.fsum(r * r for r in residuals) / trials**2
+
+
+def _t_95(freedom: int) -> float:
+    """Student's t, two-sided 95 %: to 3 digits from 1 degree of freedom.
+
+    Above 9 by the expansion in Abramowitz and Stegun, 26.7.5.
+    """
+    if freedom <= len(_T_95):
+        return _T_95[freedom - 1]
+    z, v = _Z_95, freedom
+    return (
+        z
+        + (z**3 + z) / (4 * v)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    )
 
 
 def pass_at_k(attempts: int, successes: int, k: int) -> float:

@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from podium.core.backoff import Backoff
@@ -88,10 +89,11 @@ class Jobs:
         with rpc_errors("controller"):
             return (await self._stub.PauseJob(pb.PauseJobRequest(job_id=job_id))).job
 
-    async def resume(self, job_id: str) -> pb.Job:
-        """Lets a paused job go on."""
+    async def resume(self, job_id: str, *, budget: spec_pb2.BudgetSpec | None = None) -> pb.Job:
+        """Lets a paused job go on, with another budget where one is given."""
+        request = pb.ResumeJobRequest(job_id=job_id, budget=budget)
         with rpc_errors("controller"):
-            return (await self._stub.ResumeJob(pb.ResumeJobRequest(job_id=job_id))).job
+            return (await self._stub.ResumeJob(request)).job
 
     async def delete(self, job_id: str) -> None:
         """Deletes a job that has ended; its checkpoints stay."""
@@ -106,6 +108,29 @@ class Jobs:
         with rpc_errors("controller"):
             async for job in pages(self._stub.ListJobs, request, lambda r: r.jobs):
                 yield job
+
+    async def usage(
+        self,
+        *,
+        project: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        by_project: bool = False,
+    ) -> AsyncGenerator[pb.UsageRow, None]:
+        """What jobs have used, newest first, or what projects have; deleted jobs' too.
+
+        Args:
+            since: only of the hour in which this lies and later.
+            until: only before this, to the end of its hour.
+        """
+        request = pb.ListUsageRequest(project=project, by_project=by_project, page_size=_PAGE)
+        if since is not None:
+            request.start_time.FromDatetime(since)
+        if until is not None:
+            request.end_time.FromDatetime(until)
+        with rpc_errors("controller"):
+            async for row in pages(self._stub.ListUsage, request, lambda r: r.rows):
+                yield row
 
     async def events(self, job_id: str) -> AsyncGenerator[pb.Event, None]:
         """A job's events so far, oldest first."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
@@ -75,11 +75,18 @@ class Policies:
         policy: policy_pb2.PolicyRef | None = None,
         sampling: policy_pb2.SamplingParams | None = None,
         tools: Sequence[trajectory_pb2.Tool] = (),
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[pb.StreamChatResponse, None]:
-        """The answer to a conversation, piece by piece."""
+        """The answer to a conversation, piece by piece.
+
+        Args:
+            chat_template_kwargs: what the chat template is told besides, such as
+                `{"enable_thinking": False}`.
+        """
         request = pb.StreamChatRequest(
             policy=policy, messages=messages, sampling=sampling, tools=tools
         )
+        request.chat_template_kwargs.update(dict(chat_template_kwargs or {}))
         call = self._stub.StreamChat(request, timeout=_STREAM_SECONDS)
         try:
             with rpc_errors("inference"):

@@ -86,6 +86,7 @@ class SyncJobs(_Part):
     steps = _iterated(Jobs.steps)
     evaluations = _iterated(Jobs.evaluations)
     trajectories = _iterated(Jobs.trajectories)
+    usage = _iterated(Jobs.usage)
     watch = _iterated(Jobs.watch)
     wait = _called(Jobs.wait)
 

@@ -25,6 +25,7 @@ from podium_controller.store import (
     JobStore,
     LeaseStore,
     SqlLedger,
+    UsageStore,
 )
 
 
@@ -35,7 +36,7 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
     database = Database(settings.resolved_database_url())
     try:
         await database.migrate()
-        hub = Notifications()
+        notifications = Notifications()
         async with (
             connected(settings) as peers,
             connected_pools(settings, projects) as pools,
@@ -45,25 +46,29 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
                 pools,
                 projects,
                 LeaseStore(database),
-                lambda epoch: SqlLedger(database, hub, epoch),
+                lambda epoch: SqlLedger(database, notifications, epoch),
                 settings,
             )
             server.add(
                 job_service_pb2_grpc.add_JobServiceServicer_to_server,
                 JobServicer(
-                    JobStore(database, hub),
+                    JobStore(database, notifications),
                     Admission(peers, pools, projects),
-                    hub,
+                    notifications,
                     scheduler.wake,
                     settings.poll_seconds,
                     scheduler.episodes_running,
+                    UsageStore(database),
+                    settings.gpu_hour_price,
                 ),
                 "podium.jobs.v1.JobService",
             )
             server.add(
                 session_service_pb2_grpc.add_SessionServiceServicer_to_server,
                 SessionServicer(
-                    BatchStore(database, hub), ClientStore(database, hub), scheduler.wake
+                    BatchStore(database, notifications),
+                    ClientStore(database, notifications),
+                    scheduler.wake,
                 ),
                 "podium.jobs.v1.SessionService",
             )

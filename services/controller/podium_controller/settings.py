@@ -67,6 +67,16 @@ class Settings(ServerSettings):
     poll_seconds: float = Field(default=1.0, gt=0, le=60)
     """How soon what another replica wrote is noticed."""
 
+    gpu_hour_price: float = Field(default=0.0, ge=0)
+    """What an hour of a GPU costs; 0 for no price, and no cost in what jobs have used."""
+    trainer_gpus: int = Field(default=0, ge=0, le=1_000_000)
+    """GPUs of the trainer at trainer_address, for accounts; unused with a trainer_template."""
+    trajectory_store_max_bytes: int = Field(default=5 * 2**30, ge=0)
+    """What stored trajectories may take together: above it the oldest are deleted that nothing
+    but a reader needs. 0 for no limit."""
+    trajectory_retention_days: float = Field(default=0.0, ge=0, le=36500)
+    """Such trajectories are deleted when they are older than this. 0 for no such limit."""
+
     collect_slack_seconds: float = Field(default=120.0, gt=0)
     """What a group may take beyond the time of one episode."""
     judge_seconds: float = Field(default=900.0, gt=0)

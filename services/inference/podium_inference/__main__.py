@@ -18,6 +18,7 @@ from podium.kit.registry_client import RegistryClient
 from podium.kit.rpc import Server, connect_peer, load_settings, run_service
 from podium.kit.rpc.members import Members
 from podium.local import models
+from podium.types.v1 import trajectory_pb2
 
 from podium_inference.adapters import node_worker
 from podium_inference.adapters.engine import VllmEngine
@@ -99,10 +100,17 @@ def main() -> None:
             http_port=settings.http_port,
             dtype=engine.dtype,
             vocab_size=engine.vocab_size,
+            gpus=engine.gpus,
         )
         renderer = Renderer(
-            engine.tokenizer, "" if settings.tool_format == "auto" else settings.tool_format
+            engine.tokenizer,
+            "" if settings.tool_format == "auto" else settings.tool_format,
+            settings.chat_template,
         )
+        if settings.chat_template:
+            # A template that cannot be read is an operator's mistake, not a request's.
+            asked = trajectory_pb2.Message(role=trajectory_pb2.ROLE_USER, content="?")
+            renderer.first([asked], (), "")
         engine.keep_special_tokens = renderer.call_format in SPECIAL
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,

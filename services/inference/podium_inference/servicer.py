@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 import grpc
+from podium.core.chat_templates import template_arguments
 from podium.core.contract import apply_defaults
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.outside import clean
@@ -17,7 +18,7 @@ from podium.core.page_tokens import page_of
 from podium.core.tool_calls import parse_tool_calls
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.kit.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, traced, tracer
 from podium.types.v1 import policy_pb2, spec_pb2
 from podium.types.v1 import trajectory_pb2 as types_pb
 
@@ -100,6 +101,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
 
     async def _render(self, request: pb.RenderRequest) -> pb.RenderResponse:
         call_format = self._renderer.format_of(request.tools, request.tool_format)
+        arguments = template_arguments(request.chat_template_kwargs, "chat_template_kwargs")
         if request.prefix_ids:
             ids = await asyncio.to_thread(
                 self._renderer.following,
@@ -108,10 +110,11 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 request.prefix_ids,
                 request.prefix_messages,
                 call_format,
+                arguments,
             )
         else:
             ids = await asyncio.to_thread(
-                self._renderer.first, request.messages, request.tools, call_format
+                self._renderer.first, request.messages, request.tools, call_format, arguments
             )
         return pb.RenderResponse(
             token_ids=ids, call_format=call_format, max_model_len=self._engine.max_model_len
@@ -191,8 +194,9 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     ) -> tuple[list[int], str]:
         """The prompt of a chat, and how its reply writes calls."""
         call_format = self._renderer.format_of(request.tools, spec_pb2.TOOL_FORMAT_AUTO)
+        arguments = template_arguments(request.chat_template_kwargs, "chat_template_kwargs")
         prompt = await asyncio.to_thread(
-            self._renderer.first, request.messages, request.tools, call_format
+            self._renderer.first, request.messages, request.tools, call_format, arguments
         )
         return prompt, call_format
 
@@ -208,7 +212,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         version = policy.version if policy.HasField("version") else None
         request_id = uuid.uuid4().hex
         outcome = "aborted"
-        with _tracer.start_as_current_span("generate") as span:
+        with traced(_tracer, "generate") as span:
             span.set_attribute(attributes.GEN_AI_OPERATION_NAME, "chat")
             span.set_attribute(attributes.GEN_AI_USAGE_INPUT_TOKENS, len(prompt))
             try:
@@ -232,6 +236,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                                 cached_prompt_tokens=cached,
                             )
                 outcome = "ok"
+                span.set_attribute(attributes.GEN_AI_USAGE_CACHED_TOKENS, cached)
                 span.set_attribute(attributes.GEN_AI_USAGE_OUTPUT_TOKENS, sampled)
                 metrics.TOKENS.labels("sampled").inc(sampled)
                 metrics.TOKENS.labels("cached").inc(cached)

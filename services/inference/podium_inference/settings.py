@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from podium.kit.rpc import ServerSettings
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 
@@ -67,6 +67,8 @@ class Settings(ServerSettings):
         "auto", "text", "hermes", "llama3_json", "mistral", "kimi_k2", "deepseek_v3"
     ] = "auto"
     """How the model writes tool calls. `auto`: as its chat template shows; `text`: not at all."""
+    chat_template: str = ""
+    """A file with the Jinja template to use in place of the model's own, or the template itself."""
     tool_parser: str = "hermes"
     """vLLM's tool-call parser for the OpenAI API."""
     capture_max_calls: int = Field(default=100_000, ge=1)
@@ -88,6 +90,16 @@ class Settings(ServerSettings):
     """Fetched versions, while they are served."""
     load_timeout_seconds: float = Field(default=300.0, gt=0)
     """For fetching a version, and for running generations to end."""
+
+    @field_validator("chat_template")
+    @classmethod
+    def _read_template(cls, value: str) -> str:
+        if not value or "{" in value:
+            return value
+        try:
+            return Path(value).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"got {value!r}, which is no template and no file: {error}") from error
 
     @model_validator(mode="after")
     def _check_nodes(self) -> Self:

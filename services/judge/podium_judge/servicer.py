@@ -7,10 +7,11 @@ from typing import Any
 
 import grpc
 import httpx
+from opentelemetry import trace
 from podium.core.contract import apply_defaults
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
-from podium.kit.telemetry import attributes, tracer
-from podium.types.v1 import spec_pb2
+from podium.kit.telemetry import attributes, span_of, timed, traced, tracer
+from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.adapters.ruler_factory import Rulers, Told
 from podium_judge.domain import metrics
@@ -22,6 +23,8 @@ from podium_judge.settings import Settings
 log = logging.getLogger(__name__)
 _tracer = tracer(__name__)
 
+_MAX_LINKS = 128
+"""OpenTelemetry's own bound on a span's links."""
 _ANY_JOB = "-"
 """Stands for the job that is to come."""
 
@@ -42,10 +45,9 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         job_id = request.group.job_id
         told = Told(_usage(request.job_usage), _project(request))
         usage = Usage()
-        with (
-            _tracer.start_as_current_span("score_group") as span,
-            metrics.SCORE_SECONDS.time(),
-        ):
+        # A trace of its own: a panel of judges makes many calls, and the step's is to be small.
+        with traced(_tracer, "score_group", root=True) as span, timed(metrics.SCORE_SECONDS):
+            _link(span, request.group)
             group = await score_group(
                 request.group,
                 reward,
@@ -83,6 +85,15 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
             lambda spec, field: self._rulers.violations(spec, field, request.base_model),
         )
         return judge_service_pb2.CheckRewardResponse()
+
+
+def _link(span: trace.Span, group: trajectory_pb2.Group) -> None:
+    """Links a judgement to the traces of the rollouts that it judges."""
+    if not span.is_recording():
+        return
+    for trajectory in group.trajectories[:_MAX_LINKS]:
+        if context := span_of(trajectory.trace_id, trajectory.root_span_id):
+            span.add_link(context, {attributes.TRAJECTORY_ID: trajectory.id})
 
 
 def _completed(reward: spec_pb2.RewardSpec) -> spec_pb2.RewardSpec:

@@ -19,6 +19,7 @@ from podium_registry.adapters.history import History
 from podium_registry.adapters.object_store import ObjectBlobStore
 from podium_registry.adapters.staging import Staging
 from podium_registry.adapters.versions import Versions
+from podium_registry.domain.metrics import watch_volume
 from podium_registry.servicer import RegistryServicer
 from podium_registry.settings import Settings
 
@@ -58,6 +59,7 @@ def main() -> None:
             "podium.registry.v1.RegistryService",
         )
         await measure(database)
+        watch_volume(settings.data_dir)
         collecting = asyncio.create_task(_collect_for_ever(collector, settings.gc_interval_seconds))
         try:
             yield

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from podium.core.contract import complete_training
 from podium.kit.rpc.streams import header_and_groups
-from podium.kit.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, traced, tracer
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2
@@ -50,7 +50,7 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
             self._worker.expect(header.job_id, header.step)
 
         header, groups = await header_and_groups(request_iterator, expect)
-        with _tracer.start_as_current_span("optimizer_step") as span:
+        with traced(_tracer, "optimizer_step") as span:
             span.set_attribute(attributes.JOB_ID, header.job_id)
             span.set_attribute(attributes.STEP, header.step)
             outcome = await self._worker.step(header.job_id, header.step, groups)
@@ -75,7 +75,7 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
 
     async def Save(self, request: pb.SaveRequest, context: Context) -> pb.SaveResponse:
         """See the proto file."""
-        with _tracer.start_as_current_span("save_checkpoint"):
+        with traced(_tracer, "save_checkpoint"):
             published = await self._worker.save(
                 request.job_id, request.step, list(request.group_ids), dict(request.metrics)
             )

@@ -19,6 +19,7 @@ from podium.core.errors import (
     RequestCancelledError,
     ResourceExhaustedError,
 )
+from podium.kit.telemetry import exemplar
 from podium.types.v1 import trajectory_pb2
 
 from podium_trainer.adapters.team import Team
@@ -203,7 +204,7 @@ class Worker:
             except BaseException:
                 metrics.CHECKPOINT_FAILURES.inc()
                 raise
-            metrics.CHECKPOINT_SECONDS.observe(time.perf_counter() - start)
+            metrics.CHECKPOINT_SECONDS.observe(time.perf_counter() - start, exemplar())
             metrics.CHECKPOINT_BYTES.set(published.total_bytes)
             # While it was uploaded the job may have been closed, or opened at another version, and
             # what this one is then has nothing to do with it.

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 from podium.core.errors import NotFoundError
+from podium.kit.http_server import end_http_server
 from podium.local.models import known, resolve
 from support.namespaces import needs_namespaces
 
@@ -72,7 +73,7 @@ def hub() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    end_http_server(server)
 
 
 def prepare(
@@ -256,6 +257,7 @@ def test_a_folder_may_be_named(tmp_path: Path) -> None:
     assert "an existing folder with a config.json" in done.stderr
 
 
+@pytest.mark.full
 def test_a_model_of_an_older_recipe_is_made_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

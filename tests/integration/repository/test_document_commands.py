@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import json
 import os
 import re
 import shlex
@@ -23,15 +24,18 @@ from typing import Any
 import podium as package
 import pytest
 from podium import environments
+from podium.core.trajectory_rows import rows_of
 from podium.environments import Scenario, Scripted, play
 from podium.environments.scenarios import write_scenarios
 from podium.training.in_process import InProcessBackend
 from support import job_records
 from support.cli import invoke
 from support.document_commands import ROOT, commands, pages, python
+from support.fake_job_service import watched_job
 from support.fake_judge import completion, fake_judge
-from support.fake_podium import FakePodium, fake_podium, watched_job
+from support.fake_podium import FakePodium, fake_podium
 from support.programs import missing
+from support.wild_episode import wild_episode
 
 if shutil.which("git") is None:
     pytest.skip(missing("git", "git"), allow_module_level=True)
@@ -41,6 +45,13 @@ HERE = {
     "podium job watch ID",
     "podium job pause ID",
     "podium job submit -f job.yaml --set fork.model=ID --set fork.version=best",
+    "podium job metrics ID --plot",
+    "podium trajectory show ID/s3/g0/t1",
+    "podium trajectory show ID/s3/g0/t1 --turns 2: --tokens",
+    "podium trajectory list ID",
+    "podium trajectory export ID -o episodes.parquet",
+    "podium trajectory export ID -o episodes.jsonl --step 2:4",
+    "podium trajectory export ID -o heldout.parquet --split heldout",
     "podium checkpoint list ID",
     "podium checkpoint export ID@latest policy/",
     "podium chat -m ID@best",
@@ -58,6 +69,7 @@ HERE = {
 
 _SPINE = "tests/integration/spine"
 _LOGIN = "tests/unit/cli/test_login.py"
+_LOGIN_RELEASE = "tests/integration/cli/test_login_release.py"
 ELSEWHERE = {
     "make up": "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_"
     "the_stack",
@@ -69,15 +81,24 @@ ELSEWHERE = {
     "cli/test_scenarios.py::test_tasks_are_written_counted_and_added_to",
     "podium scenarios generate --command *": "tests/integration/test_example_mcp_rl.py::"
     "test_tasks_are_generated_from_the_real_servers_tools",
-    'eval "$(_PODIUM_COMPLETE=bash_source podium)"': "tests/unit/cli/test_commands.py::"
-    "test_the_shell_completes_commands",
-    "podium install": "tests/unit/cli/test_install.py::test_a_ready_cluster_is_exit_code_0",
-    "podium login work": f"{_LOGIN}::test_login_to_a_release_needs_neither_address_nor_token",
-    "podium login lab *": f"{_LOGIN}::test_login_says_why_a_release_cannot_be_reached",
+    'eval "$(podium completion bash)"': "tests/unit/cli/test_completion.py::"
+    "test_bash_completes_a_job_with_the_script",
+    "podium install": "tests/integration/cli/test_install_cluster.py::"
+    "test_a_ready_cluster_is_exit_code_0",
+    "podium login work": f"{_LOGIN_RELEASE}::"
+    "test_login_to_a_release_needs_neither_address_nor_token",
+    "podium login lab *": f"{_LOGIN_RELEASE}::test_login_says_why_a_release_cannot_be_reached",
     "podium login office *": f"{_LOGIN}::test_login_saves_the_installation_and_uses_it",
+    "podium job cancel JOB": "tests/unit/cli/test_commands.py::test_steering",
+    "podium trajectory show TRAJECTORY": "tests/unit/cli/test_trajectory.py::"
+    "test_an_episode_is_read_turn_by_turn",
+    "helm rollback *": "tests/e2e/test_e2e_training.py::"
+    "test_a_rollback_brings_the_first_release_back",
     "helm test *": "tests/e2e/test_e2e_training.py::test_helm_test_passes",
     "helm upgrade *": "tests/e2e/test_e2e_training.py::"
     "test_an_upgrade_in_the_middle_of_a_job_loses_no_step_and_keeps_the_secrets",
+    "WANDB_API_KEY=* podium up --tracking": "tests/integration/tracking/test_tracking_service.py::"
+    "test_s3_s28_s32_s45_*",
     "node server.js --port 50061": "tests/integration/test_environment_node.py::"
     "test_scenarios_are_listed",
     "podium env serve mymodule:Guess --port 50060": "tests/integration/test_rollout_service.py::"
@@ -117,6 +138,13 @@ PYTHON_NOT_RUN = {
 }
 
 FOUND = [(page, command) for page in pages() for command in commands((ROOT / page).read_text())]
+HERE |= {
+    command
+    for page, command in FOUND
+    if page.startswith("docs/runbooks/")
+    and command.startswith("podium ")
+    and command not in ELSEWHERE
+}
 BLOCKS = [(page, block) for page in pages() for block in python((ROOT / page).read_text())]
 
 
@@ -161,6 +189,8 @@ def play_installation(fake: FakePodium) -> None:
     job = job_records.job("w", 3, 3)
     fake.jobs.known["w"] = job
     fake.jobs.updates = watched_job(job)
+    fake.jobs.steps = job_records.steps(3)
+    fake.jobs.trajectories = [wild_episode(), *job_records.episodes(0, 1, 1, 1)[:2]]
     fake.jobs.created_state = job.state
     for version in (3, 4):
         fake.registry.publish("w", version, {"adapter/a": b"x"})
@@ -172,7 +202,9 @@ def play_installation(fake: FakePodium) -> None:
 async def test_a_command_runs_as_it_is_printed(command: str, folder: Path) -> None:
     if command.startswith("podium eval mcp"):
         pytest.importorskip("mcp")
-    _, *words = shlex.split(re.sub(r"\bID\b|\bmy-job\b", "w", command))
+    command = re.sub(r"\b(ID|my-job|JOB|OTHER)\b", "w", command)
+    command = command.replace("PROJECT", "default").replace(" N", " 3").replace("=N", "=3")
+    _, *words = shlex.split(command)
     if "mymodule:Guess" in words:
         words += ["--limit", "2"]
     if words[:2] == ["eval", "mcp"]:
@@ -262,11 +294,21 @@ async def iterate(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert left["batch"].step == 5
 
 
+async def read_episodes(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    worse = wild_episode(1)
+    worse.reward = 0.1
+    rows = [json.dumps(row) for each in (wild_episode(), worse) for row in rows_of(each)]
+    (folder / "episodes.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    assert (await execute(source, {}))["solved"] == [wild_episode()]
+
+
 PYTHON_HERE: dict[str, Callable[[str, Path, pytest.MonkeyPatch], Any]] = {
     "model = await podium.AsyncClient()": train_with_the_readme,
     "import podium\n": train_with_the_library_s_page,
     "from podium.environments import Scenario, from_tuples": adapt_a_class,
     "from podium.environments.scenarios import ScenarioSource": iterate,
+    "from podium.core.trajectory_rows import": read_episodes,
 }
 
 

@@ -26,8 +26,9 @@ from podium.sdk.connection import contexts
 from podium.sdk.connection.contexts import Context, Contexts, Kubernetes
 from podium.sdk.connection.kubectl import Kubectl
 from support import job_records
+from support.fake_job_service import watched_job
 from support.fake_kubectl import FakeKubectl
-from support.fake_podium import FakePodium, fake_podium, watched_job
+from support.fake_podium import FakePodium, fake_podium
 from support.process_tree import alive, gone
 
 TOKEN = "the-release's"

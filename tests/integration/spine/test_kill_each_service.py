@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-REAL_STEPS = 3
+REAL_STEPS = 2
 # A step of the tiny model takes a second: so many that it does not end before the kill.
 TINY_STEPS = 12
 

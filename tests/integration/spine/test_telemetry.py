@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes all six; one trace joins the services that make a step."""
+"""A real Prometheus scrapes all six; a trace a rollout, and one that joins what makes a step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
+from opentelemetry.proto.trace.v1 import trace_pb2
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
 from podium.local.launcher import Launcher
+from podium.types.v1 import trajectory_pb2
 from support.jobs import create, small_spec, steps_of, wait_until
 from support.otlp import OtlpReceiver
 from support.processes import free_port
@@ -65,12 +67,31 @@ async def test_prometheus_and_one_trace(
                 await _assert_series(api, job_id)
             await stub.CancelJob(jobs.CancelJobRequest(job_id=job_id), timeout=30)
             step = (await steps_of(stub, job_id))[-1]
+            asked = jobs.ListTrajectoriesRequest(job_id=job_id, step=step.number, page_size=100)
+            trajectories = (await stub.ListTrajectories(asked, timeout=30)).trajectories
     finally:
         process.terminate()
         process.wait(10)
 
     assert step.trace_id
-    await _assert_joined(otlp, step.trace_id)
+    spans = await _whole(otlp, step.trace_id, {*SERVICES})
+    (root,) = [span for _, span in spans if not span.parent_span_id]
+    assert root.name == "train_step"
+    linked = {link.trace_id.hex() for link in root.links}
+    assert {each.trace_id for each in trajectories} <= linked
+    # Four for each group, and the phases: nothing that grows with attempts or turns.
+    assert len(spans) < 4 * 2 + 60
+    assert len({each.trace_id for each in trajectories}) == len(trajectories) == 8
+    for each in trajectories:
+        await _assert_rollout(otlp, each, step.trace_id)
+    judgements = [
+        {link.trace_id.hex() for link in span.links}
+        for spans in otlp.by_trace().values()
+        for _, span in spans
+        if span.name == "score_group" and any(link.trace_id.hex() in linked for link in span.links)
+    ]
+    assert {each.trace_id for each in trajectories} <= set().union(*judgements)
+    assert all(step.trace_id in each for each in judgements)
 
 
 async def _assert_series(api: httpx.AsyncClient, job_id: str) -> None:
@@ -95,14 +116,17 @@ async def _assert_series(api: httpx.AsyncClient, job_id: str) -> None:
     assert not missing
 
 
-async def _assert_joined(otlp: OtlpReceiver, trace_id: str) -> None:
-    wanted = {"controller", "rollout", "inference", "judge", "trainer", "registry"}
+async def _whole(
+    otlp: OtlpReceiver, trace_id: str, services: set[str]
+) -> list[tuple[str, trace_pb2.Span]]:
+    """The spans of a trace, when all services have sent theirs and none lacks its parent."""
     found: set[str] = set()
     orphans: list[tuple[str, str]] = []
+    spans: list[tuple[str, trace_pb2.Span]] = []
     # Each process exports on its own clock, so a parent may come after its child.
     with suppress(TimeoutError):
         async with asyncio.timeout(30):
-            while not wanted <= found or orphans:
+            while not services <= found or orphans:
                 spans = otlp.by_trace().get(trace_id, [])
                 found = {name.removeprefix("podium-") for name, _ in spans}
                 ids = {span.span_id for _, span in spans}
@@ -112,7 +136,33 @@ async def _assert_joined(otlp: OtlpReceiver, trace_id: str) -> None:
                     if s.parent_span_id and s.parent_span_id not in ids
                 ]
                 await asyncio.sleep(0.5)
-    assert wanted <= found
+    assert services <= found
     assert not orphans
-    roots = [span.name for _, span in spans if not span.parent_span_id]
-    assert roots == ["train_step"]
+    return spans
+
+
+async def _assert_rollout(
+    otlp: OtlpReceiver, trajectory: trajectory_pb2.Trajectory, step_trace: str
+) -> None:
+    """Its own trace is whole, linked to the step, counts each token once, and says nothing."""
+    spans = await _whole(otlp, trajectory.trace_id, {"rollout", "inference"})
+    (root,) = [span for _, span in spans if not span.parent_span_id]
+    assert root.name == "invoke_agent email_search"
+    assert root.span_id.hex() == trajectory.root_span_id
+    assert [link.trace_id.hex() for link in root.links] == [step_trace]
+    records = [history.tokens for history in trajectory.histories]
+    assert _sum(spans, "gen_ai.usage.output_tokens") == sum(len(r.logprobs) for r in records)
+    # Each turn reads what was said before it again.
+    (record,) = records
+    prompts = sum(span.start for span in record.spans)
+    assert _sum(spans, "gen_ai.usage.input_tokens") == prompts
+    sent = b"".join(span.SerializeToString() for _, span in spans)
+    for history in trajectory.histories:
+        for message in history.messages:
+            words = message.content.strip()[:20].encode()
+            assert len(words) < 8 or words not in sent
+
+
+def _sum(spans: list[tuple[str, trace_pb2.Span]], name: str) -> int:
+    found = [each.value for _, span in spans for each in span.attributes if each.key == name]
+    return sum(value.int_value for value in found)

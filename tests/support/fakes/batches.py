@@ -10,6 +10,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import COLLECTED
+from podium_controller.domain.usage import of_groups
 from podium_controller.store.batches import IDLE, NewBatch, check_client
 from podium_controller.store.rows import job_message
 from support.fakes.database import (
@@ -21,14 +22,15 @@ from support.fakes.database import (
     client_lease,
     move,
 )
+from support.fakes.usage import count_usage
 
 
 class MemoryBatchStore:
     """See `podium_controller.store.BatchStore`."""
 
-    def __init__(self, database: MemoryDatabase, hub: Notifications) -> None:
+    def __init__(self, database: MemoryDatabase, notifications: Notifications) -> None:
         self._database = database
-        self._hub = hub
+        self._notifications = notifications
 
     async def submit(
         self,
@@ -48,12 +50,13 @@ class MemoryBatchStore:
             for position, group in enumerate(made):
                 body = group.SerializeToString()
                 row.groups[group.id] = GroupRow(step, "", position, COLLECTED, body)
+            count_usage(row, of_groups(made))
             if row.state == pb.JOB_STATE_PAUSED and row.phase == IDLE:
                 move(row, pb.JOB_STATE_QUEUED)
             return step
 
         step: int = await self._database.transact(work)
-        self._hub.notify(new.job_id)
+        self._notifications.notify(new.job_id)
         return step
 
     async def finish(self, job_id: str) -> pb.Job:
@@ -69,16 +72,16 @@ class MemoryBatchStore:
             return job_message(row)  # type: ignore[arg-type]
 
         job: pb.Job = await self._database.transact(work)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return job
 
 
 class MemoryClientStore:
     """See `podium_controller.store.ClientStore`."""
 
-    def __init__(self, database: MemoryDatabase, hub: Notifications) -> None:
+    def __init__(self, database: MemoryDatabase, notifications: Notifications) -> None:
         self._database = database
-        self._hub = hub
+        self._notifications = notifications
 
     async def beat(self, job_id: str, client: str, seconds: float) -> pb.Job:
         def work() -> pb.Job:
@@ -96,7 +99,7 @@ class MemoryClientStore:
             return job_message(row)  # type: ignore[arg-type]
 
         job: pb.Job = await self._database.transact(work)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return job
 
 

@@ -51,9 +51,9 @@ class Bench(Wire):
         )
         self.database = MemoryDatabase()
         self.database.leases[CONTROLLER] = Lease("test", 1, float("inf"))
-        self.hub = Notifications()
-        self.jobs = MemoryJobStore(self.database, self.hub)
-        self.ledger = MemoryLedger(self.database, self.hub, 1)
+        self.notifications = Notifications()
+        self.jobs = MemoryJobStore(self.database, self.notifications)
+        self.ledger = MemoryLedger(self.database, self.notifications, 1)
         self.jobs._create(NewJob(JOB, self.spec, "", "", ""))
         self.registry = FakeRegistry(self)
         self.inference = FakeInference(self.registry, self)
@@ -81,7 +81,7 @@ class Bench(Wire):
             self.reporter,
         )
         self.serving = Serving(JOB, self.inference, self.ledger, self.recovery)
-        self.publisher = Aliases(JOB, self.spec, self.registry, self.recovery)
+        self.aliases = Aliases(JOB, self.spec, self.registry, self.recovery)
         self.source = EpisodeSource(
             rollout=self.rollout,
             pool=self.pool,

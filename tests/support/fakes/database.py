@@ -53,6 +53,11 @@ class JobRow:
     evaluations: dict[tuple[int, str], bytes] = field(default_factory=dict)
     batches: dict[int, BatchRow] = field(default_factory=dict)
     groups: dict[str, GroupRow] = field(default_factory=dict)
+    deleted_groups: dict[tuple[str, int], Tombstone] = field(default_factory=dict)
+    """What was deleted to make room, by mode and step."""
+    usage_mark: int = 0
+    used: dict[int, pb.Usage] = field(default_factory=dict)
+    """What it has used, by the hour's beginning."""
     usage: dict[str, dict[str, float]] = field(default_factory=dict)
     """What its judges have used, by month."""
 
@@ -86,6 +91,13 @@ class GroupRow:
     position: int
     status: str
     body: bytes
+    time: int = field(default_factory=now_ns)
+
+
+@dataclass
+class Tombstone:
+    groups: int
+    delete_time: int
 
 
 @dataclass

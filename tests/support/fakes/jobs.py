@@ -6,22 +6,24 @@ from collections.abc import Callable, Sequence
 
 from podium.core.errors import AlreadyExistsError, FailedPreconditionError, OutOfRangeError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.types.v1 import trajectory_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.pools.projects import project_of
 from podium_controller.store.jobs import Cursor, NewJob
 from podium_controller.store.rows import event_message, job_message
+from podium_controller.store.trajectories import runs_of
 from support.fakes.database import EventRow, JobRow, MemoryDatabase, add_event, move
+from support.fakes.usage import total
 
 
 class MemoryJobStore:
     """See `podium_controller.store.JobStore`."""
 
-    def __init__(self, database: MemoryDatabase, hub: Notifications) -> None:
+    def __init__(self, database: MemoryDatabase, notifications: Notifications) -> None:
         self._database = database
-        self._hub = hub
+        self._notifications = notifications
 
     async def find_request(self, request_id: str, digest: str) -> pb.Job | None:
         return await self._database.transact(lambda: self._replay(request_id, digest))
@@ -31,11 +33,11 @@ class MemoryJobStore:
 
     async def create(self, new: NewJob) -> pb.Job:
         made: pb.Job = await self._database.transact(lambda: self._create(new))
-        self._hub.notify(new.id)
+        self._notifications.notify(new.id)
         return made
 
     async def get(self, job_id: str) -> pb.Job:
-        return await self._database.transact(lambda: _message(self._database.job(job_id)))
+        return await self._database.transact(lambda: _with_usage(self._database.job(job_id)))
 
     async def groups_collected(self, job_id: str, step: int) -> int:
         def work() -> int:
@@ -64,22 +66,29 @@ class MemoryJobStore:
             ]
             page = rows[:limit]
             more = len(rows) > limit
-            return [_message(row) for row in page], page[-1].number if more else None
+            return [_with_usage(row) for row in page], page[-1].number if more else None
 
         return await self._database.transact(work)
 
     async def request(
-        self, job_id: str, after: Callable[[job_states.State], job_states.State]
+        self,
+        job_id: str,
+        after: Callable[[job_states.State], job_states.State],
+        budget: spec_pb2.BudgetSpec | None = None,
     ) -> pb.Job:
         def work() -> pb.Job:
             row = self._database.job(job_id)
             target = after(row.state)
+            if budget is not None:
+                spec = spec_pb2.JobSpec.FromString(row.spec)
+                spec.budget.CopyFrom(budget)
+                row.spec = spec.SerializeToString(deterministic=True)
             if target != row.state:
                 move(row, target)
             return _message(row)
 
         job: pb.Job = await self._database.transact(work)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return job
 
     async def delete(self, job_id: str) -> None:
@@ -90,12 +99,19 @@ class MemoryJobStore:
                     f"job {job_id} is {job_states.name(row.state)}; cancel it first",
                     reason="JOB_NOT_ENDED",
                 )
-            for rows in (row.groups, row.batches, row.evaluations, row.steps, row.events):
+            for rows in (
+                row.deleted_groups,
+                row.groups,
+                row.batches,
+                row.evaluations,
+                row.steps,
+                row.events,
+            ):
                 rows.clear()
             row.deleted = True
 
         await self._database.transact(work)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
 
     async def events(self, job_id: str, after: int, limit: int) -> tuple[list[pb.Event], bool]:
         def work() -> tuple[list[pb.Event], bool]:
@@ -150,10 +166,13 @@ class MemoryJobStore:
         max_bytes: int,
     ) -> tuple[list[trajectory_pb2.Trajectory], Cursor | None]:
         def work() -> tuple[list[trajectory_pb2.Trajectory], Cursor | None]:
+            gone = self._database.job(job_id).deleted_groups
             rows = [
                 row
                 for row in self._database.job(job_id).groups.values()
-                if bool(row.mode) == evaluation and (step is None or row.step == step)
+                if bool(row.mode) == evaluation
+                and (step is None or row.step == step)
+                and (row.mode, row.step) not in gone
             ]
             page: list[trajectory_pb2.Trajectory] = []
             last: Cursor | None = None
@@ -169,6 +188,20 @@ class MemoryJobStore:
                     page.append(trajectory)
                     last = here
             return page, None
+
+        return await self._database.transact(work)
+
+    async def deleted_trajectories(
+        self, job_id: str, *, evaluation: bool, step: int | None
+    ) -> list[pb.DeletedTrajectories]:
+        def work() -> list[pb.DeletedTrajectories]:
+            return runs_of(
+                [
+                    (number, mode, each.groups, each.delete_time)
+                    for (mode, number), each in self._database.job(job_id).deleted_groups.items()
+                    if bool(mode) == evaluation and (step is None or number == step)
+                ]
+            )
 
         return await self._database.transact(work)
 
@@ -213,6 +246,12 @@ class MemoryJobStore:
 
 def _message(row: JobRow) -> pb.Job:
     return job_message(row)  # type: ignore[arg-type]
+
+
+def _with_usage(row: JobRow) -> pb.Job:
+    job = _message(row)
+    job.usage.CopyFrom(total(row))
+    return job
 
 
 def _event(row: EventRow) -> pb.Event:

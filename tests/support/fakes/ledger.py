@@ -10,13 +10,14 @@ from typing import TypeVar
 from podium.core.errors import InternalError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
-from podium.types.v1 import trajectory_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.identifiers import evaluation_group, training_group
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
     JUDGED,
+    NOTHING,
     PLACES,
     GroupKey,
     JobRecord,
@@ -25,13 +26,15 @@ from podium_controller.domain.ports import (
     Wait,
 )
 from podium_controller.domain.step_metrics import seconds_per_step
+from podium_controller.domain.usage import of_groups, of_judges, of_step
 from podium_controller.store.batches import IDLE
 from podium_controller.store.rows import record
-from support.fakes.database import GroupRow, JobRow, MemoryDatabase, add_event, move
+from support.fakes.database import GroupRow, MemoryDatabase, add_event, move
 from support.fakes.leases import CONTROLLER
+from support.fakes.trajectories import MemoryTrajectories
+from support.fakes.usage import MemoryUsage, count_usage
 
 T = TypeVar("T")
-_RATE_STEPS = 8
 _POLL_SECONDS = 1.0
 _COUNTS = ("calls", "prompt_tokens", "completion_tokens", "cost", "cached")
 
@@ -39,10 +42,12 @@ _COUNTS = ("calls", "prompt_tokens", "completion_tokens", "cost", "cached")
 class MemoryLedger:
     """See `podium_controller.store.SqlLedger`."""
 
-    def __init__(self, database: MemoryDatabase, hub: Notifications, epoch: int) -> None:
+    def __init__(self, database: MemoryDatabase, notifications: Notifications, epoch: int) -> None:
         self._database = database
-        self._hub = hub
+        self._notifications = notifications
         self._epoch = epoch
+        self.usage = MemoryUsage(database, self._write, epoch)
+        self.trajectories = MemoryTrajectories(database, self._write)
 
     async def in_states(self, wanted: Sequence[job_states.State]) -> list[JobRecord]:
         def work() -> list[JobRecord]:
@@ -89,17 +94,26 @@ class MemoryLedger:
 
         return await self._told(job_id, work)
 
-    async def rest(self, job_id: str) -> job_states.State:
+    async def rest(
+        self, job_id: str, why: Wait = NOTHING, budget: spec_pb2.BudgetSpec | None = None
+    ) -> job_states.State:
         def work() -> job_states.State:
             row = self._database.any_job(job_id)
             running = row.state == pb.JOB_STATE_RUNNING
-            if running:
+            if running and budget is not None:
+                news = spec_pb2.JobSpec.FromString(row.spec).budget != budget
+                target = pb.JOB_STATE_QUEUED if news else pb.JOB_STATE_PAUSED
+            elif running:
                 news = row.finishing or row.completed_steps + 1 in row.batches
                 target = pb.JOB_STATE_QUEUED if news else pb.JOB_STATE_PAUSED
             else:
                 target = job_states.after_run(row.state, pb.JOB_STATE_PAUSED)
-            idle = running and target == pb.JOB_STATE_PAUSED
-            move(row, target, phase=IDLE if idle else "wait")
+            paused = target == pb.JOB_STATE_PAUSED
+            idle = paused and running and not why.reason
+            message = why.message if paused else ""
+            move(row, target, message=message, phase=IDLE if idle else "wait")
+            if paused:
+                row.wait_reason, row.wait_message = why.reason, why.message
             return target
 
         return await self._told(job_id, work)
@@ -114,12 +128,12 @@ class MemoryLedger:
             return Submission(batch.groups if batch else 0, row.finishing, gone)
 
         while True:
-            ticket = self._hub.ticket(job_id)
+            ticket = self._notifications.ticket(job_id)
             found: Submission = await self._database.transact(work)
             left = until - time.monotonic()
             if found.groups or found.finishing or found.gone or left <= 0:
                 return found
-            await self._hub.wait(ticket, min(left, _POLL_SECONDS))
+            await self._notifications.wait(ticket, min(left, _POLL_SECONDS))
 
     async def set_phase(self, job_id: str, phase: str) -> None:
         def work() -> None:
@@ -152,14 +166,18 @@ class MemoryLedger:
                     each.position, each.status, trajectory_pb2.Group.FromString(each.body)
                 )
                 for each in (row.groups.values() if row else ())
-                if each.step == step and each.mode == mode
+                if each.step == step
+                and each.mode == mode
+                and row is not None
+                and (mode, step) not in row.deleted_groups
             }
 
         return await self._database.transact(work)
 
     async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
         body = group.SerializeToString()
-        await self._write(lambda: self._store(key, status, group.id, body))
+        used = of_groups([group])
+        await self._write(lambda: self._store(key, status, group.id, body, used))
 
     async def save_judged(
         self,
@@ -169,15 +187,17 @@ class MemoryLedger:
         month: str,
     ) -> None:
         body = group.SerializeToString()
+        collected = of_groups([group])
         used = {name: getattr(usage, name) for name in _COUNTS} if usage.ByteSize() else {}
 
         def work() -> None:
             row = self._database.any_job(key.job_id)
-            self._store(key, JUDGED, group.id, body)
+            self._store(key, JUDGED, group.id, body, collected)
             if used:
                 counts = row.usage.setdefault(month, dict.fromkeys(_COUNTS, 0))
                 for name, amount in used.items():
                     counts[name] += amount
+            count_usage(row, of_judges(usage))
 
         await self._write(work)
 
@@ -231,7 +251,9 @@ class MemoryLedger:
                 if id_ in row.groups:
                     row.groups[id_].status = CONSUMED
             row.completed_steps, row.latest_step = number, body
-            row.step_seconds = _rate(row, step)
+            count_usage(row, of_step(step))
+            times = [committed for committed, *_ in row.steps.values()]
+            row.step_seconds = seconds_per_step(times, step)
             add_event(row, pb.EVENT_TYPE_STEP, f"step {number} is committed", step=number)
             return True
 
@@ -277,7 +299,7 @@ class MemoryLedger:
 
     async def _told(self, job_id: str, work: Callable[[], T]) -> T:
         result = await self._write(work)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return result
 
     async def _write(self, work: Callable[[], T]) -> T:
@@ -294,14 +316,18 @@ class MemoryLedger:
             for row in self._database.jobs.values()
         )
 
-    def _store(self, key: GroupKey, status: str, id_: str, body: bytes) -> None:
-        groups = self._database.any_job(key.job_id).groups
+    def _store(self, key: GroupKey, status: str, id_: str, body: bytes, used: pb.Usage) -> None:
+        row = self._database.any_job(key.job_id)
+        if (key.mode, key.step) in row.deleted_groups:
+            raise InternalError(f"the groups of step {key.step} were deleted to make room")
+        groups = row.groups
         if id_ not in groups:
+            count_usage(row, used)
             groups[id_] = GroupRow(key.step, key.mode, key.position, status, body)
             return
         if groups[id_].status == CONSUMED:
             raise InternalError(f"group {id_} is consumed and cannot be stored again")
-        groups[id_].status, groups[id_].body = status, body
+        groups[id_] = GroupRow(key.step, key.mode, key.position, status, body)
 
 
 def group_id(key: GroupKey) -> str:
@@ -309,11 +335,3 @@ def group_id(key: GroupKey) -> str:
     if key.mode:
         return evaluation_group(key.job_id, key.step, key.mode, key.position)
     return training_group(key.job_id, key.step, key.position)
-
-
-def _rate(row: JobRow, step: pb.Step) -> float:
-    newest = sorted(row.steps)[-_RATE_STEPS:]
-    measured = seconds_per_step(sorted(row.steps[number][0] for number in newest))
-    if measured is not None:
-        return measured
-    return max(0.0, (step.commit_time.ToNanoseconds() - step.start_time.ToNanoseconds()) / 1e9)

@@ -35,6 +35,7 @@ class FakeInference:
         self._wire = wire or Wire()
         self.base_model = base_model
         self.window = 2048
+        self.pool_gpus = 0
         self.job = ""
         self.version = -1
         self._forbidden: set[str] = set()
@@ -75,6 +76,9 @@ class FakeInference:
             return [inference_pb.LoadedPolicy(job=self.job, version=max(self.version, 0))]
 
         return await self._wire.call("inference", "policies", handle)
+
+    async def gpus(self) -> int:
+        return await self._wire.call("inference", "gpus", lambda: self.pool_gpus)
 
     def use(self, policy: policy_pb2.PolicyRef) -> int:
         """The version that samples for a request, which may bring it.

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from podium.cli.job.fork import take_alias
 from podium.core.contract import parse_yaml
+from podium.core.contract.fork_alias import take_alias
 from podium.core.errors import Violation
 from podium.types.v1 import spec_pb2
 from support.cli import Result, invoke

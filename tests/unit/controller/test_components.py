@@ -65,18 +65,18 @@ async def test_the_best_version_is_the_older_one_of_equals() -> None:
     bench = Bench(evaluation=spec_pb2.EvaluationSpec(best_metric="success"))
     await published(bench, 1, 2)
     for version, value, is_best in ((0, 0.5, True), (1, 0.5, False), (2, 0.7, True)):
-        await bench.publisher.record(version, {"success": value})
-        assert await bench.publisher.promote(version, value) == is_best
-    assert await bench.publisher.promote(2, 0.7)
+        await bench.aliases.record(version, {"success": value})
+        assert await bench.aliases.promote(version, value) == is_best
+    assert await bench.aliases.promote(2, 0.7)
     assert bench.registry.aliases[JOB, BEST] == 2
 
 
 async def test_an_alias_that_somebody_moves_is_compared_again() -> None:
     bench = Bench(evaluation=spec_pb2.EvaluationSpec(best_metric="success"))
     await published(bench, 1)
-    await bench.publisher.record(1, {"success": 0.9})
+    await bench.aliases.record(1, {"success": 0.9})
     bench.before("set_alias", lambda: bench.registry.aliases.update({(JOB, BEST): 1}))
-    assert not await bench.publisher.promote(0, 0.5)
+    assert not await bench.aliases.promote(0, 0.5)
     assert bench.registry.aliases[JOB, BEST] == 1
 
 
@@ -111,23 +111,23 @@ async def test_an_origin_draws_the_same_groups_again() -> None:
     await published(bench)
     await bench.serving.serve(0)
     order = ScenarioOrder([trajectory_pb2.Scenario(id=f"s{i}") for i in range(4)], 7)
-    origin = RolloutGroups(JOB, rollout, bench.source, order)
-    assert await origin.count(1) == 2
-    first = await origin.sample(GroupKey(JOB, 1, 1))
-    second = await origin.sample(GroupKey(JOB, 1, 1))
+    group_source = RolloutGroups(JOB, rollout, bench.source, order)
+    assert await group_source.count(1) == 2
+    first = await group_source.sample(GroupKey(JOB, 1, 1))
+    second = await group_source.sample(GroupKey(JOB, 1, 1))
     assert (first.id, first.scenario) == (second.id, second.scenario)
 
 
 async def test_a_silent_client_s_job_is_idle() -> None:
     client = spec_pb2.ClientSpec(idle_seconds=0)
     bench = Bench(client=client)
-    origin = ClientGroups(JOB, client, bench.ledger)
+    group_source = ClientGroups(JOB, client, bench.ledger)
     with pytest.raises(JobIdleError):
-        await origin.arrival(1)
+        await group_source.arrival(1)
     bench.database.jobs[JOB].finishing = True
-    assert not await origin.arrival(1)
+    assert not await group_source.arrival(1)
     with pytest.raises(InternalError):
-        await origin.sample(GroupKey(JOB, 1, 0))
+        await group_source.sample(GroupKey(JOB, 1, 0))
 
 
 class Collects:

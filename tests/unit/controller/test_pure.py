@@ -186,9 +186,15 @@ def test_evaluations_are_due_first_last_and_every_so_often() -> None:
 
 def test_step_seconds_are_a_median_of_gaps() -> None:
     second = 10**9
-    assert seconds_per_step([5 * second]) is None
+    step = pb.Step(number=1)
+    step.start_time.FromSeconds(3)
+    step.commit_time.FromSeconds(5)
+    assert seconds_per_step([5 * second], step) == 2
     # A night's pause in the middle does not count.
-    assert seconds_per_step([0, 2 * second, 40_000 * second, 40_003 * second]) == 3
+    assert seconds_per_step([0, 2 * second, 40_000 * second, 40_003 * second], step) == 3
+    # Nor does how the job began, once it has had enough steps.
+    early = [-1000 * second * (i + 1) for i in range(20)]
+    assert seconds_per_step([*early, *(i * second for i in range(8))], step) == 1
 
 
 def test_page_tokens_fit_only_their_own_call() -> None:

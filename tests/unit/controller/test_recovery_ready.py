@@ -55,10 +55,10 @@ async def test_a_wait_longer_than_the_patience_does_not_end_the_job() -> None:
 
     async def ready() -> bool:
         trainer.waits += 1
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.3)
         return False
 
-    found = await recovery(0.5).run("trainer", trainer.call, trainer.rebuild, ready)
+    found = await recovery(0.1).run("trainer", trainer.call, trainer.rebuild, ready)
     assert (found, trainer.waits) == ("done", 1)
 
 
@@ -72,7 +72,7 @@ async def test_a_trainer_that_is_placed_and_does_not_answer_ends_it() -> None:
         return False
 
     with pytest.raises(JobFailedError) as raised:
-        await recovery(0.5).run("trainer", trainer.call, never, ready)
+        await recovery(0.1).run("trainer", trainer.call, never, ready)
     assert raised.value.reason == "TRAINER_LOST"
 
 

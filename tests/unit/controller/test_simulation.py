@@ -15,6 +15,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.training import loop as loop_module
 from podium_controller.training.group_sources import RolloutGroups
+from prometheus_client import REGISTRY
 from simulation.befalls import freeze, lose_answers
 from simulation.loop import StuckError, VirtualLoop
 from simulation.run import simulate
@@ -38,10 +39,23 @@ def quiet() -> Iterator[None]:
 
 
 def test_what_befalls_a_job_costs_it_nothing_but_time() -> None:
+    before = series_of_jobs()
     outcomes = [simulate(seed) for seed in range(_SEEDS)]
     wrong = [str(outcome) for outcome in outcomes if outcome.wrong]
     assert not wrong, "\n".join(wrong)
     assert sum(outcome.controllers for outcome in outcomes) > 2 * _SEEDS
+    # However a job's runs ended, and whoever led then: nothing of it is shown any more.
+    assert series_of_jobs() <= before
+
+
+def series_of_jobs() -> set[tuple[str, str]]:
+    """What this process shows of single jobs."""
+    return {
+        (sample.name, sample.labels["job_id"])
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if "job_id" in sample.labels
+    }
 
 
 @pytest.mark.parametrize("seed", FOUND)

@@ -149,6 +149,12 @@ def test_the_agent_that_trains_is_the_policy() -> None:
     assert fields(wrong) == ["job.spec.rollout.episode.players[agent]"]
 
 
+def test_a_template_is_not_told_what_podium_says_itself() -> None:
+    rollout = spec_pb2.RolloutSpec()
+    rollout.episode.chat_template_kwargs.update({"enable_thinking": False, "tools": []})
+    assert fields(spec(rollout=rollout)) == ["job.spec.rollout.episode.chat_template_kwargs.tools"]
+
+
 def test_an_evaluation_may_have_other_players() -> None:
     job = complete(
         spec(
@@ -162,3 +168,15 @@ def test_an_evaluation_may_have_other_players() -> None:
     assert dict(found.players) == {"opponent": "baseline:perfect", "helper": "base"}
     assert found.max_turns == job.rollout.episode.max_turns
     assert dict(job.rollout.episode.players) == {"opponent": "base", "helper": "base"}
+
+
+def test_a_job_names_trackers_and_no_keys() -> None:
+    tracking = spec_pb2.TrackingSpec(wandb=spec_pb2.WandbSpec(secret="team"))
+    full = complete(spec(tracking=tracking))
+    assert full.tracking.wandb.project == "podium"
+    assert full.tracking.wandb.mode == spec_pb2.WANDB_MODE_ONLINE
+    assert full.tracking.wandb.artifact_every_steps == 10
+    assert not full.tracking.HasField("mlflow")
+    assert not complete(spec()).HasField("tracking")
+    tracking.wandb.secret = "0123456789abcdef" * 2 + "01234567"
+    assert fields(spec(tracking=tracking)) == ["job.spec.tracking.wandb.secret"]

@@ -15,6 +15,8 @@ from podium_controller.store import Database
 from support.batch_contract import *  # noqa: F403 : the tests
 from support.store_contract import *  # noqa: F403 : the tests
 from support.stores import MemoryStores, SqlStores
+from support.trajectory_contract import *  # noqa: F403 : the tests
+from support.usage_contract import *  # noqa: F403 : the tests
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,10 @@ from podium_controller.cluster.jobset import JOBSETS, JobSets
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.trainers import KubernetesTrainers
 from podium_controller.cluster.workloads import Workloads
+from podium_controller.domain import metrics
 from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import JobRecord
+from prometheus_client import REGISTRY
 from support.cluster import Waits, record, template
 from support.fake_api import FakeApi
 from support.fake_job_sets import FakeJobSets
@@ -293,6 +295,25 @@ async def test_bad_settings_fail_the_job(api: FakeApi) -> None:
         with pytest.raises(JobFailedError, match="PODIUM_TRAINER_PORT") as raised:
             await waiting
         assert raised.value.reason == "TRAINER_MISCONFIGURED"
+
+
+async def test_a_crash_is_counted_though_another_pod_takes_its_place(api: FakeApi) -> None:
+    def counted() -> float:
+        labels = {"job_id": job.id, "reason": "TRAINER_CRASHED"}
+        return REGISTRY.get_sample_value("podium_controller_trainer_ends_total", labels) or 0
+
+    job = record()
+    async with controller(api) as trainers:
+        waiting = starting(trainers, job)
+        await until(lambda: bool(api.of(JOBS)))
+        ended = {"terminated": {"exitCode": 1, "message": "CUDA error"}}
+        pods(api, phase="Failed", containerStatuses=[{"name": "trainer", "state": ended}])
+        await until(lambda: counted() == 1)
+        pods(api)
+        await waiting
+    assert counted() == 1
+    metrics.forget_job(job.id)
+    assert counted() == 0
 
 
 async def test_a_job_set_whose_controller_is_away_is_told_and_waited_for() -> None:

@@ -69,5 +69,5 @@ def test_a_metric_has_the_words_and_no_others() -> None:
     outcomes = ("trained", "stale", "judge_error", "other")
     before = [counted(outcome) for outcome in outcomes]
     for outcome in (controller.TRAINED, controller.STALE, skip_reasons.JUDGE_ERROR, "bad weather"):
-        controller.count_group(outcome)
+        controller.count_group("skips", outcome)
     assert [counted(outcome) for outcome in outcomes] == [value + 1 for value in before]

@@ -53,6 +53,18 @@ def test_a_comparison_pairs_scenarios() -> None:
     assert (found.scenarios, found.better, found.worse) == (6, 3, 0)
     assert found.difference == pytest.approx(0.5)
     assert found.p_value == pytest.approx(2 / 2**3)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 0.5 < found.high
+    # Without a success on either side there is still a reward to compare.
+    poor = [attempt(f"s{i}", reward=0.01) for i in range(12)]
+    better = [attempt(f"s{i}", reward=0.11 + 0.001 * i) for i in range(12)]
+    other = compare(poor, better)
+    assert (other.difference, other.p_value) == (0, 1)
+    assert other.reward_difference == pytest.approx(0.1055)
+    assert other.reward_low is not None
+    assert other.reward_low > 0.1
+    assert other.reward_p_value < 0.001
     assert compare(second, first).difference == pytest.approx(-0.5)
     with pytest.raises(ValueError, match="no scenario in common"):
         compare(first, [attempt("other")])

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import format_datetime
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from podium.core import backoff
 from podium.environments import Environment, Message, Observation, Scenario, StepResult, user
 from podium.sdk.evaluation import Attempt, ChatModel, compare, run_local, summarise
 from podium.sdk.evaluation.retries import NotAnsweredError, Retries
 from support.fake_judge import Answer, Behaviour, FakeJudge, completion, fails, fake_judge
 
-QUICK = Retries(attempts=9, first_seconds=0.01, longest_seconds=0.05)
+QUICK = Retries(attempts=9, first_seconds=0.001, longest_seconds=0.005)
 
 
 @pytest.fixture
@@ -68,12 +70,16 @@ async def test_an_api_that_hangs_up_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
-async def test_it_is_not_asked_before_it_said(api: FakeJudge, form: str) -> None:
+async def test_it_is_not_asked_before_it_said(
+    api: FakeJudge, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     patient = Retries(attempts=2, first_seconds=0.0, longest_seconds=60)
-    until = datetime.now(UTC) + timedelta(seconds=2)
+    least = 0.1
+    now = datetime(2026, 11, 1, tzinfo=UTC).timestamp() - least
     # A date has whole seconds.
-    least = {"seconds": 0.7, "date": 0.9}[form]
-    value = {"seconds": "0.7", "date": format_datetime(until, usegmt=True)}[form]
+    monkeypatch.setattr(backoff, "time", SimpleNamespace(time=lambda: now))
+    until = format_datetime(datetime(2026, 11, 1, tzinfo=UTC), usegmt=True)
+    value = {"seconds": str(least), "date": until}[form]
     api.then(fails(429, retry_after=value), says("yes"))
     assert (await ask(api, patient)).content == "yes"
     first, second = api.arrivals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -167,3 +168,26 @@ def test_settings_that_make_no_group_are_refused(values: dict[str, int], words: 
     with pytest.raises(ValidationError) as refused:
         Settings(**values)
     assert words in str(refused.value)
+
+
+def test_whoever_ends_before_the_thread_hears_nothing_more() -> None:
+    ended = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def work() -> None:
+        threads.append(threading.current_thread())
+        ended.wait(30)
+
+    async def asks_and_goes() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(in_thread(work), 0.05)
+
+    asyncio.run(asks_and_goes())
+    failed: list[object] = []
+    hook, threading.excepthook = threading.excepthook, failed.append
+    try:
+        ended.set()
+        threads[0].join(30)
+    finally:
+        threading.excepthook = hook
+    assert failed == []

@@ -103,7 +103,7 @@ async def test_t26_g_the_cache_is_bounded(judge: FakeJudge, client: httpx.AsyncC
 async def test_t26_g_the_same_question_at_once_is_asked_once_and_paid_once(
     bench: JudgeBench,
 ) -> None:
-    bench.judge.then(slow(HONEST, 1.0))
+    bench.judge.then(slow(HONEST, 0.3))
     joined = asked("joined")
     answers = await asyncio.gather(
         *(bench.ask(group_of("answer 3", "answer 9", group=f"job/s1/g{n}")) for n in range(5))

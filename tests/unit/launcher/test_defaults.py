@@ -28,7 +28,7 @@ def test_no_default_differs_but_on_purpose(tmp_path: Path, monkeypatch: pytest.M
     config = LauncherConfig(tmp_path, auth=True)
     found = {
         (service, name): value
-        for service in SERVICES
+        for service in (*SERVICES, "console")
         for name, value in others_than_its_own(
             service, variables.of_service(service, config, ports, tmp_path), monkeypatch
         ).items()

@@ -11,7 +11,7 @@ from podium.local.launcher import LauncherConfig, logs, upfile, variables
 from podium.local.launcher.config import RestartPolicy
 from podium.local.launcher.events import Event, EventKind, describe_exit
 from podium.local.launcher.guardian import Guardian
-from podium.local.launcher.layout import READINESS, SERVICES, choose_ports, service_names
+from podium.local.launcher.layout import EXTRAS, READINESS, SERVICES, choose_ports, service_names
 from podium.local.launcher.supervisor import ServicePlan, Supervisor
 
 
@@ -21,12 +21,13 @@ def test_default_ports_are_the_documented_ones() -> None:
     assert ports["controller"].health == 50061
     assert ports["trainer"].metrics == 50076
     assert ports["inference"].http == 50083
+    assert vars(ports["console"]) == {"grpc": 50058, "health": 50068, "metrics": 50078, "http": 0}
     assert {ports[name].http for name in SERVICES if name != "inference"} == {0}
 
 
 def test_free_ports_are_all_different_and_below_the_ephemeral_range() -> None:
     every = [port for ports in choose_ports(0).values() for port in vars(ports).values() if port]
-    assert len(every) == len(set(every)) == 19
+    assert len(every) == len(set(every)) == 25
     assert all(20000 <= port < 32768 for port in every)
 
 
@@ -41,7 +42,8 @@ def test_choice_of_services() -> None:
     assert service_names(["judge", "controller"]) == ("controller", "judge")
     with pytest.raises(InvalidArgumentError, match="'jugde'"):
         service_names(["jugde"])
-    assert set(READINESS) == set(SERVICES)
+    assert service_names(["tracking", "judge"]) == ("judge", "tracking")
+    assert set(READINESS) == {*SERVICES, *EXTRAS}
 
 
 def test_every_variable_is_a_setting_of_its_service(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_every_variable_is_a_setting_of_its_service(tmp_path: Path) -> None:
 
     config = LauncherConfig(tmp_path, model="m", dtype="float32", weight_mode="merged", auth=True)
     ports = choose_ports(50051)
-    for name in SERVICES:
+    for name in (*SERVICES, *EXTRAS):
         settings = import_module(f"podium_{name}.settings").Settings
         prefix = f"PODIUM_{name.upper()}_"
         made = variables.of_service(name, config, ports, tmp_path)
@@ -222,3 +224,9 @@ def test_a_refusal_at_the_first_start_is_final(guardian: Guardian) -> None:
     kept = supervisor(RestartPolicy(), guardian, [])
     assert kept._next_delay(2, served=False) is None
     guardian.close()
+
+
+def test_the_console_has_no_token_of_its_own(tmp_path: Path) -> None:
+    config = LauncherConfig(tmp_path, auth=True, services=("console",))
+    made = variables.of_service("console", config, choose_ports(50051), tmp_path)
+    assert [name for name in made if name.startswith("PODIUM_CONSOLE") and "TOKEN" in name] == []

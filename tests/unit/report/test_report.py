@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+from html import unescape
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from podium.cli.html_report import ReportData, render
 from podium.cli.html_report.analysis import pairs, rates, split_gain
+from podium.cli.html_report.figures import Point, Series, line_chart, stacked_bars
 from podium.cli.html_report.plot import curves
-from podium.cli.html_report.svg import Point, Series, line_chart, stacked_bars, ticks
 from podium.types.v1 import trajectory_pb2
 from support import job_records as records
 
@@ -95,30 +98,32 @@ def test_pairs_show_what_was_learned_first() -> None:
     assert pairs([], records.episodes(0, 1, 1, 1), 3) == []
 
 
-@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
-def test_ticks_are_round_few_and_inside(low: float, span: float) -> None:
-    found = ticks(low, low + span)
-    assert len(found) <= 7
-    assert all(low - span * 1e-6 <= value <= low + span * (1 + 1e-6) for value in found)
-    assert found == sorted(found)
-
-
 def test_chart_of_nothing_is_nothing() -> None:
     assert line_chart([Series("a", [])], label="a") == ""
     assert line_chart([Series("a", [Point(1, float("nan"))])], label="a") == ""
     assert stacked_bars([], [], label="a") == ""
 
 
-def test_chart_puts_points_where_they_belong() -> None:
-    svg = line_chart(
-        [Series("a", [Point(0, 0), Point(10, 1)])],
-        label="a",
-        width=160,
-        height=140,
-        y_range=(0, 1),
-    )
-    # The plot area is 46..146 by 12..112.
-    assert 'points="46.0,112.0 146.0,12.0"' in svg
+def chart_of(html: str) -> Any:
+    """The numbers of the one chart in it."""
+    (found,) = re.findall(r'data-chart="([^"]*)"', html)
+    return json.loads(unescape(found))
+
+
+def test_chart_has_the_points_and_their_intervals_at_their_steps() -> None:
+    curve = Series("a <b>", [Point(0, 0), Point(10, 1), Point(5, float("inf"))])
+    dots = Series("b", [Point(3, 0.5, low=0.25, high=2), Point(4, 1, low=float("nan"), high=1)], 3)
+    found = chart_of(line_chart([curve, dots], label="<a>", y_range=(0, 1)))
+    assert found["x"] == [0, 3, 4, 10]
+    assert found["range"] == [0, 2]
+    first, second = found["series"]
+    assert (first["name"], first["y"]) == ("a <b>", [0, None, None, 1])
+    assert (second["y"], second["bounds"]) == ([None, 0.5, 1, None], [[3, 0.25, 2]])
+
+
+def test_stacked_parts_are_told_by_name() -> None:
+    found = chart_of(stacked_bars(["x", "y"], [(1, [2, 3]), (2, [4, 5])], label="a"))
+    assert [(each["name"], each["y"]) for each in found["series"]] == [("x", [2, 4]), ("y", [3, 5])]
 
 
 class Page(HTMLParser):
@@ -155,7 +160,11 @@ def test_page_is_whole_and_loads_nothing() -> None:
     page = Page(html)
     assert page.open == []
     assert page.links == []
-    assert not re.search(r"url\(|@import|<script|https?://", html)
+    # The programs name their home in a comment, and are in the file.
+    assert html.count("<script>") == html.count("<script") == 2
+    own = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
+    assert not re.search(r"url\(|@import|https?://", own)
+    assert "uPlot" in html
     text = " ".join(page.words)
     for words in ("Learning curve", "Format or search?", "Training dynamics", "Configuration"):
         assert words in text

@@ -11,7 +11,11 @@ import pytest
 from support.metric_names import HOMES, ROOT, metrics_of, series
 
 KINDS = {"Counter", "Gauge", "Histogram", "Summary", "Info", "Enum"}
-TOLD = {"rpc": "docs/architecture.md", "kubernetes": "services/controller/README.md"}
+TOLD = {
+    "rpc": "docs/architecture.md",
+    "tracing": "docs/operate.md",
+    "kubernetes": "services/controller/README.md",
+}
 """Where the kit's are; a service's are in its README."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from support.programs import program
 
 ROOT = Path(__file__).parents[3]
+UNIT = ("tests", "unit")
 MAX_LINES = 600
 MAX_MEDIAN_LINES = 200
 
@@ -97,3 +98,14 @@ def test_every_module_says_what_it_is_for(folder: str) -> None:
         and not re.match(r'[ru]?"""\S', text_of(file).lstrip())
     ]
     assert silent == []
+
+
+def test_unit_tests_load_nothing_heavy() -> None:
+    """Every worker collects them all, and each of these takes seconds to load."""
+    heavy = re.compile(
+        r"^(from|import) (datasets|peft|transformers|trl|vllm|podium_trainer\.learner\."
+        r"(adapter|checkpoint|families|model|network|parallel|session|sharded|step))\b"
+    )
+    files = [file for file in tracked() if file.suffix == ".py" and file.parts[:2] == UNIT]
+    assert len(files) > 100
+    assert hits(heavy, files) == []

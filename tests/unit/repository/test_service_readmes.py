@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from podium.kit.rpc import ServerSettings
 from pydantic import SecretStr
-from support.defaults import GITOPS, SERVICES, settings_class
+from support.defaults import CLIENTS, SERVICES, settings_class
 
 ROOT = Path(__file__).parents[3]
 WRITTEN_FOR_PEOPLE = {"1 TiB": str(1 << 40)}
@@ -46,7 +46,7 @@ def rows(service: str) -> Iterator[tuple[list[str], list[str]]]:
             yield names, said.split(", ") if several else [said] * len(names)
 
 
-@pytest.mark.parametrize("service", [*SERVICES, GITOPS])
+@pytest.mark.parametrize("service", [*SERVICES, *CLIENTS])
 def test_a_readme_tells_the_defaults_that_the_settings_have(service: str) -> None:
     fields = settings_class(service).model_fields
     found = [

@@ -13,7 +13,9 @@ from podium.kit.telemetry import attributes
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / "libs/podium/kit/telemetry/attributes.py"
 FOLDERS = ("libs", "services", "examples", "bench")
-CONVENTIONS = re.compile(r"(gen_ai|rpc|error|exception|client|server|service)\.[a-z_.]+")
+CONVENTIONS = re.compile(
+    r"(gen_ai|rpc|error|exception|client|server|service|session|k8s)\.[a-z_.]+"
+)
 NAMED = {value for name, value in vars(attributes).items() if name.isupper()}
 TAKES_A_NAME = {"set_attribute"}
 TAKES_NAMES = {"set_attributes", "add_event", "start_span", "start_as_current_span"}

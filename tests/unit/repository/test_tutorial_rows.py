@@ -14,7 +14,7 @@ from support.golden import golden
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs/tutorial.md").read_text()
 REFERENCE = ROOT.parent / "shared/golden/tutorial.json"
-NOT_BUILT = {*range(28, 34), 45}
+NOT_BUILT: set[int] = set()
 
 
 def rows() -> dict[int, str]:
@@ -103,6 +103,10 @@ def test_golden_criteria_are_the_reference_studys(reference: Any) -> None:
 def test_golden_loss_and_emails_are_the_reference_studys(reference: Any) -> None:
     assert golden("trainer_tutorial.json") == {"grpo_seed_loss": reference["grpo_seed_loss"]}
     assert golden("tutorial_email.json")["email_search"] == reference["email_search"]
+
+
+def test_golden_efficiency_of_a_run_is_the_reference_studys(reference: Any) -> None:
+    assert golden("tutorial_tracking.json")["wandb_eff"] == reference["wandb_eff"]
 
 
 def test_golden_2048_is_the_reference_studys(reference: Any) -> None:

@@ -198,6 +198,6 @@ def test_what_no_service_would_take_is_the_environments_failure(
     message: pb.Message, tool: pb.Tool, says: str
 ) -> None:
     """As a served environment in another language may answer."""
-    conversations = Conversations(spec_pb2.TOOL_FORMAT_AUTO)
+    conversations = Conversations(spec_pb2.EpisodeSpec(tool_format=spec_pb2.TOOL_FORMAT_AUTO))
     with pytest.raises(ValueError, match=re.escape(says)):
         conversations.observe([message], [tool])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from podium.core.errors import FailedPreconditionError, InternalError, NotFoundError
 from podium.environments.email_search import tutorial
 from podium.environments.types import user
@@ -207,29 +206,6 @@ async def test_s9_the_policy_is_asked_with_the_tutorials_parameters() -> None:
     assert call.sampling.temperature == pytest.approx(0.7)
     assert call.policy == request.policy
     assert trajectory.histories[0].tokens.spans[0].temperature == pytest.approx(0.7)
-
-
-async def test_s9_the_trace_tells_what_each_turn_was_asked_with(
-    spans: InMemorySpanExporter,
-) -> None:
-    request = group_request()
-    request.sampling.temperature = tutorial.TEMPERATURE
-    request.sampling.max_tokens = tutorial.MAX_TOKENS
-    trajectory = await play(request, PolicyDouble(script(request, {0: ["1", "4"]})))
-    turns = [span for span in spans.get_finished_spans() if span.name == "turn"]
-    assert [span.attributes["podium.turn"] for span in turns] == [0, 1]
-    for number, span in enumerate(turns):
-        assert span.attributes["gen_ai.request.max_tokens"] == 150
-        assert span.attributes["gen_ai.request.temperature"] == pytest.approx(0.7)
-        assert span.attributes["gen_ai.request.model"] == f"{request.policy.job}@3"
-        assert span.attributes["gen_ai.request.seed"] == derive(11, trajectory.id, number)
-        assert span.attributes["gen_ai.response.finish_reasons"] == ("stop",)
-        # The engine's span has them: a trace's tokens are to be counted once.
-        assert not [name for name in span.attributes if name.startswith("gen_ai.usage.")]
-        assert f"{span.context.trace_id:032x}" == trajectory.trace_id
-    (whole,) = [span for span in spans.get_finished_spans() if span.name == "rollout"]
-    assert whole.attributes["podium.trajectory.id"] == trajectory.id
-    assert whole.attributes["podium.environment.name"] == request.environment.name
 
 
 async def test_s19_a_trajectory_has_the_state_and_reward_of_every_step() -> None:

@@ -161,8 +161,8 @@ async def test_retry_gives_the_last_error_when_the_time_is_over() -> None:
         tries.append(None)
         raise errors.UnavailableError(f"try {len(tries)}")
 
-    with pytest.raises(errors.UnavailableError, match=r"try [2-9]"):
-        await retry_unavailable(away, timeout_s=0.3)
+    with pytest.raises(errors.UnavailableError, match=r"try ([2-9]|\d\d)"):
+        await retry_unavailable(away, timeout_s=0.05)
 
     async def wrong() -> None:
         tries.append(None)
@@ -190,10 +190,9 @@ async def test_calls_are_spread_over_every_address(serve) -> None:
 
 async def test_connections_grow_old_and_calls_do_not_notice(serve) -> None:
     served = await serve(max_connection_age_seconds=0.2, max_connection_age_grace_seconds=30)
-    for _ in range(30):
+    while len(set(served.double.peers)) < 2:
         await served.registry.GetVersion(get("m"))
-        await asyncio.sleep(0.05)
-    assert len(set(served.double.peers)) > 1, "no connection was ever replaced"
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("address", ["", "host", ":50051", "host:", "host:0", "host:x", "h:70000"])

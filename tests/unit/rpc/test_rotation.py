@@ -133,7 +133,7 @@ async def test_what_runs_when_a_certificate_is_exchanged_goes_on(running, tmp_pa
         replace(ours, authority.issue(tmp_path / "renewed", "client"))
         await ask(channel)
         waiting = asyncio.create_task(watch.read())
-        done, _ = await asyncio.wait([waiting], timeout=0.5)
+        done, _ = await asyncio.wait([waiting], timeout=0.1)
         assert not done, "the old channel was closed under a call"
         watch.cancel()
         await asyncio.wait([waiting])

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow
 import pytest
 from podium.core.errors import InvalidArgumentError
@@ -235,32 +234,6 @@ def test_parquet_is_read_like_lines(tmp_path: Path) -> None:
     ]
     file.write_bytes(b"PAR1 not really")
     assert complaints(file)[0].startswith("a.parquet: is no Parquet file: ")
-
-
-@pytest.mark.parametrize("layout", ["saved", "files"])
-def test_a_folder_of_a_hugging_face_data_set(tmp_path: Path, layout: str) -> None:
-    folder = tmp_path / "set"
-    rows = {
-        "train": [{"question": f"q{n}", "gold": n} for n in range(20)],
-        "test": [{"question": text, "gold": n} for text, n in (("t0", 0), ("t1", 1), ("q7", 7))],
-    }
-    found = datasets.DatasetDict({s: datasets.Dataset.from_list(r) for s, r in rows.items()})
-    if layout == "saved":
-        found.save_to_disk(str(folder))
-    else:
-        for split, dataset in found.items():
-            (folder / "data").mkdir(parents=True, exist_ok=True)
-            dataset.to_parquet(str(folder / "data" / f"{split}-00000-of-00001.parquet"))
-    train = load_scenarios(source(folder, **ANSWERS), "train")
-    assert [s.data["task"] for s in train] == [f"q{n}" for n in range(20) if n != 7]
-    heldout = load_scenarios(source(folder, **ANSWERS), "heldout")
-    assert [s.data["answer"] for s in heldout] == [0, 1, 7]
-    wrong = {"columns": {"data": {"task": {"column": "gold", "type": "string"}}}}
-    assert complaints(folder, **wrong)[0].startswith("set/t")
-    # Of one without splits a hash decides.
-    datasets.Dataset.from_list(rows["train"]).save_to_disk(str(tmp_path / "one"))
-    sides = [load_scenarios(source(tmp_path / "one"), s) for s in ("train", "heldout")]
-    assert sum(map(len, sides)) == 20
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.sdk import Addresses, AsyncClient, Client
 from podium.types.v1 import trajectory_pb2
 from support import job_records
-from support.fake_podium import FakePodium, fake_podium, watched_job
+from support.fake_job_service import watched_job
+from support.fake_podium import FakePodium, fake_podium
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import settings
 from podium.kit.sql import Database
 
 
@@ -29,7 +30,7 @@ async def write(database: Database) -> None:
 
 async def test_a_cancelled_write_leaves_the_database_to_the_next(database: Database) -> None:
     moments = random.Random(7)
-    for _ in range(200):
+    for _ in range(2 * settings().max_examples):
         writers = [asyncio.create_task(write(database)) for _ in range(4)]
         await asyncio.sleep(moments.uniform(0.0, 0.01))
         for writer in writers:

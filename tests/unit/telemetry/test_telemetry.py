@@ -6,13 +6,19 @@ import io
 import json
 import logging
 import urllib.request
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from podium.core.errors import UnavailableError
-from podium.kit.telemetry import current_trace_id, setup_logging, start_metrics_server
-from prometheus_client import CollectorRegistry, Gauge
+from podium.kit.telemetry import (
+    current_trace_id,
+    setup_logging,
+    start_metrics_server,
+    timed,
+)
+from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 
 @pytest.fixture
@@ -101,14 +107,71 @@ def test_metrics_over_http_and_a_port_that_is_taken() -> None:
     start_metrics_server("127.0.0.1", server.port, registry).stop()
 
 
-def test_names_with_colons_reach_a_prometheus_that_prefers_openmetrics() -> None:
-    registry = CollectorRegistry()
-    Gauge("vllm:running", "A name as vLLM's.", registry=registry).set(1)
+@pytest.fixture(scope="module")
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture(scope="module")
+def scraped(registry: CollectorRegistry) -> Iterator[Callable[[str], str]]:
+    """What a scraper gets that accepts so and so."""
     server = start_metrics_server("127.0.0.1", 0, registry)
-    asked = urllib.request.Request(
-        f"http://127.0.0.1:{server.port}/metrics",
-        headers={"Accept": "application/openmetrics-text;version=1.0.0"},
-    )
-    with urllib.request.urlopen(asked, timeout=20) as answer:
-        assert "\nvllm:running 1.0" in answer.read().decode()
+
+    def scrape(accept: str) -> str:
+        url = f"http://127.0.0.1:{server.port}/metrics"
+        asked = urllib.request.Request(url, headers={"Accept": accept})
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            return answer.read().decode()
+
+    yield scrape
     server.stop()
+
+
+@pytest.fixture
+def latency(registry: CollectorRegistry) -> Iterator[Histogram]:
+    made = Histogram("podium_test_seconds", "A test's.", registry=registry)
+    yield made
+    registry.unregister(made)
+
+
+@pytest.fixture(scope="module")
+def colon(registry: CollectorRegistry) -> None:
+    Gauge("vllm:running", "A name as vLLM's.", registry=registry).set(1)
+
+
+# What Prometheus 3 asks with.
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    "accept", [PROMETHEUS, "application/openmetrics-text;version=1.0.0", "text/plain", "*/*"]
+)
+@pytest.mark.usefixtures("colon")
+def test_names_with_colons_reach_a_prometheus_in_any_format(scraped, accept: str) -> None:
+    text = scraped(accept)
+    assert "\nvllm:running 1.0" in text
+    assert text.endswith("# EOF\n") == accept.startswith("application")
+
+
+def test_a_latency_has_its_trace_as_exemplar_where_somebody_keeps_it(
+    scraped, latency: Histogram
+) -> None:
+    with TracerProvider().get_tracer("x").start_as_current_span("s"), timed(latency):
+        trace_id = current_trace_id()
+    kept = [line for line in scraped(PROMETHEUS).splitlines() if " # {" in line]
+    (line,) = kept
+    assert line.startswith("podium_test_seconds_bucket{le=")
+    assert f'# {{trace_id="{trace_id}"}}' in line
+    # Plain text has no exemplars.
+    assert "trace_id" not in scraped("text/plain")
+
+
+def test_without_a_trace_there_is_no_exemplar(scraped, registry, latency: Histogram) -> None:
+    with pytest.raises(ValueError, match="so"), timed(latency):
+        raise ValueError("so")
+    assert registry.get_sample_value("podium_test_seconds_count") == 1
+    assert " # {" not in scraped(PROMETHEUS)

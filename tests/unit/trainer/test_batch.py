@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import trajectory_pb2
-from podium_trainer.domain.batch import Batch, build_batch
-from podium_trainer.learner.step import row_budget
+from podium_trainer.domain.batch import Batch, build_batch, row_budget
 from support.tiny_policy import VOCABULARY, group, training_spec, trajectory
 
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from podium.cli.html_report.collect import SAMPLED, ReportData
-from podium.cli.html_report.svg import Point, Series, line_chart, stacked_bars
+from podium.cli.html_report.figures import Point, Series, line_chart, stacked_bars
 from podium.jobs.v1 import job_service_pb2 as jobs
-
-_WIDTH, _HEIGHT = 480, 200
 
 _DYNAMICS = (
     ("Loss", "train/loss", "the objective's value; near 0 on-policy"),
@@ -37,8 +35,6 @@ def learning_curve(data: ReportData) -> str:
                 y=item.metrics["success"],
                 low=item.success_low if item.success_high else None,
                 high=item.success_high if item.success_high else None,
-                title=f"{mode}, version {item.version}: {item.metrics['success']:.3f} "
-                f"({item.success_low:.3f} to {item.success_high:.3f}, n={item.episodes})",
             )
             for item in data.of_mode(mode)
             if "success" in item.metrics
@@ -48,25 +44,17 @@ def learning_curve(data: ReportData) -> str:
     chosen = [one for one in chosen if one.points]
     low = min([0.0, *(point.y for one in chosen for point in one.points)])
     high = max([1.0, *(point.y for one in chosen for point in one.points)])
-    chart = line_chart(
-        chosen, label="Reward and success by step", width=1020, height=340, y_range=(low, high)
-    )
+    chart = line_chart(chosen, label="Reward and success by step", height=340, y_range=(low, high))
     if not chart:
         return ""
-    return (
-        "<h2>Learning curve</h2>"
-        f'<div class="panel">{legend([(one.name, one.style) for one in chosen])}{chart}'
-        '<div class="soft" style="text-align:center;font-size:13px">optimizer step</div></div>'
-    )
+    return f'<h2>Learning curve</h2><div class="panel">{chart}</div>'
 
 
 def dynamics(data: ReportData) -> str:
     """Small charts of the optimizer's numbers, and the steps' seconds by phase."""
     panels = []
     for title, name, unit in _DYNAMICS:
-        chart = line_chart(
-            [series(data.steps, name, title, 1)], label=title, width=_WIDTH, height=_HEIGHT
-        )
+        chart = line_chart([series(data.steps, name, title, 1)], label=title)
         if chart:
             panels.append(_panel(title, unit, chart))
     if phases := _phases(data.steps):
@@ -74,8 +62,6 @@ def dynamics(data: ReportData) -> str:
     if tokens := line_chart(
         [series(data.steps, "tokens_sampled", "tokens", 2)],
         label="Tokens sampled",
-        width=_WIDTH,
-        height=_HEIGHT,
     ):
         panels.append(_panel("Tokens sampled", "a step", tokens))
     if not panels:
@@ -87,14 +73,6 @@ def series(steps: Sequence[jobs.Step], name: str, label: str, style: int) -> Ser
     """One metric of the steps; steps without it are left out."""
     points = [Point(float(s.number), s.metrics[name]) for s in steps if name in s.metrics]
     return Series(label, points, style)
-
-
-def legend(items: Sequence[tuple[str, int]]) -> str:
-    """Names with their colours."""
-    entries = "".join(
-        f'<span><i class="b{style}"></i>{escape(name)}</span>' for name, style in items
-    )
-    return f'<div class="legend">{entries}</div>'
 
 
 def _phases(steps: Sequence[jobs.Step]) -> str:
@@ -118,9 +96,8 @@ def _phases(steps: Sequence[jobs.Step]) -> str:
     ]
     if not names:
         return ""
-    chart = stacked_bars(labels, bars, label="Seconds by phase", width=_WIDTH, height=_HEIGHT)
-    colours = legend([(name, style) for style, name in enumerate(labels, start=1)])
-    return _panel("Time of a step", "seconds by phase", colours + chart)
+    chart = stacked_bars(labels, bars, label="Seconds by phase")
+    return _panel("Time of a step", "seconds by phase", chart)
 
 
 def _panel(title: str, unit: str, chart: str) -> str:

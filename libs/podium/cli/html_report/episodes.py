@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from podium.cli import traces
 from podium.cli.html_report.analysis import pairs
 from podium.cli.html_report.collect import ReportData
 from podium.types.v1 import trajectory_pb2 as pb
@@ -46,7 +47,7 @@ def _episode(when: str, episode: pb.Trajectory) -> str:
     )
     return (
         f'<div class="episode">{verdict}<h3>{when}</h3>{turns}{failure}'
-        f'{_rewards(episode)}<p class="end">{escape(_ending(episode))}</p></div>'
+        f'{_rewards(episode)}<p class="end">{escape(_ending(episode))}{_trace(episode)}</p></div>'
     )
 
 
@@ -70,6 +71,15 @@ def _rewards(episode: pb.Trajectory) -> str:
     if episode.score_reward:
         parts.append(f"and {episode.score_reward:g} in the end")
     return f'<p class="end">rewards of the steps: {" · ".join(parts)}</p>'
+
+
+def _trace(episode: pb.Trajectory) -> str:
+    """The episode's trace: a link where its address is known."""
+    if not episode.trace_id:
+        return ""
+    name = f"trace {escape(episode.trace_id)}"
+    address = traces.link(episode)
+    return " · " + (f'<a href="{escape(address)}">{name}</a>' if address else name)
 
 
 def _ending(episode: pb.Trajectory) -> str:

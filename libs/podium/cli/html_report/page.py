@@ -10,6 +10,7 @@ from podium.cli.html_report import analysis
 from podium.cli.html_report.charts import dynamics, learning_curve
 from podium.cli.html_report.collect import SAMPLED, ReportData
 from podium.cli.html_report.episodes import episode_pairs
+from podium.cli.html_report.figures import head, script
 from podium.cli.html_report.scenarios import all_scenarios
 from podium.cli.html_report.style import CSS
 from podium.core.contract import to_yaml
@@ -40,8 +41,8 @@ def render(data: ReportData) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{CSS}</style></head>"
-        f"<body><main>{body}</main></body></html>\n"
+        f"<title>{escape(title)}</title><style>{CSS}</style>{head()}</head>"
+        f"<body><main>{body}</main>{script()}</body></html>\n"
     )
 
 
@@ -78,6 +79,14 @@ def _cards(data: ReportData) -> str:
         tokens = sum(step.metrics.get("tokens_sampled", 0.0) for step in data.steps)
         if tokens:
             cells.append((_count(tokens), "tokens sampled"))
+    usage = data.job.usage
+    gpus = usage.trainer_gpu_seconds + usage.pool_gpu_seconds
+    if gpus:
+        cells.append((f"{gpus / 3600:.2f}", "GPU hours, of the trainer and of its share of a pool"))
+    if usage.HasField("gpu_cost"):
+        cells.append((f"{usage.gpu_cost:.2f}", "cost of the GPUs"))
+    if usage.judge_cost:
+        cells.append((f"{usage.judge_cost:.2f}", "cost of the judges"))
     items = (f'<div class="card"><b>{big}</b><span>{small}</span></div>' for big, small in cells)
     return f'<section class="cards">{"".join(items)}</section>'
 
@@ -100,7 +109,7 @@ def _evaluations(data: ReportData) -> str:
     return (
         f'<h2>Evaluation</h2><p class="soft">Scenarios of the split <b>{split}</b>; version 0 '
         "is the model before training. <b>sampled</b> is at the training temperature, "
-        "<b>greedy</b> at temperature 0; intervals are 95 % Wilson intervals.</p>"
+        "<b>greedy</b> at temperature 0; intervals are 95 %, over scenarios.</p>"
         '<div class="panel scroll"><table><tr><th>version</th><th>mode</th>'
         '<th class="n">episodes</th><th class="n">success</th><th class="n">95 %</th>'
         f"{head}</tr>{rows}</table></div>"

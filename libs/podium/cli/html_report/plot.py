@@ -57,7 +57,7 @@ def draw(
     colour: bool | None = None,
     width: int = 0,
 ) -> str:
-    """Named lines and points, `(name, [(x, y), …], marker)`, as text."""
+    """Named lines and points, `(name, [(x, y), …], marker)`, as text; a line may lack a name."""
     import plotext
 
     if colour is None:
@@ -70,7 +70,7 @@ def draw(
     for name, series, marker in lines:
         if series:
             signal = figure.signal(*_axes(series), marker=marker).lines()
-            figure.draw(signal.label(name))
+            figure.draw(signal.label(name) if name else signal)
     for name, series, marker in points:
         if series:
             figure.draw(figure.signal(*_axes(series), marker=marker).label(name))

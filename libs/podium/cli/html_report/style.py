@@ -40,22 +40,11 @@ p { margin: 0 0 12px; max-width: 76ch; }
 .panel { padding: 18px 20px; }
 .grid2 { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 12px; }
 @media (max-width: 760px) { .grid2 { grid-template-columns: minmax(0, 1fr); } }
-svg { display: block; width: 100%; height: auto; overflow: visible; }
-svg .grid { stroke: var(--line); stroke-width: 1; }
-svg .tick { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
-svg polyline, svg path { fill: none; stroke-width: 2.2; stroke-linejoin: round;
-  stroke-linecap: round; }
-svg path.thin { stroke-width: 1.5; }
-svg circle { stroke: var(--card); stroke-width: 1.5; }
-svg circle.ghost { opacity: 0; } svg circle.ghost:hover { opacity: 1; }
-.s1 { stroke: var(--c1); } .s2 { stroke: var(--c2); } .s3 { stroke: var(--c3); }
-.s4 { stroke: var(--c4); } .s5 { stroke: var(--c5); } .s6 { stroke: var(--c6); }
-.f1 { fill: var(--c1); } .f2 { fill: var(--c2); } .f3 { fill: var(--c3); }
-.f4 { fill: var(--c4); } .f5 { fill: var(--c5); } .f6 { fill: var(--c6); }
-.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 8px; font-size: 13px;
-  color: var(--soft); }
-.legend i { display: inline-block; width: 10px; height: 10px; border-radius: 3px;
-  margin-right: 6px; }
+.chart { min-height: 200px; }
+.uplot, .uplot * { font-family: inherit !important; }
+.u-legend { font-size: 12.5px; color: var(--soft); text-align: left !important; }
+.u-legend th, .u-legend td { border: 0; padding: 1px 3px; }
+.u-legend .u-value { color: var(--ink); min-width: 3.6em; }
 .b1 { background: var(--c1); } .b2 { background: var(--c2); } .b3 { background: var(--c3); }
 .b4 { background: var(--c4); } .b5 { background: var(--c5); } .b6 { background: var(--c6); }
 .scroll { overflow-x: auto; }

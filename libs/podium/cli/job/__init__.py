@@ -23,9 +23,10 @@ from podium.cli.lazy import LazyGroup
         "delete": ("podium.cli.job.manage:delete", "Delete a job that has ended."),
         "events": ("podium.cli.job.records:events", "List what happened to a job."),
         "steps": ("podium.cli.job.records:steps", "List a job's training steps."),
+        "metrics": ("podium.cli.job.metrics:metrics", "Show or draw the numbers of a job's steps."),
         "evaluations": ("podium.cli.job.records:evaluations", "List a job's evaluations."),
         "trajectories": ("podium.cli.job.records:trajectories", "List or read a job's episodes."),
-        "logs": ("podium.cli.job.logs:logs", "Show a job's events and the services' log lines."),
+        "logs": ("podium.cli.job.logs:logs", "Show a job's events and what its services wrote."),
         "report": ("podium.cli.job.report:report", "Write one HTML page about a job."),
     },
 )

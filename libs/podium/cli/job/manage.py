@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from podium.cli.completers import job_argument
 from podium.cli.connection import connected
 from podium.cli.exits import Exit
 from podium.cli.output import emit_list, emit_one, note, output_option
@@ -43,7 +44,7 @@ async def list_jobs(client: AsyncClient, states: Sequence[str], project: str, ou
 
 
 @click.command(short_help="Show a job.")
-@click.argument("job")
+@job_argument
 @output_option
 @connected
 async def get(client: AsyncClient, job: str, output: str) -> None:
@@ -52,7 +53,7 @@ async def get(client: AsyncClient, job: str, output: str) -> None:
 
 
 @click.command(short_help="Stop a job after its step.")
-@click.argument("job")
+@job_argument
 @output_option
 @connected
 async def pause(client: AsyncClient, job: str, output: str) -> None:
@@ -62,16 +63,30 @@ async def pause(client: AsyncClient, job: str, output: str) -> None:
 
 
 @click.command(short_help="Let a paused job go on.")
-@click.argument("job")
+@job_argument
+@click.option("--max-gpu-hours", type=float, help="A new budget.max_gpu_hours.")
+@click.option("--max-judge-cost", type=float, help="A new budget.max_judge_cost.")
+@click.option("--max-sampled-tokens", type=int, help="A new budget.max_sampled_tokens.")
+@click.option("--max-trainer-hours", type=float, help="A new budget.max_trainer_hours.")
 @output_option
 @connected
-async def resume(client: AsyncClient, job: str, output: str) -> None:
-    """Let a paused job go on from its last step."""
-    _show(await client.jobs.resume(job), output)
+async def resume(client: AsyncClient, /, job: str, output: str, **budget: float | None) -> None:
+    """Let a paused job go on from its last step.
+
+    One that has paused as its budget is spent needs a greater one; what is not given of it stays.
+    """
+    changes = {name: value for name, value in budget.items() if value is not None}
+    if not changes:
+        _show(await client.jobs.resume(job), output)
+        return
+    new = (await client.jobs.get(job)).spec.budget
+    for name, value in changes.items():
+        setattr(new, name, value)
+    _show(await client.jobs.resume(job, budget=new), output)
 
 
 @click.command(short_help="Stop a job for good.")
-@click.argument("job")
+@job_argument
 @output_option
 @connected
 async def cancel(client: AsyncClient, job: str, output: str) -> None:
@@ -80,7 +95,7 @@ async def cancel(client: AsyncClient, job: str, output: str) -> None:
 
 
 @click.command(short_help="Delete a job that has ended.")
-@click.argument("job")
+@job_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @connected
 async def delete(client: AsyncClient, job: str, yes: bool) -> int:

@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from podium.cli.completers import job_argument
 from podium.cli.connection import connected
-from podium.cli.exits import CliError, Exit
 from podium.cli.output import emit_list, emit_one, note, output_option
+from podium.cli.trajectory.listing import (
+    evaluation_option,
+    find,
+    limit_option,
+    print_list,
+    step_option,
+)
 
 if TYPE_CHECKING:
     from podium.sdk import AsyncClient
 
 
 @click.command(short_help="List what happened to a job.")
-@click.argument("job")
+@job_argument
 @output_option
 @connected
 async def events(client: AsyncClient, job: str, output: str) -> None:
@@ -26,7 +33,7 @@ async def events(client: AsyncClient, job: str, output: str) -> None:
 
 
 @click.command(short_help="List a job's training steps.")
-@click.argument("job")
+@job_argument
 @output_option
 @connected
 async def steps(client: AsyncClient, job: str, output: str) -> None:
@@ -44,7 +51,7 @@ async def steps(client: AsyncClient, job: str, output: str) -> None:
 
 
 @click.command(short_help="List a job's evaluations.")
-@click.argument("job")
+@job_argument
 @output_option
 @connected
 async def evaluations(client: AsyncClient, job: str, output: str) -> None:
@@ -55,13 +62,11 @@ async def evaluations(client: AsyncClient, job: str, output: str) -> None:
 
 
 @click.command(short_help="List or read a job's episodes.")
-@click.argument("job")
+@job_argument
 @click.argument("trajectory", required=False)
-@click.option("--step", type=click.IntRange(min=0), help="Only this step's, or version's.")
-@click.option("--evaluation", is_flag=True, help="Episodes of evaluations, not of training.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Most to list."
-)
+@step_option
+@evaluation_option
+@limit_option
 @output_option
 @connected
 async def trajectories(
@@ -75,39 +80,18 @@ async def trajectories(
 ) -> None:
     """List a job's episodes, or print the conversation of one, TRAJECTORY being its id.
 
-    Training episodes are listed unless --evaluation is given.
+    Training episodes are listed unless --evaluation is given. 'podium trajectory show ID' reads
+    one turn by turn, 'podium trajectory export' writes many to a file.
     """
+    if trajectory is None:
+        await print_list(client, job, step, evaluation, limit, output)
+        return
+    item = await find(client, job, trajectory, step, evaluation)
     from podium.cli.views import TRAJECTORIES
 
-    if trajectory is None:
-        found = []
-        async for item in client.jobs.trajectories(job, step=step, evaluation=evaluation):
-            found.append(item)
-            if len(found) == limit:
-                break
-        emit_list(found, TRAJECTORIES, output)
-        return
-    step, evaluation = _part_of_id(trajectory, step, evaluation)
-    async for item in client.jobs.trajectories(job, step=step, evaluation=evaluation):
-        if item.id == trajectory:
-            emit_one(item, TRAJECTORIES, output)
-            if output == "table":
-                from podium.cli.episodes import conversation
+    emit_one(item, TRAJECTORIES, output)
+    if output == "table":
+        from podium.cli.episodes import conversation
 
-                click.echo()
-                click.echo(conversation(item))
-            return
-    raise CliError(
-        f"job {job} has no trajectory {trajectory}",
-        f"'podium job trajectories {job}' lists them.",
-        Exit.CONFLICT,
-    )
-
-
-def _part_of_id(trajectory: str, step: int | None, evaluation: bool) -> tuple[int | None, bool]:
-    """The step, and whether it is an evaluation's, as `{job}/s3/…` and `{job}/v3-…/…` say."""
-    part = trajectory.split("/")[1] if trajectory.count("/") else ""
-    number = part[1:].split("-")[0]
-    if part[:1] in {"s", "v"} and number.isdigit():
-        return int(number), part[0] == "v"
-    return step, evaluation
+        click.echo()
+        click.echo(conversation(item))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from podium.cli.completers import job_argument
 from podium.cli.connection import connected
 from podium.cli.output import note
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Write one HTML page about a job.")
-@click.argument("job")
+@job_argument
 @click.option(
     "-o",
     "--output",

@@ -16,8 +16,8 @@ def schema(output: str) -> None:
     files.
     """
     from podium.cli.contract_docs import json_schema
-    from podium.cli.job import fork
     from podium.core.contract import describe_fields
+    from podium.core.contract import fork_alias as fork
     from podium.types.v1 import spec_pb2
 
     if output != "table":

@@ -54,8 +54,8 @@ async def submit(
     repeated: --set training.steps=20 --set rollout.sampling.temperature=0.8
     A fork's version may be an alias of its model, such as best.
     """
-    from podium.cli.job import fork
     from podium.cli.views import JOB
+    from podium.core.contract import fork_alias as fork
     from podium.core.contract import to_plain, to_yaml
 
     if plot:
@@ -100,8 +100,8 @@ def load(file: str, settings: Sequence[str]) -> JobFile:
     Raises:
         CliError: with every violation, each with its place in the file.
     """
-    from podium.cli.job import fork
     from podium.cli.job.overrides import apply
+    from podium.core.contract import fork_alias as fork
     from podium.core.contract import parse_yaml
     from podium.core.contract.nodes import compose
     from podium.types.v1 import spec_pb2

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from podium.cli.completers import job_argument
 from podium.cli.connection import connected
 from podium.cli.exits import CliError, Exit
 from podium.cli.output import emit_one, note, output_option
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Follow a job's progress.")
-@click.argument("job")
+@job_argument
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Skip events up to this.")
 @click.option("--plot", is_flag=True, help="Draw the curves at the end.")
 @click.option("--timeout", type=float, help="Seconds to follow at most.")

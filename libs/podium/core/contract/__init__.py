@@ -6,6 +6,7 @@ from podium.core.contract.judging import ruler_violations
 from podium.core.contract.nul import nul_violations
 from podium.core.contract.paths import set_path
 from podium.core.contract.reader import ParsedYaml, parse_yaml
+from podium.core.contract.tracking import tracking_violations
 from podium.core.contract.training import complete_training, training_violations
 from podium.core.contract.validate import validate
 from podium.core.contract.writer import to_plain, to_yaml
@@ -23,6 +24,7 @@ __all__ = [
     "set_path",
     "to_plain",
     "to_yaml",
+    "tracking_violations",
     "training_violations",
     "validate",
 ]

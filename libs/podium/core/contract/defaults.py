@@ -22,9 +22,10 @@ M = TypeVar("M", bound=Message)
 
 PRESENCE_IS_MEANING = frozenset(
     {"evaluation", "lora", "weighted", "ruler", "client", "environment"}
+    | {"tracking", "wandb", "langfuse", "mlflow", "openpipe"}
 )
 """Fields whose absence says something: no evaluation, no adapter, another kind of scorer, no
-client that brings the groups, no environment of the job's own."""
+client that brings the groups, no environment of the job's own, no tracker."""
 
 
 def apply_defaults(message: M, skip: frozenset[str] = PRESENCE_IS_MEANING) -> M:

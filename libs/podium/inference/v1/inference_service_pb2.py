@@ -22,6 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from podium.options.v1 import rules_pb2 as podium_dot_options_dot_v1_dot_rules__pb2
 from podium.types.v1 import policy_pb2 as podium_dot_types_dot_v1_dot_policy__pb2
@@ -29,7 +30,7 @@ from podium.types.v1 import spec_pb2 as podium_dot_types_dot_v1_dot_spec__pb2
 from podium.types.v1 import trajectory_pb2 as podium_dot_types_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+podium/inference/v1/inference_service.proto\x12\x13podium.inference.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dpodium/options/v1/rules.proto\x1a\x1cpodium/types/v1/policy.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\xd0\x01\n\nGeneration\x12\x11\n\ttoken_ids\x18\x01 \x03(\x05\x12\x10\n\x08logprobs\x18\x02 \x03(\x02\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x34\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x1d.podium.types.v1.FinishReason\x12\x0e\n\x06policy\x18\x05 \x01(\t\x12\x17\n\x0fweights_version\x18\x06 \x01(\x03\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x1c\n\x14\x63\x61\x63hed_prompt_tokens\x18\x08 \x01(\x03\"\xd4\x01\n\x0fGenerateRequest\x12*\n\x06policy\x18\x01 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12\x18\n\x10prompt_token_ids\x18\x02 \x03(\x05\x12\x31\n\x08sampling\x18\x03 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\x12\x32\n\x06render\x18\x04 \x01(\x0b\x32\".podium.inference.v1.RenderRequest\x12\x14\n\x0crequire_room\x18\x05 \x01(\x08\"~\n\x10GenerateResponse\x12\x33\n\ngeneration\x18\x01 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\x12\x35\n\x08rendered\x18\x02 \x01(\x0b\x32#.podium.inference.v1.RenderResponse\"\x98\x01\n\x15StreamGenerateRequest\x12*\n\x06policy\x18\x01 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12 \n\x10prompt_token_ids\x18\x02 \x03(\x05\x42\x06\xba\xbe\x18\x02\x08\x01\x12\x31\n\x08sampling\x18\x03 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\"H\n\x16StreamGenerateResponse\x12.\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\"\xc6\x01\n\x0b\x43hatRequest\x12*\n\x06policy\x18\x01 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12\x32\n\x08messages\x18\x02 \x03(\x0b\x32\x18.podium.types.v1.MessageB\x06\xba\xbe\x18\x02\x08\x01\x12$\n\x05tools\x18\x03 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12\x31\n\x08sampling\x18\x04 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\"\x88\x01\n\x0c\x43hatResponse\x12)\n\x07message\x18\x01 \x01(\x0b\x32\x18.podium.types.v1.Message\x12\x18\n\x10prompt_token_ids\x18\x02 \x03(\x05\x12\x33\n\ngeneration\x18\x03 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\"\xcc\x01\n\x11StreamChatRequest\x12*\n\x06policy\x18\x01 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12\x32\n\x08messages\x18\x02 \x03(\x0b\x32\x18.podium.types.v1.MessageB\x06\xba\xbe\x18\x02\x08\x01\x12$\n\x05tools\x18\x03 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12\x31\n\x08sampling\x18\x04 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\"o\n\x12StreamChatResponse\x12.\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\x12)\n\x07message\x18\x02 \x01(\x0b\x32\x18.podium.types.v1.Message\"\xd7\x01\n\rRenderRequest\x12\x32\n\x08messages\x18\x01 \x03(\x0b\x32\x18.podium.types.v1.MessageB\x06\xba\xbe\x18\x02\x08\x01\x12$\n\x05tools\x18\x02 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12\x12\n\nprefix_ids\x18\x03 \x03(\x05\x12&\n\x0fprefix_messages\x18\x04 \x01(\x05\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12\x30\n\x0btool_format\x18\x05 \x01(\x0e\x32\x1b.podium.types.v1.ToolFormat\"O\n\x0eRenderResponse\x12\x11\n\ttoken_ids\x18\x01 \x03(\x05\x12\x13\n\x0b\x63\x61ll_format\x18\x02 \x01(\t\x12\x15\n\rmax_model_len\x18\x03 \x01(\x05\"\x12\n\x10GetEngineRequest\"\xc5\x01\n\x11GetEngineResponse\x12\x12\n\nbase_model\x18\x01 \x01(\t\x12\x19\n\x11\x62\x61se_model_digest\x18\x02 \x01(\t\x12\x15\n\rmax_model_len\x18\x03 \x01(\x05\x12\x34\n\x0bweight_mode\x18\x04 \x01(\x0e\x32\x1f.podium.inference.v1.WeightMode\x12\x11\n\thttp_port\x18\x05 \x01(\x05\x12\r\n\x05\x64type\x18\x06 \x01(\t\x12\x12\n\nvocab_size\x18\x07 \x01(\x05\"j\n\x13ListPoliciesRequest\x12\x14\n\x03job\x18\x01 \x01(\tB\x07\xba\xbe\x18\x03\x30\x80\x01\x12)\n\tpage_size\x18\x02 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00@\x8f@\x12\x12\n\npage_token\x18\x03 \x01(\t\"d\n\x14ListPoliciesResponse\x12\x33\n\x08policies\x18\x01 \x03(\x0b\x32!.podium.inference.v1.LoadedPolicy\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x89\x01\n\x0cLoadedPolicy\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x12\n\nmodel_name\x18\x03 \x01(\t\x12-\n\tload_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10running_requests\x18\x05 \x01(\x05\"\xbe\x01\n\x11LoadPolicyRequest\x12\x35\n\x03job\x18\x01 \x01(\tB(\xba\xbe\x18$\x08\x01\x30\x80\x01:\x1d[a-z0-9]([-a-z0-9]*[a-z0-9])?\x12\x1e\n\x07version\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12/\n\nkeep_older\x18\x03 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00P@H\x00\x88\x01\x01\x12\x12\n\nwhole_pool\x18\x04 \x01(\x08\x42\r\n\x0b_keep_older\"v\n\x12LoadPolicyResponse\x12\x31\n\x06policy\x18\x01 \x01(\x0b\x32!.podium.inference.v1.LoadedPolicy\x12\x15\n\rpause_seconds\x18\x02 \x01(\x01\x12\x16\n\x0e\x61lready_loaded\x18\x03 \x01(\x08\"^\n\x13UnloadPolicyRequest\x12\x16\n\x03job\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12#\n\x07version\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x42\n\n\x08_version\"\x16\n\x14UnloadPolicyResponse\"\xfa\x02\n\x0c\x43\x61pturedCall\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.podium.types.v1.Message\x12$\n\x05tools\x18\x02 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12\x18\n\x10prompt_token_ids\x18\x03 \x03(\x05\x12\x33\n\ngeneration\x18\x04 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\x12\x13\n\x0btemperature\x18\x05 \x01(\x02\x12\x13\n\x0buntrainable\x18\x06 \x01(\t\x12.\n\nstart_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x05reply\x18\t \x01(\x0b\x32\x18.podium.types.v1.Message\x12\x18\n\x10repeated_request\x18\n \x01(\x08\"R\n\x12TakeCaptureRequest\x12)\n\x03key\x18\x01 \x01(\tB\x1c\xba\xbe\x18\x18\x08\x01\x30\x80\x02:\x11podium-rollout-.+\x12\x11\n\there_only\x18\x02 \x01(\x08\"F\n\x13TakeCaptureResponse\x12/\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32!.podium.inference.v1.CapturedCall\"W\n\x12NoteCaptureRequest\x12)\n\x03key\x18\x01 \x01(\tB\x1c\xba\xbe\x18\x18\x08\x01\x30\x80\x02:\x11podium-rollout-.+\x12\x16\n\x06holder\x18\x02 \x01(\tB\x06\xba\xbe\x18\x02\x30@\"7\n\x13NoteCaptureResponse\x12\x0f\n\x07process\x18\x01 \x01(\t\x12\x0f\n\x07holders\x18\x02 \x03(\t*Z\n\nWeightMode\x12\x1b\n\x17WEIGHT_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13WEIGHT_MODE_ADAPTER\x10\x01\x12\x16\n\x12WEIGHT_MODE_MERGED\x10\x02\x32\xf2\x08\n\x10InferenceService\x12`\n\x08Generate\x12$.podium.inference.v1.GenerateRequest\x1a%.podium.inference.v1.GenerateResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08\x12t\n\x0eStreamGenerate\x12*.podium.inference.v1.StreamGenerateRequest\x1a+.podium.inference.v1.StreamGenerateResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08\x30\x01\x12T\n\x04\x43hat\x12 .podium.inference.v1.ChatRequest\x1a!.podium.inference.v1.ChatResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08\x12h\n\nStreamChat\x12&.podium.inference.v1.StreamChatRequest\x1a\'.podium.inference.v1.StreamChatResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08\x30\x01\x12]\n\x06Render\x12\".podium.inference.v1.RenderRequest\x1a#.podium.inference.v1.RenderResponse\"\n\x90\x02\x01\xc0\xbe\x18\x80\x80\x80\x08\x12_\n\tGetEngine\x12%.podium.inference.v1.GetEngineRequest\x1a&.podium.inference.v1.GetEngineResponse\"\x03\x90\x02\x01\x12h\n\x0cListPolicies\x12(.podium.inference.v1.ListPoliciesRequest\x1a).podium.inference.v1.ListPoliciesResponse\"\x03\x90\x02\x01\x12\x62\n\nLoadPolicy\x12&.podium.inference.v1.LoadPolicyRequest\x1a\'.podium.inference.v1.LoadPolicyResponse\"\x03\x90\x02\x02\x12h\n\x0cUnloadPolicy\x12(.podium.inference.v1.UnloadPolicyRequest\x1a).podium.inference.v1.UnloadPolicyResponse\"\x03\x90\x02\x02\x12g\n\x0bTakeCapture\x12\'.podium.inference.v1.TakeCaptureRequest\x1a(.podium.inference.v1.TakeCaptureResponse\"\x03\x90\x02\x02\x30\x01\x12\x65\n\x0bNoteCapture\x12\'.podium.inference.v1.NoteCaptureRequest\x1a(.podium.inference.v1.NoteCaptureResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+podium/inference/v1/inference_service.proto\x12\x13podium.inference.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dpodium/options/v1/rules.proto\x1a\x1cpodium/types/v1/policy.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\xd0\x01\n\nGeneration\x12\x11\n\ttoken_ids\x18\x01 \x03(\x05\x12\x10\n\x08logprobs\x18\x02 \x03(\x02\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x34\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x1d.podium.types.v1.FinishReason\x12\x0e\n\x06policy\x18\x05 \x01(\t\x12\x17\n\x0fweights_version\x18\x06 \x01(\x03\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x1c\n\x14\x63\x61\x63hed_prompt_tokens\x18\x08 \x01(\x03\"\xd4\x01\n\x0fGenerateRequest\x12*\n\x06policy\x18\x01 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12\x18\n\x10prompt_token_ids\x18\x02 \x03(\x05\x12\x31\n\x08sampling\x18\x03 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\x12\x32\n\x06render\x18\x04 \x01(\x0b\x32\".podium.inference.v1.RenderRequest\x12\x14\n\x0crequire_room\x18\x05 \x01(\x08\"~\n\x10GenerateResponse\x12\x33\n\ngeneration\x18\x01 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\x12\x35\n\x08rendered\x18\x02 \x01(\x0b\x32#.podium.inference.v1.RenderResponse\"\x98\x01\n\x15StreamGenerateRequest\x12*\n\x06policy\x18\x01 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12 \n\x10prompt_token_ids\x18\x02 \x03(\x05\x42\x06\xba\xbe\x18\x02\x08\x01\x12\x31\n\x08sampling\x18\x03 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\"H\n\x16StreamGenerateResponse\x12.\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\"\xfd\x01\n\x0b\x43hatRequest\x12*\n\x06policy\x18\x01 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12\x32\n\x08messages\x18\x02 \x03(\x0b\x32\x18.podium.types.v1.MessageB\x06\xba\xbe\x18\x02\x08\x01\x12$\n\x05tools\x18\x03 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12\x31\n\x08sampling\x18\x04 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\x12\x35\n\x14\x63hat_template_kwargs\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\"\x88\x01\n\x0c\x43hatResponse\x12)\n\x07message\x18\x01 \x01(\x0b\x32\x18.podium.types.v1.Message\x12\x18\n\x10prompt_token_ids\x18\x02 \x03(\x05\x12\x33\n\ngeneration\x18\x03 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\"\x83\x02\n\x11StreamChatRequest\x12*\n\x06policy\x18\x01 \x01(\x0b\x32\x1a.podium.types.v1.PolicyRef\x12\x32\n\x08messages\x18\x02 \x03(\x0b\x32\x18.podium.types.v1.MessageB\x06\xba\xbe\x18\x02\x08\x01\x12$\n\x05tools\x18\x03 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12\x31\n\x08sampling\x18\x04 \x01(\x0b\x32\x1f.podium.types.v1.SamplingParams\x12\x35\n\x14\x63hat_template_kwargs\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\"o\n\x12StreamChatResponse\x12.\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\x12)\n\x07message\x18\x02 \x01(\x0b\x32\x18.podium.types.v1.Message\"\x8e\x02\n\rRenderRequest\x12\x32\n\x08messages\x18\x01 \x03(\x0b\x32\x18.podium.types.v1.MessageB\x06\xba\xbe\x18\x02\x08\x01\x12$\n\x05tools\x18\x02 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12\x12\n\nprefix_ids\x18\x03 \x03(\x05\x12&\n\x0fprefix_messages\x18\x04 \x01(\x05\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12\x30\n\x0btool_format\x18\x05 \x01(\x0e\x32\x1b.podium.types.v1.ToolFormat\x12\x35\n\x14\x63hat_template_kwargs\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\"O\n\x0eRenderResponse\x12\x11\n\ttoken_ids\x18\x01 \x03(\x05\x12\x13\n\x0b\x63\x61ll_format\x18\x02 \x01(\t\x12\x15\n\rmax_model_len\x18\x03 \x01(\x05\"\x12\n\x10GetEngineRequest\"\xd3\x01\n\x11GetEngineResponse\x12\x12\n\nbase_model\x18\x01 \x01(\t\x12\x19\n\x11\x62\x61se_model_digest\x18\x02 \x01(\t\x12\x15\n\rmax_model_len\x18\x03 \x01(\x05\x12\x34\n\x0bweight_mode\x18\x04 \x01(\x0e\x32\x1f.podium.inference.v1.WeightMode\x12\x11\n\thttp_port\x18\x05 \x01(\x05\x12\r\n\x05\x64type\x18\x06 \x01(\t\x12\x12\n\nvocab_size\x18\x07 \x01(\x05\x12\x0c\n\x04gpus\x18\x08 \x01(\x05\"j\n\x13ListPoliciesRequest\x12\x14\n\x03job\x18\x01 \x01(\tB\x07\xba\xbe\x18\x03\x30\x80\x01\x12)\n\tpage_size\x18\x02 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00@\x8f@\x12\x12\n\npage_token\x18\x03 \x01(\t\"d\n\x14ListPoliciesResponse\x12\x33\n\x08policies\x18\x01 \x03(\x0b\x32!.podium.inference.v1.LoadedPolicy\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x89\x01\n\x0cLoadedPolicy\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x12\n\nmodel_name\x18\x03 \x01(\t\x12-\n\tload_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10running_requests\x18\x05 \x01(\x05\"\xbe\x01\n\x11LoadPolicyRequest\x12\x35\n\x03job\x18\x01 \x01(\tB(\xba\xbe\x18$\x08\x01\x30\x80\x01:\x1d[a-z0-9]([-a-z0-9]*[a-z0-9])?\x12\x1e\n\x07version\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12/\n\nkeep_older\x18\x03 \x01(\x05\x42\x16\xba\xbe\x18\x12\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00P@H\x00\x88\x01\x01\x12\x12\n\nwhole_pool\x18\x04 \x01(\x08\x42\r\n\x0b_keep_older\"v\n\x12LoadPolicyResponse\x12\x31\n\x06policy\x18\x01 \x01(\x0b\x32!.podium.inference.v1.LoadedPolicy\x12\x15\n\rpause_seconds\x18\x02 \x01(\x01\x12\x16\n\x0e\x61lready_loaded\x18\x03 \x01(\x08\"^\n\x13UnloadPolicyRequest\x12\x16\n\x03job\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12#\n\x07version\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x42\n\n\x08_version\"\x16\n\x14UnloadPolicyResponse\"\xfa\x02\n\x0c\x43\x61pturedCall\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.podium.types.v1.Message\x12$\n\x05tools\x18\x02 \x03(\x0b\x32\x15.podium.types.v1.Tool\x12\x18\n\x10prompt_token_ids\x18\x03 \x03(\x05\x12\x33\n\ngeneration\x18\x04 \x01(\x0b\x32\x1f.podium.inference.v1.Generation\x12\x13\n\x0btemperature\x18\x05 \x01(\x02\x12\x13\n\x0buntrainable\x18\x06 \x01(\t\x12.\n\nstart_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x05reply\x18\t \x01(\x0b\x32\x18.podium.types.v1.Message\x12\x18\n\x10repeated_request\x18\n \x01(\x08\"R\n\x12TakeCaptureRequest\x12)\n\x03key\x18\x01 \x01(\tB\x1c\xba\xbe\x18\x18\x08\x01\x30\x80\x02:\x11podium-rollout-.+\x12\x11\n\there_only\x18\x02 \x01(\x08\"F\n\x13TakeCaptureResponse\x12/\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32!.podium.inference.v1.CapturedCall\"W\n\x12NoteCaptureRequest\x12)\n\x03key\x18\x01 \x01(\tB\x1c\xba\xbe\x18\x18\x08\x01\x30\x80\x02:\x11podium-rollout-.+\x12\x16\n\x06holder\x18\x02 \x01(\tB\x06\xba\xbe\x18\x02\x30@\"7\n\x13NoteCaptureResponse\x12\x0f\n\x07process\x18\x01 \x01(\t\x12\x0f\n\x07holders\x18\x02 \x03(\t*Z\n\nWeightMode\x12\x1b\n\x17WEIGHT_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13WEIGHT_MODE_ADAPTER\x10\x01\x12\x16\n\x12WEIGHT_MODE_MERGED\x10\x02\x32\xf2\x08\n\x10InferenceService\x12`\n\x08Generate\x12$.podium.inference.v1.GenerateRequest\x1a%.podium.inference.v1.GenerateResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08\x12t\n\x0eStreamGenerate\x12*.podium.inference.v1.StreamGenerateRequest\x1a+.podium.inference.v1.StreamGenerateResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08\x30\x01\x12T\n\x04\x43hat\x12 .podium.inference.v1.ChatRequest\x1a!.podium.inference.v1.ChatResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08\x12h\n\nStreamChat\x12&.podium.inference.v1.StreamChatRequest\x1a\'.podium.inference.v1.StreamChatResponse\"\x07\xc0\xbe\x18\x80\x80\x80\x08\x30\x01\x12]\n\x06Render\x12\".podium.inference.v1.RenderRequest\x1a#.podium.inference.v1.RenderResponse\"\n\x90\x02\x01\xc0\xbe\x18\x80\x80\x80\x08\x12_\n\tGetEngine\x12%.podium.inference.v1.GetEngineRequest\x1a&.podium.inference.v1.GetEngineResponse\"\x03\x90\x02\x01\x12h\n\x0cListPolicies\x12(.podium.inference.v1.ListPoliciesRequest\x1a).podium.inference.v1.ListPoliciesResponse\"\x03\x90\x02\x01\x12\x62\n\nLoadPolicy\x12&.podium.inference.v1.LoadPolicyRequest\x1a\'.podium.inference.v1.LoadPolicyResponse\"\x03\x90\x02\x02\x12h\n\x0cUnloadPolicy\x12(.podium.inference.v1.UnloadPolicyRequest\x1a).podium.inference.v1.UnloadPolicyResponse\"\x03\x90\x02\x02\x12g\n\x0bTakeCapture\x12\'.podium.inference.v1.TakeCaptureRequest\x1a(.podium.inference.v1.TakeCaptureResponse\"\x03\x90\x02\x02\x30\x01\x12\x65\n\x0bNoteCapture\x12\'.podium.inference.v1.NoteCaptureRequest\x1a(.podium.inference.v1.NoteCaptureResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -88,58 +89,58 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INFERENCESERVICE'].methods_by_name['TakeCapture']._serialized_options = b'\220\002\002'
   _globals['_INFERENCESERVICE'].methods_by_name['NoteCapture']._loaded_options = None
   _globals['_INFERENCESERVICE'].methods_by_name['NoteCapture']._serialized_options = b'\220\002\002'
-  _globals['_WEIGHTMODE']._serialized_start=3652
-  _globals['_WEIGHTMODE']._serialized_end=3742
-  _globals['_GENERATION']._serialized_start=225
-  _globals['_GENERATION']._serialized_end=433
-  _globals['_GENERATEREQUEST']._serialized_start=436
-  _globals['_GENERATEREQUEST']._serialized_end=648
-  _globals['_GENERATERESPONSE']._serialized_start=650
-  _globals['_GENERATERESPONSE']._serialized_end=776
-  _globals['_STREAMGENERATEREQUEST']._serialized_start=779
-  _globals['_STREAMGENERATEREQUEST']._serialized_end=931
-  _globals['_STREAMGENERATERESPONSE']._serialized_start=933
-  _globals['_STREAMGENERATERESPONSE']._serialized_end=1005
-  _globals['_CHATREQUEST']._serialized_start=1008
-  _globals['_CHATREQUEST']._serialized_end=1206
-  _globals['_CHATRESPONSE']._serialized_start=1209
-  _globals['_CHATRESPONSE']._serialized_end=1345
-  _globals['_STREAMCHATREQUEST']._serialized_start=1348
-  _globals['_STREAMCHATREQUEST']._serialized_end=1552
-  _globals['_STREAMCHATRESPONSE']._serialized_start=1554
-  _globals['_STREAMCHATRESPONSE']._serialized_end=1665
-  _globals['_RENDERREQUEST']._serialized_start=1668
-  _globals['_RENDERREQUEST']._serialized_end=1883
-  _globals['_RENDERRESPONSE']._serialized_start=1885
-  _globals['_RENDERRESPONSE']._serialized_end=1964
-  _globals['_GETENGINEREQUEST']._serialized_start=1966
-  _globals['_GETENGINEREQUEST']._serialized_end=1984
-  _globals['_GETENGINERESPONSE']._serialized_start=1987
-  _globals['_GETENGINERESPONSE']._serialized_end=2184
-  _globals['_LISTPOLICIESREQUEST']._serialized_start=2186
-  _globals['_LISTPOLICIESREQUEST']._serialized_end=2292
-  _globals['_LISTPOLICIESRESPONSE']._serialized_start=2294
-  _globals['_LISTPOLICIESRESPONSE']._serialized_end=2394
-  _globals['_LOADEDPOLICY']._serialized_start=2397
-  _globals['_LOADEDPOLICY']._serialized_end=2534
-  _globals['_LOADPOLICYREQUEST']._serialized_start=2537
-  _globals['_LOADPOLICYREQUEST']._serialized_end=2727
-  _globals['_LOADPOLICYRESPONSE']._serialized_start=2729
-  _globals['_LOADPOLICYRESPONSE']._serialized_end=2847
-  _globals['_UNLOADPOLICYREQUEST']._serialized_start=2849
-  _globals['_UNLOADPOLICYREQUEST']._serialized_end=2943
-  _globals['_UNLOADPOLICYRESPONSE']._serialized_start=2945
-  _globals['_UNLOADPOLICYRESPONSE']._serialized_end=2967
-  _globals['_CAPTUREDCALL']._serialized_start=2970
-  _globals['_CAPTUREDCALL']._serialized_end=3348
-  _globals['_TAKECAPTUREREQUEST']._serialized_start=3350
-  _globals['_TAKECAPTUREREQUEST']._serialized_end=3432
-  _globals['_TAKECAPTURERESPONSE']._serialized_start=3434
-  _globals['_TAKECAPTURERESPONSE']._serialized_end=3504
-  _globals['_NOTECAPTUREREQUEST']._serialized_start=3506
-  _globals['_NOTECAPTUREREQUEST']._serialized_end=3593
-  _globals['_NOTECAPTURERESPONSE']._serialized_start=3595
-  _globals['_NOTECAPTURERESPONSE']._serialized_end=3650
-  _globals['_INFERENCESERVICE']._serialized_start=3745
-  _globals['_INFERENCESERVICE']._serialized_end=4883
+  _globals['_WEIGHTMODE']._serialized_start=3861
+  _globals['_WEIGHTMODE']._serialized_end=3951
+  _globals['_GENERATION']._serialized_start=255
+  _globals['_GENERATION']._serialized_end=463
+  _globals['_GENERATEREQUEST']._serialized_start=466
+  _globals['_GENERATEREQUEST']._serialized_end=678
+  _globals['_GENERATERESPONSE']._serialized_start=680
+  _globals['_GENERATERESPONSE']._serialized_end=806
+  _globals['_STREAMGENERATEREQUEST']._serialized_start=809
+  _globals['_STREAMGENERATEREQUEST']._serialized_end=961
+  _globals['_STREAMGENERATERESPONSE']._serialized_start=963
+  _globals['_STREAMGENERATERESPONSE']._serialized_end=1035
+  _globals['_CHATREQUEST']._serialized_start=1038
+  _globals['_CHATREQUEST']._serialized_end=1291
+  _globals['_CHATRESPONSE']._serialized_start=1294
+  _globals['_CHATRESPONSE']._serialized_end=1430
+  _globals['_STREAMCHATREQUEST']._serialized_start=1433
+  _globals['_STREAMCHATREQUEST']._serialized_end=1692
+  _globals['_STREAMCHATRESPONSE']._serialized_start=1694
+  _globals['_STREAMCHATRESPONSE']._serialized_end=1805
+  _globals['_RENDERREQUEST']._serialized_start=1808
+  _globals['_RENDERREQUEST']._serialized_end=2078
+  _globals['_RENDERRESPONSE']._serialized_start=2080
+  _globals['_RENDERRESPONSE']._serialized_end=2159
+  _globals['_GETENGINEREQUEST']._serialized_start=2161
+  _globals['_GETENGINEREQUEST']._serialized_end=2179
+  _globals['_GETENGINERESPONSE']._serialized_start=2182
+  _globals['_GETENGINERESPONSE']._serialized_end=2393
+  _globals['_LISTPOLICIESREQUEST']._serialized_start=2395
+  _globals['_LISTPOLICIESREQUEST']._serialized_end=2501
+  _globals['_LISTPOLICIESRESPONSE']._serialized_start=2503
+  _globals['_LISTPOLICIESRESPONSE']._serialized_end=2603
+  _globals['_LOADEDPOLICY']._serialized_start=2606
+  _globals['_LOADEDPOLICY']._serialized_end=2743
+  _globals['_LOADPOLICYREQUEST']._serialized_start=2746
+  _globals['_LOADPOLICYREQUEST']._serialized_end=2936
+  _globals['_LOADPOLICYRESPONSE']._serialized_start=2938
+  _globals['_LOADPOLICYRESPONSE']._serialized_end=3056
+  _globals['_UNLOADPOLICYREQUEST']._serialized_start=3058
+  _globals['_UNLOADPOLICYREQUEST']._serialized_end=3152
+  _globals['_UNLOADPOLICYRESPONSE']._serialized_start=3154
+  _globals['_UNLOADPOLICYRESPONSE']._serialized_end=3176
+  _globals['_CAPTUREDCALL']._serialized_start=3179
+  _globals['_CAPTUREDCALL']._serialized_end=3557
+  _globals['_TAKECAPTUREREQUEST']._serialized_start=3559
+  _globals['_TAKECAPTUREREQUEST']._serialized_end=3641
+  _globals['_TAKECAPTURERESPONSE']._serialized_start=3643
+  _globals['_TAKECAPTURERESPONSE']._serialized_end=3713
+  _globals['_NOTECAPTUREREQUEST']._serialized_start=3715
+  _globals['_NOTECAPTUREREQUEST']._serialized_end=3802
+  _globals['_NOTECAPTURERESPONSE']._serialized_start=3804
+  _globals['_NOTECAPTURERESPONSE']._serialized_end=3859
+  _globals['_INFERENCESERVICE']._serialized_start=3954
+  _globals['_INFERENCESERVICE']._serialized_end=5092
 # @@protoc_insertion_point(module_scope)

@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -255,6 +256,7 @@ class ChatRequest(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def policy(self) -> _policy_pb2.PolicyRef:
         """Which policy."""
@@ -271,6 +273,10 @@ class ChatRequest(_message.Message):
     def sampling(self) -> _policy_pb2.SamplingParams:
         """How to sample."""
 
+    @_builtins.property
+    def chat_template_kwargs(self) -> _struct_pb2.Struct:
+        """As EpisodeSpec.chat_template_kwargs."""
+
     def __init__(
         self,
         *,
@@ -278,10 +284,11 @@ class ChatRequest(_message.Message):
         messages: _abc.Iterable[_trajectory_pb2.Message] | None = ...,
         tools: _abc.Iterable[_trajectory_pb2.Tool] | None = ...,
         sampling: _policy_pb2.SamplingParams | None = ...,
+        chat_template_kwargs: _struct_pb2.Struct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chat_template_kwargs", b"chat_template_kwargs", "policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "policy", b"policy", "sampling", b"sampling", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat_template_kwargs", b"chat_template_kwargs", "messages", b"messages", "policy", b"policy", "sampling", b"sampling", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -333,6 +340,7 @@ class StreamChatRequest(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
+    CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def policy(self) -> _policy_pb2.PolicyRef:
         """As ChatRequest.policy."""
@@ -349,6 +357,10 @@ class StreamChatRequest(_message.Message):
     def sampling(self) -> _policy_pb2.SamplingParams:
         """As ChatRequest.sampling."""
 
+    @_builtins.property
+    def chat_template_kwargs(self) -> _struct_pb2.Struct:
+        """As ChatRequest.chat_template_kwargs."""
+
     def __init__(
         self,
         *,
@@ -356,10 +368,11 @@ class StreamChatRequest(_message.Message):
         messages: _abc.Iterable[_trajectory_pb2.Message] | None = ...,
         tools: _abc.Iterable[_trajectory_pb2.Tool] | None = ...,
         sampling: _policy_pb2.SamplingParams | None = ...,
+        chat_template_kwargs: _struct_pb2.Struct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chat_template_kwargs", b"chat_template_kwargs", "policy", b"policy", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "policy", b"policy", "sampling", b"sampling", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat_template_kwargs", b"chat_template_kwargs", "messages", b"messages", "policy", b"policy", "sampling", b"sampling", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -406,6 +419,7 @@ class RenderRequest(_message.Message):
     PREFIX_IDS_FIELD_NUMBER: _builtins.int
     PREFIX_MESSAGES_FIELD_NUMBER: _builtins.int
     TOOL_FORMAT_FIELD_NUMBER: _builtins.int
+    CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
     prefix_messages: _builtins.int
     """How many of `messages` the prefix already covers."""
     tool_format: _spec_pb2.ToolFormat.ValueType
@@ -424,6 +438,10 @@ class RenderRequest(_message.Message):
         empty for a first turn. The last token is enough.
         """
 
+    @_builtins.property
+    def chat_template_kwargs(self) -> _struct_pb2.Struct:
+        """As EpisodeSpec.chat_template_kwargs; the same in all calls of a record."""
+
     def __init__(
         self,
         *,
@@ -432,10 +450,11 @@ class RenderRequest(_message.Message):
         prefix_ids: _abc.Iterable[_builtins.int] | None = ...,
         prefix_messages: _builtins.int = ...,
         tool_format: _spec_pb2.ToolFormat.ValueType = ...,
+        chat_template_kwargs: _struct_pb2.Struct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chat_template_kwargs", b"chat_template_kwargs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "prefix_ids", b"prefix_ids", "prefix_messages", b"prefix_messages", "tool_format", b"tool_format", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat_template_kwargs", b"chat_template_kwargs", "messages", b"messages", "prefix_ids", b"prefix_ids", "prefix_messages", b"prefix_messages", "tool_format", b"tool_format", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -506,6 +525,7 @@ class GetEngineResponse(_message.Message):
     HTTP_PORT_FIELD_NUMBER: _builtins.int
     DTYPE_FIELD_NUMBER: _builtins.int
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model's name, as jobs write it."""
     base_model_digest: _builtins.str
@@ -520,6 +540,8 @@ class GetEngineResponse(_message.Message):
     """The engine's compute type: `bfloat16` or `float32`."""
     vocab_size: _builtins.int
     """Size of the vocabulary."""
+    gpus: _builtins.int
+    """GPUs of this replica, on all its nodes; 0 on a CPU."""
     def __init__(
         self,
         *,
@@ -530,10 +552,11 @@ class GetEngineResponse(_message.Message):
         http_port: _builtins.int = ...,
         dtype: _builtins.str = ...,
         vocab_size: _builtins.int = ...,
+        gpus: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "http_port", b"http_port", "max_model_len", b"max_model_len", "vocab_size", b"vocab_size", "weight_mode", b"weight_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "max_model_len", b"max_model_len", "vocab_size", b"vocab_size", "weight_mode", b"weight_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

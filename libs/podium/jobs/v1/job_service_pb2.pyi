@@ -150,6 +150,7 @@ class Job(_message.Message):
     EPISODES_RUNNING_FIELD_NUMBER: _builtins.int
     EPISODES_WAITING_FIELD_NUMBER: _builtins.int
     GROUPS_COLLECTED_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The job's id, a DNS label; also the model name in the registry and the
     policy name at the pool.
@@ -179,8 +180,8 @@ class Job(_message.Message):
     """
     wait_reason: _builtins.str
     """The same, for programs: UPPER_SNAKE, such as `POOL_TAKEN`,
-    `PROJECT_ACTIVE_JOBS`, `TRAINER_UNSCHEDULABLE` or `ROLLOUT_LOST`. Output
-    only.
+    `PROJECT_ACTIVE_JOBS`, `TRAINER_UNSCHEDULABLE` or `ROLLOUT_LOST`; of a
+    paused job `BUDGET_EXHAUSTED`. Output only.
     """
     pool: _builtins.str
     """The inference pool that it runs at, or last ran at; empty before it first
@@ -220,6 +221,10 @@ class Job(_message.Message):
     def latest_metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """The last committed step's numbers. Output only."""
 
+    @_builtins.property
+    def usage(self) -> Global___Usage:
+        """What it has used so far; absent in watches. Output only."""
+
     def __init__(
         self,
         *,
@@ -241,10 +246,11 @@ class Job(_message.Message):
         episodes_running: _builtins.int | None = ...,
         episodes_waiting: _builtins.int | None = ...,
         groups_collected: _builtins.int | None = ...,
+        usage: Global___Usage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "groups_collected", b"groups_collected", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "groups_collected", b"groups_collected", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "completed_steps", b"completed_steps", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "failure_message", b"failure_message", "failure_reason", b"failure_reason", "groups_collected", b"groups_collected", "id", b"id", "latest_metrics", b"latest_metrics", "phase", b"phase", "pool", b"pool", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time", "state", b"state", "wait_message", b"wait_message", "wait_reason", b"wait_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "completed_steps", b"completed_steps", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "failure_message", b"failure_message", "failure_reason", b"failure_reason", "groups_collected", b"groups_collected", "id", b"id", "latest_metrics", b"latest_metrics", "phase", b"phase", "pool", b"pool", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time", "state", b"state", "usage", b"usage", "wait_message", b"wait_message", "wait_reason", b"wait_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__episodes_running: _TypeAlias = _typing.Literal["episodes_running"]  # noqa: Y015
     _WhichOneofArgType__episodes_running: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running"]  # noqa: Y015
@@ -264,6 +270,88 @@ class Job(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining_seconds) -> _WhichOneofReturnType__remaining_seconds | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class Usage(_message.Message):
+    """What a job has used, or all jobs of a project. While a job runs, its seconds
+    are up to half a minute old.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    SAMPLED_TOKENS_FIELD_NUMBER: _builtins.int
+    TRAINED_TOKENS_FIELD_NUMBER: _builtins.int
+    TRAINER_SECONDS_FIELD_NUMBER: _builtins.int
+    TRAINER_GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    POOL_SECONDS_FIELD_NUMBER: _builtins.int
+    POOL_GPU_SECONDS_FIELD_NUMBER: _builtins.int
+    EPISODE_SECONDS_FIELD_NUMBER: _builtins.int
+    JUDGE_CALLS_FIELD_NUMBER: _builtins.int
+    JUDGE_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    JUDGE_COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    JUDGE_COST_FIELD_NUMBER: _builtins.int
+    GPU_COST_FIELD_NUMBER: _builtins.int
+    prompt_tokens: _builtins.int
+    """Tokens of its episodes that the policy read and did not sample, each once a
+    conversation: that a later turn reads them again is not counted.
+    """
+    sampled_tokens: _builtins.int
+    """Tokens that the policy sampled, in training and evaluation, of every group
+    that was stored.
+    """
+    trained_tokens: _builtins.int
+    """Tokens that committed steps have trained on."""
+    trainer_seconds: _builtins.float
+    """Seconds in which it held a trainer."""
+    trainer_gpu_seconds: _builtins.float
+    """The same times the trainer's GPUs, as far as the installation knows them."""
+    pool_seconds: _builtins.float
+    """Its share of the time of inference pools, by episodes in flight."""
+    pool_gpu_seconds: _builtins.float
+    """The same times the pool's GPUs."""
+    episode_seconds: _builtins.float
+    """Seconds that its episodes have lasted, one beside the other."""
+    judge_calls: _builtins.int
+    """Calls of judge models."""
+    judge_prompt_tokens: _builtins.int
+    """Tokens that judge models have read."""
+    judge_completion_tokens: _builtins.int
+    """Tokens that they have written."""
+    judge_cost: _builtins.float
+    """What those tokens cost, by the judges' prices; judges without one count
+    as free.
+    """
+    gpu_cost: _builtins.float
+    """What the GPU seconds cost, by the installation's price of a GPU's hour;
+    absent where it names none.
+    """
+    def __init__(
+        self,
+        *,
+        prompt_tokens: _builtins.int = ...,
+        sampled_tokens: _builtins.int = ...,
+        trained_tokens: _builtins.int = ...,
+        trainer_seconds: _builtins.float = ...,
+        trainer_gpu_seconds: _builtins.float = ...,
+        pool_seconds: _builtins.float = ...,
+        pool_gpu_seconds: _builtins.float = ...,
+        episode_seconds: _builtins.float = ...,
+        judge_calls: _builtins.int = ...,
+        judge_prompt_tokens: _builtins.int = ...,
+        judge_completion_tokens: _builtins.int = ...,
+        judge_cost: _builtins.float = ...,
+        gpu_cost: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_gpu_cost", b"_gpu_cost", "gpu_cost", b"gpu_cost"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_cost", b"_gpu_cost", "episode_seconds", b"episode_seconds", "gpu_cost", b"gpu_cost", "judge_calls", b"judge_calls", "judge_completion_tokens", b"judge_completion_tokens", "judge_cost", b"judge_cost", "judge_prompt_tokens", b"judge_prompt_tokens", "pool_gpu_seconds", b"pool_gpu_seconds", "pool_seconds", b"pool_seconds", "prompt_tokens", b"prompt_tokens", "sampled_tokens", b"sampled_tokens", "trained_tokens", b"trained_tokens", "trainer_gpu_seconds", b"trainer_gpu_seconds", "trainer_seconds", b"trainer_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__gpu_cost: _TypeAlias = _typing.Literal["gpu_cost"]  # noqa: Y015
+    _WhichOneofArgType__gpu_cost: _TypeAlias = _typing.Literal["_gpu_cost", b"_gpu_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gpu_cost) -> _WhichOneofReturnType__gpu_cost | None: ...
+
+Global___Usage: _TypeAlias = Usage  # noqa: Y015
 
 @_typing.final
 class Event(_message.Message):
@@ -421,8 +509,9 @@ class Evaluation(_message.Message):
     episodes: _builtins.int
     """Episodes."""
     success_low: _builtins.float
-    """95 % Wilson interval of the success rate, lower end; 0 when the
-    environment reports no success.
+    """95 % interval of the success rate, lower end; 0 when the environment
+    reports no success. Over scenarios, since the attempts at one scenario
+    resemble each other.
     """
     success_high: _builtins.float
     """Its upper end."""
@@ -452,6 +541,116 @@ class Evaluation(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Evaluation: _TypeAlias = Evaluation  # noqa: Y015
+
+@_typing.final
+class ListUsageRequest(_message.Message):
+    """Request of ListUsage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    BY_PROJECT_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """Only this project's; empty for all."""
+    by_project: _builtins.bool
+    """One row a project instead of one a job."""
+    page_size: _builtins.int
+    """Most rows to return; 0 for 100."""
+    page_token: _builtins.str
+    """From the last response."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Only what was used from this time on; absent for all. Usage is kept by the
+        hour: the hour in which it lies counts whole.
+        """
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Only what was used before this time, to the end of its hour; absent for
+        all.
+        """
+
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        by_project: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_project", b"by_project", "end_time", b"end_time", "page_size", b"page_size", "page_token", b"page_token", "project", b"project", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUsageRequest: _TypeAlias = ListUsageRequest  # noqa: Y015
+
+@_typing.final
+class ListUsageResponse(_message.Message):
+    """Response of ListUsage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Set when there are more."""
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsageRow]:
+        """The rows."""
+
+    def __init__(
+        self,
+        *,
+        rows: _abc.Iterable[Global___UsageRow] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUsageResponse: _TypeAlias = ListUsageResponse  # noqa: Y015
+
+@_typing.final
+class UsageRow(_message.Message):
+    """What a job or a project has used within a time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    PROJECT_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job; empty in a project's row."""
+    project: _builtins.str
+    """Its project."""
+    @_builtins.property
+    def usage(self) -> Global___Usage:
+        """What was used."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        project: _builtins.str = ...,
+        usage: Global___Usage | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "project", b"project", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageRow: _TypeAlias = UsageRow  # noqa: Y015
 
 @_typing.final
 class CreateJobRequest(_message.Message):
@@ -726,16 +925,24 @@ class ResumeJobRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
+    @_builtins.property
+    def budget(self) -> _spec_pb2.BudgetSpec:
+        """What it may use from now on, in place of its budget; absent to leave that
+        as it is.
+        """
+
     def __init__(
         self,
         *,
         job_id: _builtins.str = ...,
+        budget: _spec_pb2.BudgetSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "job_id", b"job_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1094,22 +1301,72 @@ class ListTrajectoriesResponse(_message.Message):
 
     TRAJECTORIES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Set when there are more."""
     @_builtins.property
     def trajectories(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Trajectory]:
         """The trajectories."""
 
+    @_builtins.property
+    def deleted(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedTrajectories]:
+        """What of those that were asked for is not there, for it was deleted to make
+        room. On the first page alone.
+        """
+
     def __init__(
         self,
         *,
         trajectories: _abc.Iterable[_trajectory_pb2.Trajectory] | None = ...,
         next_page_token: _builtins.str = ...,
+        deleted: _abc.Iterable[Global___DeletedTrajectories] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "trajectories", b"trajectories"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted", b"deleted", "next_page_token", b"next_page_token", "trajectories", b"trajectories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTrajectoriesResponse: _TypeAlias = ListTrajectoriesResponse  # noqa: Y015
+
+@_typing.final
+class DeletedTrajectories(_message.Message):
+    """Trajectories that were deleted, as too old or to make room for others. Their
+    steps and evaluations stay, with all their numbers.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_STEP_FIELD_NUMBER: _builtins.int
+    LAST_STEP_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    DELETE_TIME_FIELD_NUMBER: _builtins.int
+    first_step: _builtins.int
+    """The first step, or the first version that was evaluated."""
+    last_step: _builtins.int
+    """The last one, of a run without gaps."""
+    mode: _builtins.str
+    """Of evaluations, `sampled` or `greedy`; else empty."""
+    groups: _builtins.int
+    """How many groups."""
+    @_builtins.property
+    def delete_time(self) -> _timestamp_pb2.Timestamp:
+        """When the last of them was deleted."""
+
+    def __init__(
+        self,
+        *,
+        first_step: _builtins.int = ...,
+        last_step: _builtins.int = ...,
+        mode: _builtins.str = ...,
+        groups: _builtins.int = ...,
+        delete_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delete_time", b"delete_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delete_time", b"delete_time", "first_step", b"first_step", "groups", b"groups", "last_step", b"last_step", "mode", b"mode"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletedTrajectories: _TypeAlias = DeletedTrajectories  # noqa: Y015

@@ -98,6 +98,11 @@ class JobServiceStub:
                 request_serializer=podium_dot_jobs_dot_v1_dot_job__service__pb2.ListTrajectoriesRequest.SerializeToString,
                 response_deserializer=podium_dot_jobs_dot_v1_dot_job__service__pb2.ListTrajectoriesResponse.FromString,
                 _registered_method=True)
+        self.ListUsage = channel.unary_unary(
+                '/podium.jobs.v1.JobService/ListUsage',
+                request_serializer=podium_dot_jobs_dot_v1_dot_job__service__pb2.ListUsageRequest.SerializeToString,
+                response_deserializer=podium_dot_jobs_dot_v1_dot_job__service__pb2.ListUsageResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
@@ -158,7 +163,9 @@ class JobServiceServicer:
 
     def ResumeJob(self, request, context):
         """Lets a paused job go on from its last step. Idempotent. Fails with
-        NOT_FOUND, and FAILED_PRECONDITION when it has ended.
+        NOT_FOUND, FAILED_PRECONDITION when it has ended, and when it has paused as
+        its budget is spent (BUDGET_EXHAUSTED) and the request brings no greater
+        one, and INVALID_ARGUMENT for a budget that the job cannot have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -207,8 +214,17 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTrajectories(self, request, context):
-        """Lists trajectories of a job, by step, group and attempt. Fails as
-        ListEvents does.
+        """Lists trajectories of a job, by step, group and attempt, and says which
+        were deleted to make room. Fails as ListEvents does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUsage(self, request, context):
+        """Lists what jobs have used, newest job first, or what projects have, by
+        name; jobs that were deleted count too. Fails with INVALID_ARGUMENT for a
+        time range that ends before it begins, and for a foreign page_token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -276,6 +292,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ListTrajectories,
                     request_deserializer=podium_dot_jobs_dot_v1_dot_job__service__pb2.ListTrajectoriesRequest.FromString,
                     response_serializer=podium_dot_jobs_dot_v1_dot_job__service__pb2.ListTrajectoriesResponse.SerializeToString,
+            ),
+            'ListUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsage,
+                    request_deserializer=podium_dot_jobs_dot_v1_dot_job__service__pb2.ListUsageRequest.FromString,
+                    response_serializer=podium_dot_jobs_dot_v1_dot_job__service__pb2.ListUsageResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -606,6 +627,33 @@ class JobService:
             '/podium.jobs.v1.JobService/ListTrajectories',
             podium_dot_jobs_dot_v1_dot_job__service__pb2.ListTrajectoriesRequest.SerializeToString,
             podium_dot_jobs_dot_v1_dot_job__service__pb2.ListTrajectoriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.jobs.v1.JobService/ListUsage',
+            podium_dot_jobs_dot_v1_dot_job__service__pb2.ListUsageRequest.SerializeToString,
+            podium_dot_jobs_dot_v1_dot_job__service__pb2.ListUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

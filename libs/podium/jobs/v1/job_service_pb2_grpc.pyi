@@ -67,7 +67,9 @@ class JobServiceStub:
     """
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]
     """Lets a paused job go on from its last step. Idempotent. Fails with
-    NOT_FOUND, and FAILED_PRECONDITION when it has ended.
+    NOT_FOUND, FAILED_PRECONDITION when it has ended, and when it has paused as
+    its budget is spent (BUDGET_EXHAUSTED) and the request brings no greater
+    one, and INVALID_ARGUMENT for a budget that the job cannot have.
     """
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.DeleteJobRequest, _job_service_pb2.DeleteJobResponse]
     """Deletes a job that has ended, with its events, steps and trajectories;
@@ -90,8 +92,13 @@ class JobServiceStub:
     ListEvaluations: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListEvaluationsRequest, _job_service_pb2.ListEvaluationsResponse]
     """Lists a job's evaluations, oldest first. Fails as ListEvents does."""
     ListTrajectories: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListTrajectoriesRequest, _job_service_pb2.ListTrajectoriesResponse]
-    """Lists trajectories of a job, by step, group and attempt. Fails as
-    ListEvents does.
+    """Lists trajectories of a job, by step, group and attempt, and says which
+    were deleted to make room. Fails as ListEvents does.
+    """
+    ListUsage: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ListUsageRequest, _job_service_pb2.ListUsageResponse]
+    """Lists what jobs have used, newest job first, or what projects have, by
+    name; jobs that were deleted count too. Fails with INVALID_ARGUMENT for a
+    time range that ends before it begins, and for a foreign page_token.
     """
 
 @_typing.type_check_only
@@ -133,7 +140,9 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]  # type: ignore[assignment]
     """Lets a paused job go on from its last step. Idempotent. Fails with
-    NOT_FOUND, and FAILED_PRECONDITION when it has ended.
+    NOT_FOUND, FAILED_PRECONDITION when it has ended, and when it has paused as
+    its budget is spent (BUDGET_EXHAUSTED) and the request brings no greater
+    one, and INVALID_ARGUMENT for a budget that the job cannot have.
     """
     DeleteJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.DeleteJobRequest, _job_service_pb2.DeleteJobResponse]  # type: ignore[assignment]
     """Deletes a job that has ended, with its events, steps and trajectories;
@@ -156,8 +165,13 @@ class JobServiceAsyncStub(JobServiceStub):
     ListEvaluations: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListEvaluationsRequest, _job_service_pb2.ListEvaluationsResponse]  # type: ignore[assignment]
     """Lists a job's evaluations, oldest first. Fails as ListEvents does."""
     ListTrajectories: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListTrajectoriesRequest, _job_service_pb2.ListTrajectoriesResponse]  # type: ignore[assignment]
-    """Lists trajectories of a job, by step, group and attempt. Fails as
-    ListEvents does.
+    """Lists trajectories of a job, by step, group and attempt, and says which
+    were deleted to make room. Fails as ListEvents does.
+    """
+    ListUsage: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ListUsageRequest, _job_service_pb2.ListUsageResponse]  # type: ignore[assignment]
+    """Lists what jobs have used, newest job first, or what projects have, by
+    name; jobs that were deleted count too. Fails with INVALID_ARGUMENT for a
+    time range that ends before it begins, and for a foreign page_token.
     """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -232,7 +246,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.ResumeJobResponse, _abc.Awaitable[_job_service_pb2.ResumeJobResponse]]:
         """Lets a paused job go on from its last step. Idempotent. Fails with
-        NOT_FOUND, and FAILED_PRECONDITION when it has ended.
+        NOT_FOUND, FAILED_PRECONDITION when it has ended, and when it has paused as
+        its budget is spent (BUDGET_EXHAUSTED) and the request brings no greater
+        one, and INVALID_ARGUMENT for a budget that the job cannot have.
         """
 
     @_abc_1.abstractmethod
@@ -291,8 +307,19 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.ListTrajectoriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.ListTrajectoriesResponse, _abc.Awaitable[_job_service_pb2.ListTrajectoriesResponse]]:
-        """Lists trajectories of a job, by step, group and attempt. Fails as
-        ListEvents does.
+        """Lists trajectories of a job, by step, group and attempt, and says which
+        were deleted to make room. Fails as ListEvents does.
+        """
+
+    @_abc_1.abstractmethod
+    def ListUsage(
+        self,
+        request: _job_service_pb2.ListUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ListUsageResponse, _abc.Awaitable[_job_service_pb2.ListUsageResponse]]:
+        """Lists what jobs have used, newest job first, or what projects have, by
+        name; jobs that were deleted count too. Fails with INVALID_ARGUMENT for a
+        time range that ends before it begins, and for a foreign page_token.
         """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

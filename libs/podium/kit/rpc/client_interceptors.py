@@ -47,21 +47,18 @@ class _Client:
         token = await self._before_call() if self._before_call else token_now(self._token)
         method = details.method
         path = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
-        span = _tracer.start_span(
-            path,
-            kind=SpanKind.CLIENT,
-            attributes={
-                attributes.RPC_SYSTEM_NAME: "grpc",
-                attributes.RPC_METHOD: path,
-                attributes.SERVER_ADDRESS: self._address,
-            },
-        )
+        told = {
+            attributes.RPC_SYSTEM_NAME: "grpc",
+            attributes.RPC_METHOD: path,
+            attributes.SERVER_ADDRESS: self._address,
+        }
+        span, own = _span(path, told)
         try:
             call = await continuation(self._details(details, span, token, unary_response), request)
         except BaseException as error:
-            _finish(path, span, _code_of(error))
+            _finish(path, span, own, _code_of(error))
             raise
-        on_end(call, lambda status: _finish(path, span, status.code()))
+        on_end(call, lambda status: _finish(path, span, own, status.code()))
         return call
 
     def _details(
@@ -113,14 +110,29 @@ def client_interceptors(
     return [kind(address, default_timeout, token, before_call) for kind in kinds]
 
 
-def _finish(path: str, span: trace.Span, code: grpc.StatusCode) -> None:
+def _span(path: str, told: dict[str, str]) -> tuple[trace.Span, bool]:
+    """The span of a call, and whether it was made for it.
+
+    Who asks in a CLIENT span, such as a `chat` with a model, has one already: two for one call
+    would only be dearer.
+    """
+    current = trace.get_current_span()
+    # Of the SDK's spans alone, which light clients do not load.
+    if getattr(current, "kind", None) is SpanKind.CLIENT and current.is_recording():
+        current.set_attributes(told)
+        return current, False
+    return _tracer.start_span(path, kind=SpanKind.CLIENT, attributes=told), True
+
+
+def _finish(path: str, span: trace.Span, own: bool, code: grpc.StatusCode) -> None:
     service, _, method = path.rpartition("/")
     CLIENT_HANDLED.labels(service, method, code.name).inc()
     span.set_attribute(attributes.RPC_RESPONSE_STATUS_CODE, code.name)
     if code is not grpc.StatusCode.OK:
         span.set_attribute(attributes.ERROR_TYPE, code.name)
         span.set_status(Status(StatusCode.ERROR))
-    span.end()
+    if own:
+        span.end()
 
 
 def _code_of(error: BaseException) -> grpc.StatusCode:

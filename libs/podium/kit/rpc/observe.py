@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from podium.kit.rpc.call import ServerCall
 from podium.kit.rpc.metrics import SERVER_HANDLED, SERVER_SECONDS
 from podium.kit.rpc.status import code_of_context
-from podium.kit.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, exemplar, tracer
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ async def telemetry_layer(call: ServerCall) -> AsyncIterator[None]:
             yield
             call.code = _code_of(call)
         except asyncio.CancelledError:
-            call.code = _cancelled_code(call)
+            call.code = _cancelled_code(call, time.perf_counter() - began)
             raise
         except grpc.aio.AbortError:
             call.code = _code_of(call)
@@ -70,16 +70,17 @@ def _code_of(call: ServerCall) -> grpc.StatusCode:
     return call.code if call.code is not grpc.StatusCode.OK else code_of_context(call.context)
 
 
-def _cancelled_code(call: ServerCall) -> grpc.StatusCode:
+def _cancelled_code(call: ServerCall, seconds: float) -> grpc.StatusCode:
     left = call.context.time_remaining()
-    late = left is not None and left <= 0
+    # Clients round up the time that they tell, by at most a hundredth, but cancel when theirs ends.
+    late = left is not None and left <= 0.01 * (seconds + left) + 0.002
     return grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
 
 
 def _finish(call: ServerCall, span: trace.Span, seconds: float) -> None:
     code = call.code
     SERVER_HANDLED.labels(call.service, call.method, code.name).inc()
-    SERVER_SECONDS.labels(call.service, call.method).observe(seconds)
+    SERVER_SECONDS.labels(call.service, call.method).observe(seconds, exemplar())
     span.set_attribute(attributes.RPC_RESPONSE_STATUS_CODE, code.name)
     if code in _SERVER_FAULTS:
         span.set_attribute(attributes.ERROR_TYPE, code.name)

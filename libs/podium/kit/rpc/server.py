@@ -35,7 +35,7 @@ _HEALTH_REQUEST_BYTES = 4096
 
 
 class Server:
-    """gRPC, health and metrics on three ports.
+    """gRPC, health and metrics on three ports; the last two alone where no servicer is added.
 
     The health service name "" says that the process is up and has not begun
     to stop (a liveness probe); the name of each added service says whether it
@@ -74,6 +74,7 @@ class Server:
         self._health_server: grpc.aio.Server | None = None
         self._server: grpc.aio.Server | None = None
         self._metrics: MetricsServer | None = None
+        self._started = False
         self._serving = True
         self._telling: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -111,7 +112,21 @@ class Server:
             UnavailableError: a port cannot be bound.
         """
         await self.start_probes()
-        settings = self.settings
+        if self._added:
+            await self._start_calls(self.settings)
+        self._started = True
+        await self._health.set("", _SERVING)
+        await self._set_services()
+        logger.info(
+            "serving",
+            extra={
+                "address": f"{self.settings.host}:{self.port}",
+                "health_port": self.health_port,
+                "metrics_port": self.metrics_port,
+            },
+        )
+
+    async def _start_calls(self, settings: ServerSettings) -> None:
         slots = Slots(settings.max_concurrent_rpcs, settings.max_concurrent_watches)
         interceptor = LayeredInterceptor(
             (telemetry_layer, error_layer, self._drain.layer, self._auth),
@@ -127,27 +142,17 @@ class Server:
         )
         for add_to_server, servicer, _ in self._added:
             add_to_server(servicer, server)
-        if self.settings.reflection:
+        if settings.reflection:
             names = [name for _, _, name in self._added]
             reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], server)
-        self.port = self._bind(server, "gRPC", self.settings.port, self._tls)
+        self.port = self._bind(server, "gRPC", settings.port, self._tls)
         await server.start()
         self._server = server
-        await self._health.set("", _SERVING)
-        await self._set_services()
-        logger.info(
-            "serving",
-            extra={
-                "address": f"{self.settings.host}:{self.port}",
-                "health_port": self.health_port,
-                "metrics_port": self.metrics_port,
-            },
-        )
 
     @property
     def started(self) -> bool:
         """Whether it takes calls, or did."""
-        return self._server is not None
+        return self._started
 
     def set_serving(self, serving: bool) -> asyncio.Task[None]:
         """Says whether the added services take calls; before `start` it holds from then on.
@@ -186,7 +191,7 @@ class Server:
             self._metrics = None
 
     async def _set_services(self) -> None:
-        if self._server is None:
+        if not self._started:
             return
         for _, _, name in self._added:
             await self._health.set(name, _SERVING if self._serving else _NOT_SERVING)

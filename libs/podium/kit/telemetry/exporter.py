@@ -7,6 +7,7 @@ nowhere because of a wrong variable are an error at the start.
 
 from __future__ import annotations
 
+import io
 import os
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from podium.core.errors import InvalidArgumentError, Violation
 
 if TYPE_CHECKING:
+    import requests
     from opentelemetry.sdk.trace.export import SpanExporter
 
 GRPC: Final = "grpc"
@@ -21,7 +23,18 @@ HTTP: Final = "http/protobuf"
 PROTOCOLS: Final = (GRPC, HTTP)
 """OTLP's protocols that services speak; gRPC unless a variable says otherwise."""
 
+_ANSWER_BYTES = 64 * 1024
+
 _EXPORTERS = "OTEL_TRACES_EXPORTER"
+_SAMPLER = "OTEL_TRACES_SAMPLER"
+_SAMPLERS = (
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+    "always_on",
+    "always_off",
+    "traceidratio",
+)
 
 
 def span_exporter() -> SpanExporter | None:
@@ -46,15 +59,60 @@ def span_exporter() -> SpanExporter | None:
         ) from error
 
 
+def sampler_is_named() -> bool:
+    """Whether OTEL_TRACES_SAMPLER says which traces are kept."""
+    return bool(os.environ.get(_SAMPLER, "").strip())
+
+
+def check_sampler() -> None:
+    """Refuses a sampler that the SDK would take for another one, with no more than a warning.
+
+    Raises:
+        InvalidArgumentError: naming the variable.
+    """
+    name = os.environ.get(_SAMPLER, "").strip() or _SAMPLERS[0]
+    if name not in _SAMPLERS:
+        allowed = ", ".join(_SAMPLERS)
+        raise InvalidArgumentError(
+            violations=[Violation(_SAMPLER, f"got {name!r}; allowed are {allowed}")]
+        )
+    text = os.environ.get(f"{_SAMPLER}_ARG", "").strip()
+    if not name.endswith("traceidratio") or not text:
+        return
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise InvalidArgumentError(
+            violations=[Violation(f"{_SAMPLER}_ARG", f"got {text!r}; allowed are 0 to 1")]
+        )
+
+
 def _make(protocol: str) -> SpanExporter:
     # Imported here: most processes export nothing, and each costs time.
     if protocol == HTTP:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OfHttp
 
-        return OfHttp()
+        return OfHttp(session=_session())
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OfGrpc
 
     return OfGrpc()
+
+
+def _session() -> requests.Session:
+    """Reads no answer of unknown or great length: a collector's words are of no use here."""
+    import requests
+
+    def bounded(response: requests.Response, **_: object) -> None:
+        length = response.headers.get("Content-Length", "")
+        if not (length.isdecimal() and int(length) <= _ANSWER_BYTES):
+            response.raw.close()
+            response.raw = io.BytesIO()
+
+    session = requests.Session()
+    session.hooks["response"].append(bounded)
+    return session
 
 
 def _variable(what: str) -> tuple[str, str]:

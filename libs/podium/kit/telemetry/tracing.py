@@ -1,21 +1,32 @@
-"""OpenTelemetry traces: always recorded, exported when an endpoint is configured."""
+"""OpenTelemetry traces: spans have ids always, and are built when an endpoint is configured."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.util.types import AttributeValue
 
-from podium.kit.telemetry.exporter import span_exporter
+import podium
+from podium.kit.telemetry import attributes, content
+from podium.kit.telemetry.exporter import check_sampler, sampler_is_named, span_exporter
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 _FLUSH_SECONDS = 3.0
+_TRACE_ID = re.compile("[0-9a-f]{32}")
+_SPAN_ID = re.compile("[0-9a-f]{16}")
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +42,76 @@ def current_trace_id() -> str:
     return f"{context.trace_id:032x}" if context.is_valid else ""
 
 
+def current_span_id() -> str:
+    """The current span's id, 16 hex digits; empty where there is none that anybody keeps."""
+    context = trace.get_current_span().get_span_context()
+    kept = context.is_valid and context.trace_flags.sampled
+    return f"{context.span_id:016x}" if kept else ""
+
+
+def exemplar() -> dict[str, str] | None:
+    """The current trace for a histogram's exemplar; None where nobody keeps it."""
+    context = trace.get_current_span().get_span_context()
+    kept = context.is_valid and context.trace_flags.sampled
+    return {"trace_id": f"{context.trace_id:032x}"} if kept else None
+
+
+def span_of(trace_id: str, span_id: str) -> trace.SpanContext | None:
+    """A span that others stored by its ids; None for what are none, as clients may send."""
+    if not (_TRACE_ID.fullmatch(trace_id) and _SPAN_ID.fullmatch(span_id)):
+        return None
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+    context = trace.SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=flags
+    )
+    return context if context.is_valid else None
+
+
+@contextmanager
+def traced(
+    made_by: trace.Tracer,
+    name: str,
+    told: Mapping[str, AttributeValue] | None = None,
+    *,
+    kind: trace.SpanKind = trace.SpanKind.INTERNAL,
+    root: bool = False,
+) -> Iterator[trace.Span]:
+    """A span around a block. What the block raises is told by its type alone.
+
+    A message or a traceback may hold what an environment, an agent or a user said, and that is
+    no span's to tell unasked.
+
+    Args:
+        told: attributes of the span.
+        root: begins a trace, linked to the span outside the block if there is one.
+    """
+    links, context = [], None
+    if root:
+        outside = trace.get_current_span().get_span_context()
+        links, context = ([trace.Link(outside)] if outside.is_valid else []), Context()
+    span = made_by.start_span(name, context, kind, told, links)
+    with trace.use_span(span, True, record_exception=False, set_status_on_exception=False):
+        try:
+            yield span
+        # Who is cancelled, or ended early, has not failed.
+        except Exception as error:
+            failed(span, error)
+            raise
+
+
+def failed(span: trace.Span, error: BaseException) -> None:
+    """Says on a span what it failed with; an error's `cause` is what happened."""
+    kind = type(getattr(error, "cause", error)).__name__
+    span.set_attribute(attributes.ERROR_TYPE, kind)
+    span.set_status(trace.StatusCode.ERROR, kind)
+
+
 def setup_tracing(service: str) -> Callable[[], None]:
     """Makes `podium-<service>` this process's tracer provider.
 
     The standard OTEL_* variables are respected, the protocol among them (see
-    `telemetry.exporter`); without an OTLP endpoint spans exist (so that logs and
-    trajectories carry trace ids) but go nowhere.
+    `telemetry.exporter`). Without an OTLP endpoint spans have ids, for logs and
+    trajectories, and nothing else: none is built, and nobody is told to keep one.
 
     Returns:
         A function that sends what is left, for at most three seconds. An
@@ -46,18 +121,48 @@ def setup_tracing(service: str) -> Callable[[], None]:
         InvalidArgumentError: a variable is wrong, by its name.
     """
     # Imported here: clients have spans without the SDK.
-    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-    attributes = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: f"podium-{service}"}
-    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+    content.check()
+    check_sampler()
     exporter = span_exporter()
-    if exporter is not None:
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-        provider.add_span_processor(BatchSpanProcessor(exporter))
+    if exporter is None:
+        provider = TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False)
+    else:
+        provider = _exporting(service, exporter)
     trace.set_tracer_provider(provider)
     return lambda: _shutdown(provider)
+
+
+def _exporting(service: str, exporter: SpanExporter) -> TracerProvider:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import ParentBased
+
+    from podium.kit.telemetry.sampler import RolloutsAtOnce
+    from podium.kit.telemetry.span_queue import SpanQueue
+
+    bound = RolloutsAtOnce()
+    # Without one of ours the SDK takes that of the variable.
+    sampler = None if sampler_is_named() else ParentBased(bound)
+    provider = TracerProvider(sampler, _resource(service), shutdown_on_exit=False)
+    provider.add_span_processor(bound)
+    provider.add_span_processor(SpanQueue(exporter))
+    return provider
+
+
+def _resource(service: str) -> Resource:
+    """What runs here; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES add to it, and win."""
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+    own = Resource.create(
+        {
+            attributes.SERVICE_NAME: f"podium-{service}",
+            attributes.SERVICE_VERSION: podium.__version__,
+            attributes.SERVICE_INSTANCE_ID: f"{socket.gethostname()}-{os.getpid()}",
+        }
+    )
+    return own.merge(OTELResourceDetector().detect())
 
 
 def _shutdown(provider: TracerProvider) -> None:

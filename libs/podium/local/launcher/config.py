@@ -30,7 +30,7 @@ class RestartPolicy:
 class LauncherConfig:
     """One local stack.
 
-    `services` empty means all six. `environment` is added to every child's
+    `services` empty means the six. `environment` is added to every child's
     environment, after Podium's own variables, so that it can override them.
     `dtype` and `weight_mode` empty leave the choice to the inference service.
     """

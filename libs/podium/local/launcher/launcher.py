@@ -82,6 +82,11 @@ class Launcher:
         """Base URL of the OpenAI API; empty in a stack without inference."""
         return variables.openai_base_url(self._ports) if "inference" in self._services else ""
 
+    @property
+    def console_url(self) -> str:
+        """Where a browser finds the console; empty in a stack without it."""
+        return f"http://{self.address('console')}/" if "console" in self._services else ""
+
     def log(self, service: str) -> Path:
         """The file that a service writes to."""
         return logs.log_path(self.data_dir, service)

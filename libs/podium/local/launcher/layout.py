@@ -12,6 +12,10 @@ from podium.core.errors import InvalidArgumentError, Violation
 SERVICES = ("controller", "registry", "inference", "rollout", "judge", "trainer")
 """In port order: the controller takes the base, the registry base + 1, …"""
 
+EXTRAS = ("tracking", "console")
+"""Services that a stack has when it is asked for them: clients of the others' APIs. Their ports
+follow the six's."""
+
 READINESS = {
     "controller": "podium.jobs.v1.JobService",
     "registry": "podium.registry.v1.RegistryService",
@@ -19,6 +23,9 @@ READINESS = {
     "rollout": "podium.rollout.v1.RolloutService",
     "judge": "podium.judge.v1.JudgeService",
     "trainer": "podium.trainer.v1.TrainerService",
+    # These serve no calls of gRPC's: that they live is all.
+    "tracking": "",
+    "console": "",
 }
 """What to ask each health port for: whether it takes calls, not only lives."""
 
@@ -35,7 +42,7 @@ _FREE_RANGE = range(20000, 32000)
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports of one service; `http` is 0 but for inference."""
+    """The ports of one service; `http` is 0 but for inference. The console's HTTP is its `grpc`."""
 
     grpc: int
     health: int
@@ -49,15 +56,16 @@ def service_names(only: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InvalidArgumentError: a name that is no service.
     """
-    unknown = [name for name in only if name not in SERVICES]
+    every = (*SERVICES, *EXTRAS)
+    unknown = [name for name in only if name not in every]
     if unknown:
         raise InvalidArgumentError(
             violations=[
-                Violation("only", f"got {name!r}; allowed are {', '.join(SERVICES)}")
+                Violation("only", f"got {name!r}; allowed are {', '.join(every)}")
                 for name in unknown
             ]
         )
-    return tuple(name for name in SERVICES if not only or name in only)
+    return tuple(name for name in every if name in (only or SERVICES))
 
 
 def choose_ports(port_base: int) -> dict[str, Ports]:
@@ -66,13 +74,14 @@ def choose_ports(port_base: int) -> dict[str, Ports]:
     Raises:
         InvalidArgumentError: the layout would leave the range of ports.
     """
+    every = (*SERVICES, *EXTRAS)
     if port_base == 0:
-        free = iter(_free_ports(3 * len(SERVICES) + 1))
+        free = iter(_free_ports(3 * len(every) + 1))
         return {
             name: Ports(next(free), next(free), next(free), next(free) if _has_http(name) else 0)
-            for name in SERVICES
+            for name in every
         }
-    last = port_base + HTTP_OFFSET + len(SERVICES)
+    last = port_base + HTTP_OFFSET + len(every)
     if port_base < 1024 or last > 65535:
         highest = 65535 - HTTP_OFFSET - len(SERVICES)
         raise InvalidArgumentError(
@@ -87,7 +96,7 @@ def choose_ports(port_base: int) -> dict[str, Ports]:
             port + METRICS_OFFSET,
             port + HTTP_OFFSET if _has_http(name) else 0,
         )
-        for port, name in enumerate(SERVICES, start=port_base)
+        for port, name in enumerate(every, start=port_base)
     }
 
 

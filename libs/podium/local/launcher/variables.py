@@ -14,8 +14,10 @@ _PEERS = {
     "inference": ("registry",),
     "rollout": ("inference",),
     "trainer": ("registry",),
+    "tracking": ("controller",),
+    "console": ("controller", "registry", "inference", "rollout"),
 }
-_STATEFUL = ("controller", "registry", "inference")
+_STATEFUL = ("controller", "registry", "inference", "tracking")
 # Ctrl-C on a laptop should not wait for the longest RPC.
 _DRAIN_SECONDS = "5"
 _JUDGE_URL = "PODIUM_JUDGE_BASE_URL"
@@ -36,7 +38,8 @@ def of_service(
     own |= {f"{peer}_address": address(ports[peer].grpc) for peer in _PEERS.get(name, ())}
     if name in _STATEFUL:
         own["data_dir"] = str(data_dir / name)
-    if config.auth:
+    # The console has no token of its own: who looks at its pages presents theirs.
+    if config.auth and name != "console":
         token = str(token_path(data_dir))
         own |= {"auth_tokens_file": token, "token_file": token}
         if name == "inference":
@@ -44,6 +47,8 @@ def of_service(
         if name == "judge" and "PODIUM_JUDGE_BASE_URL" not in config.environment:
             # Never shown to others' models.
             own["key_file"] = token
+    if name == "tracking":
+        own["secrets_dir"] = str(data_dir / "secrets")
     own |= _specific(name, config, ports)
     variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
     # On somebody's own machine their jobs may read what lies where they started it.

@@ -5,7 +5,14 @@ summary = summarise(attempts)            # success with its interval, pass@k, re
 compare(attempts, others).p_value        # the same scenarios, paired
 """
 
-from podium.core.statistics import pass_at_k, sign_flip_p_value, wilson_interval
+from podium.core.statistics import (
+    clustered_mean_interval,
+    clustered_proportion_interval,
+    paired_interval,
+    pass_at_k,
+    sign_flip_p_value,
+    wilson_interval,
+)
 from podium.sdk.evaluation.attempts import Attempt, Summary, answered, by_scenario, summarise
 from podium.sdk.evaluation.chat_model import ChatModel
 from podium.sdk.evaluation.compare import Comparison, compare
@@ -22,7 +29,10 @@ __all__ = [
     "Summary",
     "answered",
     "by_scenario",
+    "clustered_mean_interval",
+    "clustered_proportion_interval",
     "compare",
+    "paired_interval",
     "pass_at_k",
     "run_local",
     "run_policy",

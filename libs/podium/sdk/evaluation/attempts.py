@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from podium.core.statistics import pass_at_k, wilson_interval
+from podium.core.statistics import (
+    clustered_mean_interval,
+    clustered_proportion_interval,
+    pass_at_k,
+)
 
 SUCCESS = "success"
 THRESHOLD = 0.5
@@ -55,9 +59,11 @@ class Summary:
     success: float
     low: float
     high: float
-    """The 95 % Wilson interval of `success`; with several attempts a scenario, whose results
-    resemble each other, it is too narrow."""
+    """The 95 % interval of `success` over scenarios: see `clustered_proportion_interval`."""
     reward: float
+    reward_low: float | None
+    reward_high: float | None
+    """The 95 % interval of `reward`: see `clustered_mean_interval`; None of a single scenario."""
     turns: float
     pass_at: Mapping[int, float]
     """By k, for 1, 2, 4, … up to the attempts that each scenario has."""
@@ -95,7 +101,10 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
         for scenario, each in by_scenario(attempts).items()
     }
     success = fmean(value for each in successes.values() for value in each)
-    low, high = wilson_interval(success, len(attempts))
+    low, high = clustered_proportion_interval(list(successes.values()))
+    reward_low, reward_high = clustered_mean_interval(
+        [[attempt.reward for attempt in each] for each in by_scenario(attempts).values()]
+    ) or (None, None)
     most = min(len(each) for each in successes.values())
     metrics: dict[str, list[float]] = {}
     for attempt in attempts:
@@ -110,6 +119,8 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
         low=low,
         high=high,
         reward=fmean(attempt.reward for attempt in attempts),
+        reward_low=reward_low,
+        reward_high=reward_high,
         turns=fmean(attempt.turns for attempt in attempts),
         pass_at={
             k: fmean(pass_at_k(len(each), sum(each), k) for each in successes.values())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from podium.core.statistics import sign_flip_p_value
+from podium.core.statistics import paired_interval, sign_flip_p_value
 from podium.sdk.evaluation.attempts import Attempt, answered, by_scenario
 
 
@@ -17,11 +17,19 @@ class Comparison:
     scenarios: int
     difference: float
     """Mean over scenarios of the second's success rate less the first's."""
+    low: float | None
+    high: float | None
+    """The 95 % interval of `difference`: see `paired_interval`; None of a single scenario."""
     better: int
     """Scenarios in which the second's rate is higher."""
     worse: int
     p_value: float
     """Of no difference, two-sided; see `sign_flip_p_value`."""
+    reward_difference: float
+    """Mean over scenarios of the second's mean reward less the first's."""
+    reward_low: float | None
+    reward_high: float | None
+    reward_p_value: float
 
 
 def compare(
@@ -41,14 +49,29 @@ def compare(
     differences = [
         _rate(two[scenario], threshold) - _rate(one[scenario], threshold) for scenario in shared
     ]
+    # Rates of few attempts are coarse: what is added to them lessens with the attempts.
+    fewest = min(len(side[scenario]) for side in (one, two) for scenario in shared)
+    low, high = paired_interval(differences, 2 / fewest) or (None, None)
+    rewards = [_reward(two[scenario]) - _reward(one[scenario]) for scenario in shared]
+    reward_low, reward_high = paired_interval(rewards) or (None, None)
     return Comparison(
         scenarios=len(shared),
         difference=fmean(differences),
+        low=low,
+        high=high,
         better=sum(value > 0 for value in differences),
         worse=sum(value < 0 for value in differences),
         p_value=sign_flip_p_value(differences),
+        reward_difference=fmean(rewards),
+        reward_low=reward_low,
+        reward_high=reward_high,
+        reward_p_value=sign_flip_p_value(rewards),
     )
 
 
 def _rate(attempts: Sequence[Attempt], threshold: float | None) -> float:
     return fmean(attempt.succeeded(threshold) for attempt in attempts)
+
+
+def _reward(attempts: Sequence[Attempt]) -> float:
+    return fmean(attempt.reward for attempt in attempts)

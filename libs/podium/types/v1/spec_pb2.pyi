@@ -21,6 +21,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _WandbMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WandbModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WandbMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WANDB_MODE_UNSPECIFIED: _WandbMode.ValueType  # 0
+    """Not set; the default is taken."""
+    WANDB_MODE_ONLINE: _WandbMode.ValueType  # 1
+    """To the server."""
+    WANDB_MODE_OFFLINE: _WandbMode.ValueType  # 2
+    """To files of the tracking service, for `wandb sync`."""
+
+class WandbMode(_WandbMode, metaclass=_WandbModeEnumTypeWrapper):
+    """Whether a run of W&B goes to its server."""
+
+WANDB_MODE_UNSPECIFIED: WandbMode.ValueType  # 0
+"""Not set; the default is taken."""
+WANDB_MODE_ONLINE: WandbMode.ValueType  # 1
+"""To the server."""
+WANDB_MODE_OFFLINE: WandbMode.ValueType  # 2
+"""To files of the tracking service, for `wandb sync`."""
+Global___WandbMode: _TypeAlias = WandbMode  # noqa: Y015
+
 class _ToolFormat:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -534,6 +558,8 @@ class JobSpec(_message.Message):
     FORK_FIELD_NUMBER: _builtins.int
     TRAINER_FIELD_NUMBER: _builtins.int
     PROJECT_FIELD_NUMBER: _builtins.int
+    TRACKING_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model, as the inference pool and the trainer name it."""
     seed: _builtins.int
@@ -591,6 +617,20 @@ class JobSpec(_message.Message):
         trainer, and anything but the defaults is refused.
         """
 
+    @_builtins.property
+    def tracking(self) -> Global___TrackingSpec:
+        """Which trackers its numbers and episodes are sent to, by the tracking
+        service; absent for none. A tracker that is slow or away never slows or
+        fails the job.
+        """
+
+    @_builtins.property
+    def budget(self) -> Global___BudgetSpec:
+        """What it may use. At the first step's border where it has used as much, it
+        pauses (`BUDGET_EXHAUSTED`), and goes on when it is resumed with more.
+        Absent for no bound.
+        """
+
     def __init__(
         self,
         *,
@@ -607,10 +647,12 @@ class JobSpec(_message.Message):
         fork: Global___ForkSpec | None = ...,
         trainer: Global___TrainerSpec | None = ...,
         project: _builtins.str | None = ...,
+        tracking: Global___TrackingSpec | None = ...,
+        budget: Global___BudgetSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "budget", b"budget", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "budget", b"budget", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__project: _TypeAlias = _typing.Literal["project"]  # noqa: Y015
     _WhichOneofArgType__project: _TypeAlias = _typing.Literal["_project", b"_project"]  # noqa: Y015
@@ -626,6 +668,259 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class BudgetSpec(_message.Message):
+    """What a job may use, by `Job.usage`; each may be left out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_GPU_HOURS_FIELD_NUMBER: _builtins.int
+    MAX_JUDGE_COST_FIELD_NUMBER: _builtins.int
+    MAX_SAMPLED_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_TRAINER_HOURS_FIELD_NUMBER: _builtins.int
+    max_gpu_hours: _builtins.float
+    """GPU hours of its trainer and of its share of its pool together."""
+    max_judge_cost: _builtins.float
+    """What its judges may cost, which needs prices for all of them. It bounds
+    groups too, as RulerSpec.max_job_cost does: beyond it none is judged, and
+    a step of which no group is, waits.
+    """
+    max_sampled_tokens: _builtins.int
+    """Tokens that the policy samples, evaluations included."""
+    max_trainer_hours: _builtins.float
+    """Hours in which it holds a trainer, on a CPU as well."""
+    def __init__(
+        self,
+        *,
+        max_gpu_hours: _builtins.float | None = ...,
+        max_judge_cost: _builtins.float | None = ...,
+        max_sampled_tokens: _builtins.int | None = ...,
+        max_trainer_hours: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours", "_max_judge_cost", b"_max_judge_cost", "_max_sampled_tokens", b"_max_sampled_tokens", "_max_trainer_hours", b"_max_trainer_hours", "max_gpu_hours", b"max_gpu_hours", "max_judge_cost", b"max_judge_cost", "max_sampled_tokens", b"max_sampled_tokens", "max_trainer_hours", b"max_trainer_hours"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours", "_max_judge_cost", b"_max_judge_cost", "_max_sampled_tokens", b"_max_sampled_tokens", "_max_trainer_hours", b"_max_trainer_hours", "max_gpu_hours", b"max_gpu_hours", "max_judge_cost", b"max_judge_cost", "max_sampled_tokens", b"max_sampled_tokens", "max_trainer_hours", b"max_trainer_hours"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_gpu_hours: _TypeAlias = _typing.Literal["max_gpu_hours"]  # noqa: Y015
+    _WhichOneofArgType__max_gpu_hours: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours"]  # noqa: Y015
+    _WhichOneofReturnType__max_judge_cost: _TypeAlias = _typing.Literal["max_judge_cost"]  # noqa: Y015
+    _WhichOneofArgType__max_judge_cost: _TypeAlias = _typing.Literal["_max_judge_cost", b"_max_judge_cost"]  # noqa: Y015
+    _WhichOneofReturnType__max_sampled_tokens: _TypeAlias = _typing.Literal["max_sampled_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_sampled_tokens: _TypeAlias = _typing.Literal["_max_sampled_tokens", b"_max_sampled_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__max_trainer_hours: _TypeAlias = _typing.Literal["max_trainer_hours"]  # noqa: Y015
+    _WhichOneofArgType__max_trainer_hours: _TypeAlias = _typing.Literal["_max_trainer_hours", b"_max_trainer_hours"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_gpu_hours) -> _WhichOneofReturnType__max_gpu_hours | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_judge_cost) -> _WhichOneofReturnType__max_judge_cost | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_sampled_tokens) -> _WhichOneofReturnType__max_sampled_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_trainer_hours) -> _WhichOneofReturnType__max_trainer_hours | None: ...
+
+Global___BudgetSpec: _TypeAlias = BudgetSpec  # noqa: Y015
+
+@_typing.final
+class TrackingSpec(_message.Message):
+    """Which trackers a job is told to. Credentials, and where a tracker is, stand
+    in secrets of the tracking service: a job names one, and none holds a key.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WANDB_FIELD_NUMBER: _builtins.int
+    LANGFUSE_FIELD_NUMBER: _builtins.int
+    MLFLOW_FIELD_NUMBER: _builtins.int
+    OPENPIPE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def wandb(self) -> Global___WandbSpec:
+        """Weights & Biases: a run by step, tables of episodes and actions,
+        checkpoints as artifacts; absent for none.
+        """
+
+    @_builtins.property
+    def langfuse(self) -> Global___LangfuseSpec:
+        """Langfuse: a trace for each episode; absent for none."""
+
+    @_builtins.property
+    def mlflow(self) -> Global___MlflowSpec:
+        """MLflow: a run by step; absent for none."""
+
+    @_builtins.property
+    def openpipe(self) -> Global___OpenPipeSpec:
+        """OpenPipe: a report of each completion, with its reward; absent for none."""
+
+    def __init__(
+        self,
+        *,
+        wandb: Global___WandbSpec | None = ...,
+        langfuse: Global___LangfuseSpec | None = ...,
+        mlflow: Global___MlflowSpec | None = ...,
+        openpipe: Global___OpenPipeSpec | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["langfuse", b"langfuse", "mlflow", b"mlflow", "openpipe", b"openpipe", "wandb", b"wandb"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["langfuse", b"langfuse", "mlflow", b"mlflow", "openpipe", b"openpipe", "wandb", b"wandb"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrackingSpec: _TypeAlias = TrackingSpec  # noqa: Y015
+
+@_typing.final
+class WandbSpec(_message.Message):
+    """A run of Weights & Biases; its id is the job's."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    ENTITY_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    NOTES_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    ARTIFACT_EVERY_STEPS_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """The project. Default `podium`."""
+    entity: _builtins.str
+    """The team or user; empty for the key's own."""
+    name: _builtins.str
+    """The run's name; empty for the job's id and the time of its creation."""
+    notes: _builtins.str
+    """Notes; empty for a line that names the environment."""
+    mode: Global___WandbMode.ValueType
+    """Whether it goes to the server. Default WANDB_MODE_ONLINE."""
+    secret: _builtins.str
+    """Secret of the tracking service, with `WANDB_API_KEY`; empty for the
+    service's own variables.
+    """
+    artifact_every_steps: _builtins.int
+    """Steps between two artifacts `model_epoch_STEP`, each a reference to a
+    checkpoint; 0 for none. Default 10.
+    """
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tags besides `ART`, `GRPO` and the base model."""
+
+    def __init__(
+        self,
+        *,
+        project: _builtins.str | None = ...,
+        entity: _builtins.str = ...,
+        name: _builtins.str = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        notes: _builtins.str = ...,
+        mode: Global___WandbMode.ValueType | None = ...,
+        secret: _builtins.str = ...,
+        artifact_every_steps: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_artifact_every_steps", b"_artifact_every_steps", "_mode", b"_mode", "_project", b"_project", "artifact_every_steps", b"artifact_every_steps", "mode", b"mode", "project", b"project"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_artifact_every_steps", b"_artifact_every_steps", "_mode", b"_mode", "_project", b"_project", "artifact_every_steps", b"artifact_every_steps", "entity", b"entity", "mode", b"mode", "name", b"name", "notes", b"notes", "project", b"project", "secret", b"secret", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__artifact_every_steps: _TypeAlias = _typing.Literal["artifact_every_steps"]  # noqa: Y015
+    _WhichOneofArgType__artifact_every_steps: _TypeAlias = _typing.Literal["_artifact_every_steps", b"_artifact_every_steps"]  # noqa: Y015
+    _WhichOneofReturnType__mode: _TypeAlias = _typing.Literal["mode"]  # noqa: Y015
+    _WhichOneofArgType__mode: _TypeAlias = _typing.Literal["_mode", b"_mode"]  # noqa: Y015
+    _WhichOneofReturnType__project: _TypeAlias = _typing.Literal["project"]  # noqa: Y015
+    _WhichOneofArgType__project: _TypeAlias = _typing.Literal["_project", b"_project"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__artifact_every_steps) -> _WhichOneofReturnType__artifact_every_steps | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mode) -> _WhichOneofReturnType__mode | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__project) -> _WhichOneofReturnType__project | None: ...
+
+Global___WandbSpec: _TypeAlias = WandbSpec  # noqa: Y015
+
+@_typing.final
+class LangfuseSpec(_message.Message):
+    """Traces of Langfuse, in a session of the job's id."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """Secret of the tracking service, with `LANGFUSE_PUBLIC_KEY` and
+    `LANGFUSE_SECRET_KEY`; empty for the service's own variables.
+    """
+    environment: _builtins.str
+    """The environment, as Langfuse has it. Default `default`."""
+    def __init__(
+        self,
+        *,
+        secret: _builtins.str = ...,
+        environment: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_environment", b"_environment", "environment", b"environment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment", b"_environment", "environment", b"environment", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__environment: _TypeAlias = _typing.Literal["environment"]  # noqa: Y015
+    _WhichOneofArgType__environment: _TypeAlias = _typing.Literal["_environment", b"_environment"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__environment) -> _WhichOneofReturnType__environment | None: ...
+
+Global___LangfuseSpec: _TypeAlias = LangfuseSpec  # noqa: Y015
+
+@_typing.final
+class MlflowSpec(_message.Message):
+    """A run of MLflow."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXPERIMENT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    experiment: _builtins.str
+    """The experiment, which is made where there is none. Default `podium`."""
+    name: _builtins.str
+    """The run's name; empty for the job's id."""
+    secret: _builtins.str
+    """Secret of the tracking service, with `MLFLOW_TRACKING_URI`; empty for the
+    service's own variables.
+    """
+    def __init__(
+        self,
+        *,
+        experiment: _builtins.str | None = ...,
+        name: _builtins.str = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_experiment", b"_experiment", "experiment", b"experiment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_experiment", b"_experiment", "experiment", b"experiment", "name", b"name", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__experiment: _TypeAlias = _typing.Literal["experiment"]  # noqa: Y015
+    _WhichOneofArgType__experiment: _TypeAlias = _typing.Literal["_experiment", b"_experiment"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__experiment) -> _WhichOneofReturnType__experiment | None: ...
+
+Global___MlflowSpec: _TypeAlias = MlflowSpec  # noqa: Y015
+
+@_typing.final
+class OpenPipeSpec(_message.Message):
+    """Reports of completions to OpenPipe."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """Secret of the tracking service, with `OPENPIPE_API_KEY`; empty for the
+    service's own variables.
+    """
+    def __init__(
+        self,
+        *,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenPipeSpec: _TypeAlias = OpenPipeSpec  # noqa: Y015
 
 @_typing.final
 class ForkSpec(_message.Message):
@@ -813,6 +1108,7 @@ class EpisodeSpec(_message.Message):
     TOOL_FORMAT_FIELD_NUMBER: _builtins.int
     CONTEXT_POLICY_FIELD_NUMBER: _builtins.int
     PLAYERS_FIELD_NUMBER: _builtins.int
+    CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
     max_turns: _builtins.int
     """Most assistant turns. Default 8."""
     timeout_seconds: _builtins.float
@@ -845,6 +1141,13 @@ class EpisodeSpec(_message.Message):
         serves. What they say is not trained on.
         """
 
+    @_builtins.property
+    def chat_template_kwargs(self) -> _struct_pb2.Struct:
+        """What the model's chat template is told besides the messages, as far as it
+        knows it: `enable_thinking: false` of Qwen3, `reasoning_effort: low` of
+        gpt-oss. At most 16 KiB.
+        """
+
     def __init__(
         self,
         *,
@@ -855,10 +1158,11 @@ class EpisodeSpec(_message.Message):
         tool_format: Global___ToolFormat.ValueType | None = ...,
         context_policy: Global___ContextPolicy.ValueType | None = ...,
         players: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        chat_template_kwargs: _struct_pb2.Struct | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "context_policy", b"context_policy", "max_turns", b"max_turns", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "context_policy", b"context_policy", "max_turns", b"max_turns", "players", b"players", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "players", b"players", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__context_policy: _TypeAlias = _typing.Literal["context_policy"]  # noqa: Y015
     _WhichOneofArgType__context_policy: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy"]  # noqa: Y015

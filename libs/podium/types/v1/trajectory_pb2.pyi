@@ -609,6 +609,7 @@ class Trajectory(_message.Message):
     SIDE_FIELD_NUMBER: _builtins.int
     TRANSITIONS_FIELD_NUMBER: _builtins.int
     SCORE_REWARD_FIELD_NUMBER: _builtins.int
+    ROOT_SPAN_ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
     same after any retry.
@@ -630,7 +631,9 @@ class Trajectory(_message.Message):
     stop_reason: Global___StopReason.ValueType
     """Why the episode ended."""
     trace_id: _builtins.str
-    """W3C trace id of the episode, 32 hex digits; empty without tracing."""
+    """W3C trace id of the episode, which has a trace of its own: 32 hex digits;
+    empty without tracing.
+    """
     explanation: _builtins.str
     """The judge's words about this attempt."""
     side: _builtins.str
@@ -640,6 +643,10 @@ class Trajectory(_message.Message):
     """
     score_reward: _builtins.float
     """What the environment paid for the episode as a whole, after its last step."""
+    root_span_id: _builtins.str
+    """Id of the root span of its trace, 16 hex digits, for links from the step
+    that trains it; empty when nobody keeps the trace.
+    """
     @_builtins.property
     def histories(self) -> _containers.RepeatedCompositeFieldContainer[Global___History]:
         """Its conversations, at least one unless the episode failed before its
@@ -701,10 +708,11 @@ class Trajectory(_message.Message):
         side: _builtins.str = ...,
         transitions: _abc.Iterable[Global___Transition] | None = ...,
         score_reward: _builtins.float = ...,
+        root_span_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015

@@ -19,6 +19,7 @@ from podium.core.errors import (
 )
 from podium.types.v1 import spec_pb2
 
+from podium_controller.domain.budget import bounded
 from podium_controller.domain.ports import Peers
 from podium_controller.domain.row_length import complete_row_length, row_length_warnings
 from podium_controller.pools.pools import Offer, Pools, served
@@ -102,7 +103,7 @@ class Admission:
         if all(each.kind != spec_pb2.SCORER_KIND_RULER for each in spec.reward.scorers):
             return []
         try:
-            await self._peers.judge.check(spec.reward, spec.base_model)
+            await self._peers.judge.check(bounded(spec.reward, spec.budget), spec.base_model)
         except InvalidArgumentError as error:
             # Its request has the reward where a job's specification has it.
             return [Violation(f"job.spec.{v.field}", v.description) for v in error.violations]

@@ -9,19 +9,28 @@ from typing import Any
 
 import grpc
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from podium.core.errors import AlreadyExistsError, InvalidArgumentError
+from podium.core.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    Violation,
+)
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc
+from podium.types.v1 import spec_pb2
 
 from podium_controller.api import paging
 from podium_controller.api.admission import Admission
 from podium_controller.api.specification import complete, violations
 from podium_controller.domain import job_states
+from podium_controller.domain.budget import BUDGET_EXHAUSTED, budget_violations, exhausted
 from podium_controller.domain.identifiers import new_job_id
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns, timestamp
-from podium_controller.store import JobStore
+from podium_controller.domain.usage import price
+from podium_controller.store import JobStore, UsageStore
 from podium_controller.store.jobs import NewJob
+from podium_controller.store.usage import Within
 from podium_controller.training.reporter import COLLECT, RECOVER
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -41,23 +50,28 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         self,
         store: JobStore,
         admission: Admission,
-        hub: Notifications,
+        notifications: Notifications,
         wake: Callable[[], None],
         poll_seconds: float,
         episodes_running: Callable[[str], int | None],
+        usage: UsageStore,
+        gpu_hour_price: float,
     ) -> None:
         """Makes the service.
 
         Args:
             wake: tells the scheduler that there is news.
             episodes_running: of a job; None when it does not run here.
+            gpu_hour_price: 0 for none.
         """
         self._store = store
         self._admission = admission
-        self._hub = hub
+        self._notifications = notifications
         self._wake = wake
         self._poll_seconds = poll_seconds
         self._episodes_running = episodes_running
+        self._usage = usage
+        self._gpu_hour_price = gpu_hour_price
 
     async def CreateJob(
         self, request: pb.CreateJobRequest, context: Context
@@ -97,6 +111,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.GetJobResponse:
         """See the proto file."""
         job = await self._store.get(request.job_id)
+        price(job.usage, self._gpu_hour_price)
         await self._tell_episodes(job)
         return pb.GetJobResponse(job=job)
 
@@ -109,6 +124,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             request.page_size or _DEFAULT_PAGE,
             project=request.project,
         )
+        for job in jobs:
+            price(job.usage, self._gpu_hour_price)
         token = paging.encode(request, [before]) if before is not None else ""
         return pb.ListJobsResponse(jobs=jobs, next_page_token=token)
 
@@ -127,7 +144,18 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         self, request: pb.ResumeJobRequest, context: Context
     ) -> pb.ResumeJobResponse:
         """See the proto file."""
-        job = await self._request(request.job_id, job_states.after_resume)
+        budget = request.budget if request.HasField("budget") else None
+        job = await self._store.get(request.job_id)
+        if budget is not None:
+            await self._check_budget(job, budget)
+        spent = exhausted(budget or job.spec.budget, job.usage)
+        if spent and job.wait_reason == BUDGET_EXHAUSTED:
+            raise FailedPreconditionError(
+                f"job {job.id} has used what it may: {spent}; resume it with a greater budget",
+                reason=BUDGET_EXHAUSTED,
+                metadata={"job_id": job.id},
+            )
+        job = await self._request(request.job_id, job_states.after_resume, budget)
         return pb.ResumeJobResponse(job=job)
 
     async def DeleteJob(
@@ -143,7 +171,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         """See the proto file."""
         after = request.after_sequence
         while True:
-            ticket = self._hub.ticket(request.job_id)
+            ticket = self._notifications.ticket(request.job_id)
             updates, over = await self._store.updates(request.job_id, after, _WATCH_PAGE)
             for update in updates:
                 yield update
@@ -151,7 +179,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             if over:
                 return
             if len(updates) < _WATCH_PAGE:
-                await self._hub.wait(ticket, self._poll_seconds)
+                await self._notifications.wait(ticket, self._poll_seconds)
 
     async def _tell_episodes(self, job: pb.Job) -> None:
         running = self._episodes_running(job.id)
@@ -218,7 +246,39 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             max_bytes=_PAGE_BYTES,
         )
         token = paging.encode(request, last) if last else ""
-        return pb.ListTrajectoriesResponse(trajectories=trajectories, next_page_token=token)
+        response = pb.ListTrajectoriesResponse(trajectories=trajectories, next_page_token=token)
+        if not cursor:
+            response.deleted.extend(
+                await self._store.deleted_trajectories(
+                    request.job_id,
+                    evaluation=request.evaluation,
+                    step=request.step if request.HasField("step") else None,
+                )
+            )
+        return response
+
+    async def ListUsage(
+        self, request: pb.ListUsageRequest, context: Context
+    ) -> pb.ListUsageResponse:
+        """See the proto file."""
+        start = request.start_time.seconds if request.HasField("start_time") else None
+        end = request.end_time.seconds if request.HasField("end_time") else None
+        if start is not None and end is not None and end < start:
+            text = f"got {end} seconds since the epoch; must not be before start_time, {start}"
+            raise InvalidArgumentError(violations=[Violation("end_time", text)])
+        within = Within(request.project, start, end)
+        size = request.page_size or _DEFAULT_PAGE
+        last: int | str | None
+        if request.by_project:
+            names = paging.decode(request, [str])
+            rows, last = await self._usage.by_project(within, str(names[0]) if names else "", size)
+        else:
+            cursor = paging.decode(request, [int])
+            rows, last = await self._usage.by_job(within, int(cursor[0]) if cursor else None, size)
+        for row in rows:
+            price(row.usage, self._gpu_hour_price)
+        token = paging.encode(request, [last]) if last is not None else ""
+        return pb.ListUsageResponse(rows=rows, next_page_token=token)
 
     async def _check(self, job: pb.Job, *, is_draft: bool) -> None:
         """Everything that can be wrong with a job, at once; a draft waits for no service.
@@ -254,10 +314,21 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
                 )
             await self._admission.check_name(job.id)
 
+    async def _check_budget(self, job: pb.Job, budget: spec_pb2.BudgetSpec) -> None:
+        found = budget_violations(job.spec.reward, budget, "budget")
+        if not found and budget.HasField("max_judge_cost"):
+            job.spec.budget.CopyFrom(budget)
+            found = await self._admission.check_judge(job.spec)
+        if found:
+            raise InvalidArgumentError(violations=found, reason="INVALID_BUDGET")
+
     async def _request(
-        self, job_id: str, after: Callable[[job_states.State], job_states.State]
+        self,
+        job_id: str,
+        after: Callable[[job_states.State], job_states.State],
+        budget: spec_pb2.BudgetSpec | None = None,
     ) -> pb.Job:
-        job = await self._store.request(job_id, after)
+        job = await self._store.request(job_id, after, budget)
         self._wake()
         return job
 

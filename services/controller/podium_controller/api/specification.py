@@ -6,16 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
+from podium.core.chat_templates import violations_of as template_violations
 from podium.core.contract import (
     apply_defaults,
     complete_training,
     ruler_violations,
+    tracking_violations,
     training_violations,
 )
 from podium.core.errors import Violation
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
 
+from podium_controller.domain.budget import budget_violations
 from podium_controller.domain.identifiers import RESERVED
 from podium_controller.domain.row_length import row_length_violations
 
@@ -55,8 +58,13 @@ def violations(job: pb.Job) -> list[Violation]:
     if job.id in RESERVED:
         found.append(Violation("job.id", f"{job.id!r} is reserved; it names the base model"))
     found += _not_empty(job.spec.project, "project")
+    found += budget_violations(job.spec.reward, job.spec.budget, "job.spec.budget")
     found += _environment(job.spec)
     found += _sampling(job.spec.rollout.sampling)
+    found += template_violations(
+        job.spec.rollout.episode.chat_template_kwargs,
+        "job.spec.rollout.episode.chat_template_kwargs",
+    )
     if AGENT in job.spec.rollout.episode.players:
         player = job.spec.rollout.episode.players[AGENT]
         found.append(
@@ -68,6 +76,7 @@ def violations(job: pb.Job) -> list[Violation]:
     found += _reward(job.spec.reward)
     found += training_violations(job.spec.training, "job.spec.training")
     found += row_length_violations(job.spec)
+    found += tracking_violations(job.spec.tracking, "job.spec.tracking")
     if job.spec.HasField("evaluation"):
         found += _not_empty(job.spec.evaluation.split, "evaluation.split")
         found += _not_empty(job.spec.evaluation.best_metric, "evaluation.best_metric")

@@ -68,7 +68,7 @@ class KubernetesEnvironments:
         self._api = api
         self._template = template
         self._owner = owner
-        self._hub = Notifications()
+        self._notifications = Notifications()
         self._seen: dict[str, _Seen] = {}
         self._removed: set[str] = set()
         self._removing: dict[str, asyncio.Task[None]] = {}
@@ -101,7 +101,7 @@ class KubernetesEnvironments:
         tell = WaitReporter(on_wait)
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            ticket = self._hub.ticket(job.id)
+            ticket = self._notifications.ticket(job.id)
             try:
                 if await self._advance(job):
                     host = f"{self._template.name(job.id)}.{self._api.namespace}.svc"
@@ -111,7 +111,7 @@ class KubernetesEnvironments:
             except (UnavailableError, PermissionDeniedError) as error:
                 await tell(refusal(error))
                 seconds = backoff.next()
-            await self._hub.wait(ticket, seconds)
+            await self._notifications.wait(ticket, seconds)
 
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         """See `ports.Environments`."""
@@ -205,7 +205,7 @@ class KubernetesEnvironments:
         self._removed &= {each["metadata"]["uid"] for each in manifests}
         for job_id in [each for each in self._seen if each not in there]:
             self._seen[job_id] = _Seen(pods=self._seen[job_id].pods)
-            self._hub.notify(job_id)
+            self._notifications.notify(job_id)
         for manifest in manifests:
             self._change_deployment("ADDED", manifest)
 
@@ -230,7 +230,7 @@ class KubernetesEnvironments:
                 ),
                 "",
             )
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
 
     def _set_pods(self, manifests: list[Manifest]) -> None:
         for found in self._seen.values():
@@ -247,7 +247,7 @@ class KubernetesEnvironments:
                 del self._seen[job_id]
         else:
             pods[manifest["metadata"]["uid"]] = pod_of(manifest)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
 
 
 def _job_of(manifest: Manifest) -> str:

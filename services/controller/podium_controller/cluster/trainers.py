@@ -32,6 +32,7 @@ from podium_controller.cluster.wait_reasons import (
     refusal,
 )
 from podium_controller.cluster.workloads import Workloads
+from podium_controller.domain import metrics
 from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import TRAINER_STARTING, JobRecord, OnWait, Trainer, Wait
 from podium_controller.settings import Settings
@@ -116,7 +117,7 @@ class KubernetesTrainer:
         tell = WaitReporter(on_wait)
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            ticket = self._workloads.hub.ticket(self._job.id)
+            ticket = self._workloads.notifications.ticket(self._job.id)
             try:
                 pod, seconds = await self._advance(tell)
                 backoff.reset()
@@ -126,7 +127,7 @@ class KubernetesTrainer:
             if pod is not None:
                 await self._connect(pod)
                 return self._watchman.settle()
-            await self._workloads.hub.wait(ticket, seconds)
+            await self._workloads.notifications.wait(ticket, seconds)
 
     async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
         """See `ports.Trainer`."""
@@ -172,6 +173,7 @@ class KubernetesTrainer:
         now = self._workloads.placement(self._job.id)
         decision = self._watchman.look(now)
         for news in decision.news:
+            metrics.trainer_ended(self._job.id, news.reason)
             await tell(news)
         if decision.action is Action.FAIL:
             raise JobFailedError(decision.why.message, reason=decision.why.reason)

@@ -60,11 +60,11 @@ class Workloads:
         self._api = api
         self.template = template
         """What they are made from."""
-        self.hub = Notifications()
+        self.notifications = Notifications()
         """Wakes whoever waits for news of a job's trainer."""
         self._owner = Owner(api, owner)
         self._job_sets = JobSets(api, job_sets)
-        self._view = View(self.hub.notify)
+        self._view = View(self.notifications.notify)
         self._removing: dict[str, asyncio.Task[None]] = {}
         ours = template.selector
         view = self._view

@@ -33,5 +33,9 @@ class JobIdleError(Exception):
     """The job's client has sent nothing for as long as the job may wait."""
 
 
+class BudgetSpentError(Exception):
+    """The job has used what it may, and has come to where it can rest; in words for people."""
+
+
 class PauseRequestedError(Exception):
     """The job was asked to pause, and has come to where it can."""

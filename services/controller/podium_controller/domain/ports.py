@@ -15,6 +15,7 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
+from podium_controller.domain.accounts import TrajectoryKeeper, UsageBook
 from podium_controller.domain.job_states import State
 
 
@@ -155,6 +156,9 @@ class Inference(Protocol):
     async def policies(self) -> list[inference_pb.LoadedPolicy]:
         """What the pods serve, each policy once."""
 
+    async def gpus(self) -> int:
+        """How many all pods have together."""
+
 
 class Registry(Protocol):
     """Knows the published versions."""
@@ -205,6 +209,10 @@ class JobRecord:
     pool: str = ""
     """Where it runs or ran last; empty before it first ran."""
     wait: Wait = NOTHING
+    queued_ns: int = 0
+    """When it was queued last."""
+    progress_ns: int = 0
+    """When it last came forward: it was queued, it first ran, or a step was committed."""
 
 
 COLLECTED = "collected"
@@ -308,12 +316,25 @@ class RunLedger(Ledger, Protocol):
     ) -> State:
         """Ends a run; returns the state that the job has then."""
 
-    async def rest(self, job_id: str) -> State:
-        """Pauses a job whose client is silent, unless there is news by now."""
+    async def rest(
+        self, job_id: str, why: Wait = NOTHING, budget: spec_pb2.BudgetSpec | None = None
+    ) -> State:
+        """Pauses a job whose client is silent, unless there is news by now.
+
+        Or, with `why`, one that has used the `budget`, unless it has another one by now.
+        """
 
 
 class LeaderLedger(RunLedger, Protocol):
     """The ledger of the controller that has the lease."""
+
+    @property
+    def usage(self) -> UsageBook:
+        """What jobs have used."""
+
+    @property
+    def trajectories(self) -> TrajectoryKeeper:
+        """How much is stored, and what of it can go."""
 
     async def in_states(self, wanted: Sequence[State]) -> list[JobRecord]:
         """Jobs in these states, in the order in which they were queued."""

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
+from podium.jobs.v1 import job_service_pb2
 from podium.types.v1 import trajectory_pb2
 
 SUCCESS = "success"
+RATE_STEPS = 8
+"""Of how many steps the pace is told."""
 _SPLITS = "history_splits"
 """Of attempts that a client made: calls that went on with what was said, not with its tokens."""
 
@@ -23,6 +26,7 @@ STEP_METRICS = frozenset(
         "staleness_max",
         "reward_mean",
         "success_mean",
+        "turns_mean",
         _SPLITS,
         "judge_tokens",
         "judge_cost",
@@ -100,6 +104,8 @@ def step_metrics(groups: Sequence[trajectory_pb2.Group], staleness: int) -> dict
         metrics["reward_mean"] = fmean(rewards)
     if SUCCESS in means:
         metrics["success_mean"] = means[SUCCESS]
+    if "turns" in means:
+        metrics["turns_mean"] = means["turns"]
     if splits := math.fsum(t.metrics[_SPLITS] for t in trajectories if _SPLITS in t.metrics):
         metrics[_SPLITS] = splits
     return metrics | _judge_metrics(groups)
@@ -145,14 +151,17 @@ def first_start_ns(groups: Iterable[trajectory_pb2.Group]) -> int | None:
     return min((each for each in begun if each), default=None)
 
 
-def seconds_per_step(commit_times_ns: Sequence[int]) -> float | None:
-    """The median time between the commits of consecutive steps; None for fewer than two.
+def seconds_per_step(commit_times_ns: Sequence[int], last: job_service_pb2.Step) -> float:
+    """The median time between the last `RATE_STEPS` commits; of the `last` step alone if first.
 
     The median, because a pause or a recovery between two steps says nothing
     about the next one.
     """
-    gaps = [(b - a) / 1e9 for a, b in pairwise(commit_times_ns)]
-    return median(gaps) if gaps else None
+    times = sorted(commit_times_ns)[-RATE_STEPS:]
+    gaps = [(b - a) / 1e9 for a, b in pairwise(times)]
+    if gaps:
+        return median(gaps)
+    return max(0.0, (last.commit_time.ToNanoseconds() - last.start_time.ToNanoseconds()) / 1e9)
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -62,6 +62,11 @@ class GrpcInference:
         }
         return list(found.values())
 
+    async def gpus(self) -> int:
+        """See `ports.Inference`."""
+        pods = len(await self._members.each())
+        return pods * (await self.engine()).gpus
+
     async def _each(
         self, call: Callable[[pb_grpc.InferenceServiceAsyncStub], Awaitable[T]]
     ) -> list[T]:

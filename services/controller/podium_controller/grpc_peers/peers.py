@@ -73,7 +73,8 @@ async def _workplace(settings: Settings) -> AsyncIterator[tuple[Trainers, Enviro
     if settings.trainer_template is None:
         channel = connect_peer(settings, settings.trainer_address)
         try:
-            yield FixedTrainer(GrpcTrainer(channel, settings)), NoEnvironments()
+            trainer = FixedTrainer(GrpcTrainer(channel, settings), settings.trainer_gpus)
+            yield trainer, NoEnvironments()
         finally:
             await channel.close()
         return
@@ -207,8 +208,9 @@ class GrpcTrainer:
 class FixedTrainer:
     """See `ports.Trainers`: the one at an address, for every job."""
 
-    def __init__(self, trainer: GrpcTrainer) -> None:
+    def __init__(self, trainer: GrpcTrainer, gpus: int = 0) -> None:
         self._trainer = trainer
+        self._gpus = gpus
 
     async def violations(self, spec: spec_pb2.TrainerSpec) -> list[Violation]:
         """See `ports.Trainers`."""
@@ -229,8 +231,8 @@ class FixedTrainer:
         ]
 
     def gpus(self, spec: spec_pb2.TrainerSpec) -> int:
-        """See `ports.Trainers`. What the one has is its own."""
-        return 0
+        """See `ports.Trainers`. What its operator says."""
+        return self._gpus
 
     def of(self, job: JobRecord) -> GrpcTrainer:
         """See `ports.Trainers`."""

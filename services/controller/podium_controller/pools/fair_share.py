@@ -9,8 +9,9 @@ parts. What runs is never taken back.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import AsyncIterator
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -42,13 +43,23 @@ class _Job:
 class FairShare:
     """The turns at one pool."""
 
-    def __init__(self, pool: str, episodes: int, projects: Projects) -> None:
+    def __init__(
+        self,
+        pool: str,
+        episodes: int,
+        projects: Projects,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`episodes` are those that jobs in competition have in flight together."""
         self._pool = pool
         self._episodes = episodes
         self._projects = projects
         self._jobs: dict[str, _Job] = {}
         self._starts = 0
+        self._clock = clock
+        self._used: defaultdict[str, float] = defaultdict(float)
+        self._idle = 0.0
+        self._since = clock()
 
     @asynccontextmanager
     async def share(
@@ -71,6 +82,7 @@ class FairShare:
             await on_wait(NOTHING)
             yield
         finally:
+            self._count_use()
             if group.started.is_set():
                 job.running -= group.episodes
             else:
@@ -84,7 +96,30 @@ class FairShare:
         job = self._jobs.get(job_id)
         return job.running if job is not None else 0
 
+    def take_use(self) -> tuple[dict[str, float], float]:
+        """The seconds since the last call: each job's part of them, and those of no episode.
+
+        At each moment the jobs' parts are as their episodes in flight are.
+        """
+        self._count_use()
+        used, idle = dict(self._used), self._idle
+        self._used.clear()
+        self._idle = 0.0
+        return used, idle
+
+    def _count_use(self) -> None:
+        now = self._clock()
+        seconds, self._since = now - self._since, now
+        running = sum(job.running for job in self._jobs.values())
+        if not running:
+            self._idle += seconds
+            return
+        for job in self._jobs.values():
+            if job.running:
+                self._used[job.id] += seconds * job.running / running
+
     def _start_all(self) -> None:
+        self._count_use()
         while (job := self._next()) is not None:
             group = job.waiting.popleft()
             self._starts += 1

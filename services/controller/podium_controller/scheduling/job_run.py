@@ -12,13 +12,16 @@ from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller.domain import job_states, metrics
+from podium_controller.domain.accounts import JobMeter
+from podium_controller.domain.budget import BUDGET_EXHAUSTED
 from podium_controller.domain.errors import (
+    BudgetSpentError,
     DatabaseUnavailableError,
     JobIdleError,
     LeaseLostError,
     PauseRequestedError,
 )
-from podium_controller.domain.ports import JobRecord, Peers, RunLedger
+from podium_controller.domain.ports import JobRecord, Peers, RunLedger, Wait
 from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits
@@ -35,6 +38,8 @@ class _End:
     reason: str = ""
     message: str = ""
     idle: bool = False
+    spent: bool = False
+    """Whether it has used what it may."""
 
 
 class JobRun:
@@ -48,11 +53,13 @@ class JobRun:
         ledger: RunLedger,
         control: StopSignals,
         limits: ProjectLimits,
+        meter: JobMeter,
         close_seconds: float,
+        project: str,
     ) -> None:
         """`close_seconds` bounds each call that frees trainer and pool.
 
-        `limits` are those of the job's project.
+        `limits` are those of the job's project, and `project` is what metrics call it.
         """
         self._job = job
         self._peers = peers
@@ -61,18 +68,36 @@ class JobRun:
         self._ledger = ledger
         self._control = control
         self._limits = limits
+        self._meter = meter
         self._close_seconds = close_seconds
+        self._project = project
 
     async def run(self) -> None:
         """Returns when the job's new state is written, or must be left to a later run.
 
         Cancelling it leaves the job as it is: it goes on with the next run.
         """
+        spec = self._job.spec
+        metrics.begin_job(
+            self._job.id, self._job.completed_steps, spec.training.steps, self._job.progress_ns
+        )
+        try:
+            await self._run()
+        finally:
+            # Whoever runs it next shows them again: two that do would contradict each other.
+            metrics.forget_job(self._job.id)
+
+    async def _run(self) -> None:
         try:
             end = await self._loop()
             await self._free(end)
+            # Before anybody is told of the end: what it has used is all there then.
+            await self._meter.close()
             if end.idle:
                 state = await self._ledger.rest(self._job.id)
+            elif end.spent:
+                why = Wait(end.reason, end.message)
+                state = await self._ledger.rest(self._job.id, why, self._job.spec.budget)
             else:
                 state = await self._ledger.settle(
                     self._job.id, end.outcome, reason=end.reason, message=end.message
@@ -83,8 +108,11 @@ class JobRun:
                 extra={"job": self._job.id, "reason": error.reason},
             )
             return
+        finally:
+            await self._meter.close()
         if state in job_states.ENDED:
-            metrics.forget_job(self._job.id)
+            reason = end.reason if state == pb.JOB_STATE_FAILED else ""
+            metrics.job_ended(self._project, job_states.name(state), reason)
         logger.info("job run ended", extra={"job": self._job.id, "state": job_states.name(state)})
 
     async def _loop(self) -> _End:
@@ -96,6 +124,7 @@ class JobRun:
             self._ledger,
             self._control,
             self._limits,
+            self._meter,
         )
         work = asyncio.create_task(loop.run())
         cancelled = asyncio.create_task(self._control.cancel.wait())
@@ -108,6 +137,8 @@ class JobRun:
             await work
         except PauseRequestedError:
             return _End(pb.JOB_STATE_PAUSED)
+        except BudgetSpentError as error:
+            return _End(pb.JOB_STATE_PAUSED, BUDGET_EXHAUSTED, str(error), spent=True)
         except JobIdleError:
             return _End(pb.JOB_STATE_PAUSED, idle=True)
         except (DatabaseUnavailableError, LeaseLostError):

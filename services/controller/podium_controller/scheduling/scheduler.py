@@ -19,11 +19,13 @@ from podium_controller.domain import job_states, metrics
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.domain.ports import JobRecord, LeaderLedger, Leases, Peers, Wait
 from podium_controller.domain.stop_signals import StopSignals
-from podium_controller.domain.timestamps import month
+from podium_controller.domain.timestamps import month, now_ns
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects, project_of
 from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits, Place
+from podium_controller.scheduling.janitor import Janitor
 from podium_controller.scheduling.job_run import JobRun
+from podium_controller.scheduling.meter import Meter
 from podium_controller.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ class Scheduler:
         self._settings = settings
         self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._runs: dict[str, _Running] = {}
+        self._meter: Meter
         self._news = asyncio.Event()
 
     def wake(self) -> None:
@@ -91,10 +94,19 @@ class Scheduler:
         metrics.LEADER.set(1)
         ledger = self._ledger_for(epoch)
         keeping = asyncio.create_task(self._keep(epoch))
+        self._meter = Meter(ledger.usage, time.monotonic)
         scanning = asyncio.create_task(self._scan(ledger))
+        janitor = Janitor(
+            ledger.trajectories,
+            self._settings.trajectory_store_max_bytes,
+            self._settings.trajectory_retention_days,
+        )
+        tidying = asyncio.create_task(janitor.run())
+        metering = asyncio.create_task(self._meter.run())
+        work = (keeping, scanning, tidying, metering)
         try:
-            await asyncio.wait((keeping, scanning), return_when=asyncio.FIRST_COMPLETED)
-            for task in (keeping, scanning):
+            await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            for task in work:
                 if task.done():
                     task.result()
         except LeaseLostError:
@@ -105,7 +117,8 @@ class Scheduler:
                 metric.clear()
             runs = [running.task for running in self._runs.values()]
             self._runs.clear()
-            await cancel_and_wait(scanning, *runs)
+            await cancel_and_wait(scanning, tidying, *runs)
+            await cancel_and_wait(metering)
             await cancel_and_wait(keeping)
             await self._release(epoch)
 
@@ -194,18 +207,26 @@ class Scheduler:
             if job.id not in self._runs
         ]
         if not queued:
+            metrics.show_queue([])
             return
         self._pools.refresh(self.wake)
         places = [running.place for running in self._runs.values()]
         queue = AdmissionQueue(self._limits, self._projects, self._pools.offers(), places)
         waits: dict[str, Wait] = {}
+        still: list[tuple[JobRecord, Wait]] = []
         for job in queued:
             found = queue.assign(job, self._peers.trainers.gpus(job.spec.trainer))
             if isinstance(found, Wait):
+                still.append((job, found))
                 if found != job.wait:
                     waits[job.id] = found
             elif await ledger.start(job.id, found.name):
-                queue.take(self._begin(job, found, ledger).place)
+                begun = replace(job, progress_ns=now_ns())
+                queue.take(self._begin(begun, found, ledger).place)
+        metrics.show_queue(
+            (self._projects.label(project_of(job.spec)), wait.reason, job.queued_ns)
+            for job, wait in still
+        )
         await ledger.keep_waiting(waits)
 
     async def _steer(self, job: JobRecord, ledger: LeaderLedger) -> None:
@@ -232,13 +253,14 @@ class Scheduler:
         control = StopSignals()
         limits = self._projects.of(project_of(job.spec))
         seconds = self._settings.close_seconds
+        gpus = self._peers.trainers.gpus(job.spec.trainer)
         # The record may be of before it was placed.
-        run = JobRun(
-            replace(job, pool=pool.name), self._peers, pool, ledger, control, limits, seconds
-        )
+        label = self._projects.label(project_of(job.spec))
+        job = replace(job, pool=pool.name)
+        meter = self._meter.begin(job, pool, label, gpus)
+        run = JobRun(job, self._peers, pool, ledger, control, limits, meter, seconds, label)
         task = asyncio.create_task(run.run(), name=f"job-{job.id}")
         task.add_done_callback(lambda _: self.wake())
-        gpus = self._peers.trainers.gpus(job.spec.trainer)
         running = _Running(control, task, Place(job.id, pool.name, project_of(job.spec), gpus))
         self._runs[job.id] = running
         logger.info("job run begins", extra={"job": job.id, "completed_steps": job.completed_steps})

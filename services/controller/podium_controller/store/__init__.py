@@ -2,7 +2,8 @@
 
 `Database` opens transactions, `JobStore` is what the API reads and writes,
 `BatchStore` what clients submit, `ClientStore` which of them live, `SqlLedger` what
-the loop writes while its lease lives, `LeaseStore` that lease.
+the loop writes while its lease lives, `LeaseStore` that lease, `UsageStore` what the
+API tells of what jobs have used.
 """
 
 from podium_controller.store.batches import BatchStore, NewBatch
@@ -11,6 +12,7 @@ from podium_controller.store.database import Database
 from podium_controller.store.jobs import JobStore
 from podium_controller.store.leases import LeaseStore
 from podium_controller.store.ledger import SqlLedger
+from podium_controller.store.usage import UsageStore
 
 __all__ = [
     "BatchStore",
@@ -20,4 +22,5 @@ __all__ = [
     "LeaseStore",
     "NewBatch",
     "SqlLedger",
+    "UsageStore",
 ]

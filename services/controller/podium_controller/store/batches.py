@@ -13,11 +13,15 @@ from sqlalchemy import Row, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
+from podium_controller.domain.accounts import StepTrajectories
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import COLLECTED
+from podium_controller.domain.usage import of_groups
 from podium_controller.store.database import Database
 from podium_controller.store.rows import job_message, live_job, move
 from podium_controller.store.tables import batches, groups, jobs
+from podium_controller.store.trajectories import count_groups
+from podium_controller.store.usage import count_usage
 
 IDLE = "idle"
 """The phase of a job that paused because its client sent nothing."""
@@ -36,9 +40,9 @@ class NewBatch:
 class BatchStore:
     """Batches of client-driven jobs. Every method can raise DatabaseUnavailableError."""
 
-    def __init__(self, database: Database, hub: Notifications) -> None:
+    def __init__(self, database: Database, notifications: Notifications) -> None:
         self._database = database
-        self._hub = hub
+        self._notifications = notifications
 
     async def submit(
         self,
@@ -88,9 +92,16 @@ class BatchStore:
                     for position, group in enumerate(made)
                 ],
             )
+            await count_groups(
+                connection,
+                StepTrajectories(new.job_id, False, step),
+                len(made),
+                sum(group.ByteSize() for group in made),
+            )
+            await count_usage(connection, new.job_id, of_groups(made))
             if row.state == pb.JOB_STATE_PAUSED and row.phase == IDLE:
                 await move(connection, row, pb.JOB_STATE_QUEUED)
-        self._hub.notify(new.job_id)
+        self._notifications.notify(new.job_id)
         return step
 
     async def finish(self, job_id: str) -> pb.Job:
@@ -112,7 +123,7 @@ class BatchStore:
             if row.state == pb.JOB_STATE_PAUSED:
                 await move(connection, row, pb.JOB_STATE_QUEUED)
             row = await live_job(connection, job_id)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return job_message(row)
 
 

@@ -21,9 +21,9 @@ from podium_controller.store.tables import jobs, leases
 class ClientStore:
     """Heartbeats of clients. Every method can raise DatabaseUnavailableError."""
 
-    def __init__(self, database: Database, hub: Notifications) -> None:
+    def __init__(self, database: Database, notifications: Notifications) -> None:
         self._database = database
-        self._hub = hub
+        self._notifications = notifications
 
     async def beat(self, job_id: str, client: str, seconds: float) -> pb.Job:
         """The client lives, and is taken to be gone after so many seconds without a word.
@@ -47,7 +47,7 @@ class ClientStore:
             if back and seconds and idle:
                 await move(connection, row, pb.JOB_STATE_QUEUED, message="its client is back")
                 row = await live_job(connection, job_id)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return job_message(row)
 
 

@@ -30,6 +30,7 @@ from podium_controller.store.rows import (
     live_job,
     move,
     no_job,
+    update_of,
 )
 from podium_controller.store.tables import (
     batches,
@@ -39,10 +40,10 @@ from podium_controller.store.tables import (
     jobs,
     requests,
     steps,
+    trajectory_sums,
 )
-
-Cursor = tuple[int, str, int, int]
-"""Step, mode, position of the group, attempt: the last trajectory of a page."""
+from podium_controller.store.trajectories import Cursor, deleted_of, page_of
+from podium_controller.store.usage import totals
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ class NewJob:
 class JobStore:
     """Jobs and their histories. Every method can raise DatabaseUnavailableError."""
 
-    def __init__(self, database: Database, hub: Notifications) -> None:
+    def __init__(self, database: Database, notifications: Notifications) -> None:
         self._database = database
-        self._hub = hub
+        self._notifications = notifications
 
     async def find_request(self, request_id: str, digest: str) -> pb.Job | None:
         """The job that a request made before; None for a new request.
@@ -103,7 +104,7 @@ class JobStore:
                 reason="JOB_EXISTS",
                 metadata={"job_id": new.id},
             ) from None
-        self._hub.notify(new.id)
+        self._notifications.notify(new.id)
         return made
 
     async def get(self, job_id: str) -> pb.Job:
@@ -113,7 +114,9 @@ class JobStore:
             NotFoundError: there is none.
         """
         async with self._database.read() as connection:
-            return job_message(await live_job(connection, job_id))
+            job = job_message(await live_job(connection, job_id))
+            job.usage.CopyFrom((await totals(connection, [job_id]))[job_id])
+            return job
 
     async def groups_collected(self, job_id: str, step: int) -> int:
         """How many groups of a training step are stored."""
@@ -147,13 +150,19 @@ class JobStore:
         query = query.order_by(jobs.c.number.desc()).limit(limit + 1)
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
-        page = rows[:limit]
-        return [job_message(row) for row in page], page[-1].number if len(rows) > limit else None
+            found = [job_message(row) for row in rows[:limit]]
+            used = await totals(connection, [job.id for job in found])
+        for job in found:
+            job.usage.CopyFrom(used[job.id])
+        return found, rows[limit - 1].number if len(rows) > limit else None
 
     async def request(
-        self, job_id: str, after: Callable[[job_states.State], job_states.State]
+        self,
+        job_id: str,
+        after: Callable[[job_states.State], job_states.State],
+        budget: spec_pb2.BudgetSpec | None = None,
     ) -> pb.Job:
-        """Moves a job to the state that `after` gives for its current one.
+        """Moves a job to the state that `after` gives for its current one; None for no new budget.
 
         Raises:
             NotFoundError: there is no such job.
@@ -162,10 +171,16 @@ class JobStore:
         async with self._database.write() as connection:
             row = await live_job(connection, job_id, lock=True)
             target = after(row.state)
+            if budget is not None:
+                spec = spec_pb2.JobSpec.FromString(row.spec)
+                spec.budget.CopyFrom(budget)
+                body = spec.SerializeToString(deterministic=True)
+                await connection.execute(update(jobs).where(jobs.c.id == job_id).values(spec=body))
+                row = await live_job(connection, job_id)
             if target != row.state:
                 await move(connection, row, target)
                 row = await live_job(connection, job_id)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return job_message(row)
 
     async def delete(self, job_id: str) -> None:
@@ -187,10 +202,11 @@ class JobStore:
                     reason="JOB_NOT_ENDED",
                     metadata={"job_id": job_id, "state": job_states.name(row.state)},
                 )
-            for table in (groups, batches, evaluations, steps, events):
+            # Sums before groups, as who makes room does.
+            for table in (trajectory_sums, groups, batches, evaluations, steps, events):
                 await connection.execute(delete(table).where(table.c.job_id == job_id))
             await connection.execute(update(jobs).where(jobs.c.id == job_id).values(deleted=True))
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
 
     async def events(self, job_id: str, after: int, limit: int) -> tuple[list[pb.Event], bool]:
         """Events after a sequence number, and whether there are more.
@@ -223,7 +239,7 @@ class JobStore:
                 )
             rows = await _events(connection, job_id, after, limit)
             job = job_message(row)
-            found = [await _update_of(connection, job, each) for each in rows]
+            found = [await update_of(connection, job, each) for each in rows]
         last = rows[-1].sequence if rows else after
         return found, row.state in job_states.ENDED and last >= row.last_sequence
 
@@ -280,33 +296,29 @@ class JobStore:
         Raises:
             NotFoundError: there is no such job.
         """
-        key = tuple_(groups.c.step, groups.c.mode, groups.c.position)
-        query = select(groups.c.step, groups.c.mode, groups.c.position, groups.c.body).where(
-            groups.c.job_id == job_id, groups.c.evaluation.is_(evaluation)
-        )
-        if step is not None:
-            query = query.where(groups.c.step == step)
-        if after is not None:
-            query = query.where(key >= after[:3])
-        query = query.order_by(groups.c.step, groups.c.mode, groups.c.position)
-        page: list[trajectory_pb2.Trajectory] = []
-        last: Cursor | None = None
-        size = 0
         async with self._database.read() as connection:
             await live_job(connection, job_id)
-            async with connection.stream(query) as rows:
-                async for row in rows:
-                    group = trajectory_pb2.Group.FromString(row.body)
-                    for trajectory in group.trajectories:
-                        here = (row.step, row.mode, row.position, trajectory.attempt)
-                        if after is not None and here <= after:
-                            continue
-                        size += trajectory.ByteSize()
-                        if page and (len(page) == limit or size > max_bytes):
-                            return page, last
-                        page.append(trajectory)
-                        last = here
-        return page, None
+            return await page_of(
+                connection,
+                job_id,
+                evaluation=evaluation,
+                step=step,
+                after=after,
+                limit=limit,
+                max_bytes=max_bytes,
+            )
+
+    async def deleted_trajectories(
+        self, job_id: str, *, evaluation: bool, step: int | None
+    ) -> list[pb.DeletedTrajectories]:
+        """What of a job's trajectories was deleted to make room.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
+        async with self._database.read() as connection:
+            await live_job(connection, job_id)
+            return await deleted_of(connection, job_id, evaluation, step)
 
 
 async def _replay(connection: AsyncConnection, request_id: str, digest: str) -> pb.Job | None:
@@ -373,22 +385,3 @@ async def _events(
         .limit(limit)
     )
     return (await connection.execute(query)).all()
-
-
-async def _update_of(
-    connection: AsyncConnection, job: pb.Job, row: Row[Any]
-) -> pb.WatchJobResponse:
-    update_ = pb.WatchJobResponse(event=event_message(row), job=job)
-    if row.type == pb.EVENT_TYPE_STEP:
-        query = select(steps.c.body).where(steps.c.job_id == job.id, steps.c.number == row.step)
-        body = (await connection.execute(query)).scalar_one()
-        update_.step.CopyFrom(pb.Step.FromString(body))
-    elif row.type == pb.EVENT_TYPE_EVALUATION:
-        query = select(evaluations.c.body).where(
-            evaluations.c.job_id == job.id,
-            evaluations.c.version == row.step,
-            evaluations.c.mode == row.mode,
-        )
-        body = (await connection.execute(query)).scalar_one()
-        update_.evaluation.CopyFrom(pb.Evaluation.FromString(body))
-    return update_

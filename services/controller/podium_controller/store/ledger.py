@@ -10,7 +10,7 @@ from typing import Any
 from podium.core.errors import InternalError, NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
-from podium.types.v1 import trajectory_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 from sqlalchemy import Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,15 +20,18 @@ from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
     JUDGED,
+    NOTHING,
     GroupKey,
     JobRecord,
     StoredGroup,
     Submission,
     Wait,
 )
+from podium_controller.domain.usage import of_judges, of_step
 from podium_controller.store.batches import IDLE, submitted
 from podium_controller.store.clients import holds_for_nobody
 from podium_controller.store.database import Database
+from podium_controller.store.groups import group_size, place, store_group
 from podium_controller.store.judge_usage import (
     add_usage,
     project_tokens,
@@ -38,6 +41,8 @@ from podium_controller.store.judge_usage import (
 from podium_controller.store.leases import check_fence
 from podium_controller.store.rows import add_event, live_job, move, record, step_rate
 from podium_controller.store.tables import evaluations, groups, jobs, steps
+from podium_controller.store.trajectories import TrajectoryStore, count_groups, were_deleted
+from podium_controller.store.usage import UsageBook, count_usage
 
 # How soon a batch is noticed that another replica took.
 _POLL_SECONDS = 1.0
@@ -46,11 +51,13 @@ _POLL_SECONDS = 1.0
 class SqlLedger:
     """Implements `ports.Ledger`, and what the scheduler needs besides."""
 
-    def __init__(self, database: Database, hub: Notifications, epoch: int) -> None:
+    def __init__(self, database: Database, notifications: Notifications, epoch: int) -> None:
         """`epoch` is the fencing token of the lease under which it writes."""
         self._database = database
-        self._hub = hub
+        self._notifications = notifications
         self._epoch = epoch
+        self.trajectories = TrajectoryStore(database, self._write)
+        self.usage = UsageBook(database, self._write, epoch)
 
     async def in_states(self, wanted: Sequence[job_states.State]) -> list[JobRecord]:
         """Jobs in these states, in the order in which they were queued."""
@@ -70,7 +77,7 @@ class SqlLedger:
                 return False
             await move(connection, row, pb.JOB_STATE_RUNNING)
             await connection.execute(update(jobs).where(jobs.c.id == job_id).values(pool=pool))
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return True
 
     async def keep_waiting(self, waits: Mapping[str, Wait]) -> None:
@@ -105,25 +112,37 @@ class SqlLedger:
                 reason=reason if failed else "",
                 message=message if failed else "",
             )
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return target
 
-    async def rest(self, job_id: str) -> job_states.State:
+    async def rest(
+        self, job_id: str, why: Wait = NOTHING, budget: spec_pb2.BudgetSpec | None = None
+    ) -> job_states.State:
         """Pauses a job whose client is silent; with a batch, or its end, it is queued again.
+
+        Or, with `why`, one that has used the `budget`; with another one it is queued again.
 
         Raises:
             FailedPreconditionError: it was not running.
         """
         async with self._write() as connection:
             row = await _locked(connection, job_id)
-            if row.state == pb.JOB_STATE_RUNNING:
+            if row.state == pb.JOB_STATE_RUNNING and budget is not None:
+                same = spec_pb2.JobSpec.FromString(row.spec).budget == budget
+                target = pb.JOB_STATE_PAUSED if same else pb.JOB_STATE_QUEUED
+            elif row.state == pb.JOB_STATE_RUNNING:
                 news = row.finishing or await submitted(connection, row.id, row.completed_steps + 1)
                 target = pb.JOB_STATE_QUEUED if news else pb.JOB_STATE_PAUSED
             else:
                 target = job_states.after_run(row.state, pb.JOB_STATE_PAUSED)
-            idle = row.state == pb.JOB_STATE_RUNNING and target == pb.JOB_STATE_PAUSED
-            await move(connection, row, target, phase=IDLE if idle else "wait")
-        self._hub.notify(job_id)
+            paused = target == pb.JOB_STATE_PAUSED
+            idle = paused and row.state == pb.JOB_STATE_RUNNING and not why.reason
+            message = why.message if paused else ""
+            await move(connection, row, target, message=message, phase=IDLE if idle else "wait")
+            if paused:
+                waits = {"wait_reason": why.reason, "wait_message": why.message}
+                await connection.execute(update(jobs).where(jobs.c.id == job_id).values(waits))
+        self._notifications.notify(job_id)
         return target
 
     async def await_submission(self, job_id: str, step: int, seconds: float) -> Submission:
@@ -131,14 +150,14 @@ class SqlLedger:
         until = time.monotonic() + seconds
         while True:
             # Before it looks, or it would sleep through what comes in between.
-            ticket = self._hub.ticket(job_id)
+            ticket = self._notifications.ticket(job_id)
             async with self._database.read() as connection:
                 row = await live_job(connection, job_id)
                 sent = await submitted(connection, job_id, step)
                 gone = await holds_for_nobody(connection, row.number)
             if sent or row.finishing or gone or (left := until - time.monotonic()) <= 0:
                 return Submission(sent, row.finishing, gone)
-            await self._hub.wait(ticket, min(left, _POLL_SECONDS))
+            await self._notifications.wait(ticket, min(left, _POLL_SECONDS))
 
     async def set_phase(self, job_id: str, phase: str) -> None:
         """See `ports.Ledger`."""
@@ -160,7 +179,7 @@ class SqlLedger:
         """See `ports.Ledger`."""
         async with self._write() as connection:
             await add_event(connection, job_id, kind, message, step=step)
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
 
     async def stored_groups(self, job_id: str, step: int, mode: str = "") -> dict[int, StoredGroup]:
         """See `ports.Ledger`."""
@@ -169,6 +188,7 @@ class SqlLedger:
             groups.c.evaluation.is_(bool(mode)),
             groups.c.step == step,
             groups.c.mode == mode,
+            ~were_deleted(job_id, bool(mode), step, mode),
         )
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
@@ -182,7 +202,7 @@ class SqlLedger:
     async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
         """See `ports.Ledger`."""
         async with self._write() as connection:
-            await _store(connection, key, status, group)
+            await store_group(connection, key, status, group)
 
     async def save_judged(
         self,
@@ -196,8 +216,9 @@ class SqlLedger:
             # The first two groups of a month would both add its row; and with the group in the
             # same transaction, no crash bills its judges twice or not at all.
             await _locked(connection, key.job_id)
-            await _store(connection, key, JUDGED, group)
+            await store_group(connection, key, JUDGED, group)
             await add_usage(connection, key.job_id, month, usage)
+            await count_usage(connection, key.job_id, of_judges(usage))
 
     async def judge_usage(self, job_id: str) -> judge_pb.JudgeUsage:
         """See `ports.Ledger`."""
@@ -217,10 +238,13 @@ class SqlLedger:
     async def drop_group(self, key: GroupKey) -> None:
         """See `ports.Ledger`."""
         async with self._write() as connection:
+            size = await group_size(connection, _group_id(key))
             # A version names what it was trained on: that stays, whoever asks late.
-            await connection.execute(
+            dropped = await connection.execute(
                 delete(groups).where(groups.c.id == _group_id(key), groups.c.status != CONSUMED)
             )
+            if dropped.rowcount:
+                await count_groups(connection, place(key), -1, -(size or 0))
 
     async def commit_step(self, job_id: str, step: pb.Step) -> bool:
         """See `ports.Ledger`.
@@ -260,6 +284,7 @@ class SqlLedger:
                     step_seconds=await step_rate(connection, job_id, step),
                 )
             )
+            await count_usage(connection, job_id, of_step(step))
             await add_event(
                 connection,
                 job_id,
@@ -267,7 +292,7 @@ class SqlLedger:
                 f"step {step.number} is committed",
                 step=step.number,
             )
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
         return True
 
     async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
@@ -311,7 +336,7 @@ class SqlLedger:
                 step=version,
                 mode=mode,
             )
-        self._hub.notify(job_id)
+        self._notifications.notify(job_id)
 
     async def evaluated_modes(self, job_id: str, version: int) -> set[str]:
         """See `ports.Ledger`."""
@@ -353,29 +378,6 @@ def _group_id(key: GroupKey) -> str:
     return training_group(key.job_id, key.step, key.position)
 
 
-async def _store(
-    connection: AsyncConnection, key: GroupKey, status: str, group: trajectory_pb2.Group
-) -> None:
-    body = group.SerializeToString()
-    if await _free(connection, group.id):
-        await connection.execute(
-            insert(groups).values(
-                id=group.id,
-                job_id=key.job_id,
-                evaluation=bool(key.mode),
-                step=key.step,
-                mode=key.mode,
-                position=key.position,
-                status=status,
-                body=body,
-            )
-        )
-    else:
-        await connection.execute(
-            update(groups).where(groups.c.id == group.id).values(status=status, body=body)
-        )
-
-
 async def _locked(connection: AsyncConnection, job_id: str) -> Row[Any]:
     row = (
         await connection.execute(select(jobs).where(jobs.c.id == job_id).with_for_update())
@@ -383,13 +385,3 @@ async def _locked(connection: AsyncConnection, job_id: str) -> Row[Any]:
     if row is None:
         raise NotFoundError(f"there is no job {job_id!r}", reason="JOB_NOT_FOUND")
     return row
-
-
-async def _free(connection: AsyncConnection, group_id: str) -> bool:
-    """Whether the id is not taken yet; a group that has trained is never overwritten."""
-    status = (
-        await connection.execute(select(groups.c.status).where(groups.c.id == group_id))
-    ).scalar_one_or_none()
-    if status == CONSUMED:
-        raise InternalError(f"group {group_id} is consumed and cannot be stored again")
-    return status is None

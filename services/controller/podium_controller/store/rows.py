@@ -12,11 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
 from podium_controller.domain.ports import JobRecord, Wait
-from podium_controller.domain.step_metrics import seconds_per_step
+from podium_controller.domain.step_metrics import RATE_STEPS, seconds_per_step
 from podium_controller.domain.timestamps import now_ns, timestamp
-from podium_controller.store.tables import events, jobs, steps
-
-_RATE_STEPS = 8
+from podium_controller.store.tables import evaluations, events, jobs, steps
 
 
 async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = False) -> Row[Any]:
@@ -49,7 +47,16 @@ def record(row: Row[Any]) -> JobRecord:
         trace_parent=row.trace_parent,
         pool=row.pool,
         wait=Wait(row.wait_reason, row.wait_message),
+        queued_ns=row.queue_time,
+        progress_ns=_progress_ns(row),
     )
+
+
+def _progress_ns(row: Row[Any]) -> int:
+    times: list[int] = [row.queue_time, row.start_time or 0]
+    if row.latest_step is not None:
+        times.append(pb.Step.FromString(row.latest_step).commit_time.ToNanoseconds())
+    return max(times)
 
 
 def job_message(row: Row[Any]) -> pb.Job:
@@ -96,6 +103,24 @@ def event_message(row: Row[Any]) -> pb.Event:
         message=row.message,
         step=row.step,
     )
+
+
+async def update_of(connection: AsyncConnection, job: pb.Job, row: Row[Any]) -> pb.WatchJobResponse:
+    """A row of `events` with what it is about."""
+    update_ = pb.WatchJobResponse(event=event_message(row), job=job)
+    if row.type == pb.EVENT_TYPE_STEP:
+        query = select(steps.c.body).where(steps.c.job_id == job.id, steps.c.number == row.step)
+        body = (await connection.execute(query)).scalar_one()
+        update_.step.CopyFrom(pb.Step.FromString(body))
+    elif row.type == pb.EVENT_TYPE_EVALUATION:
+        query = select(evaluations.c.body).where(
+            evaluations.c.job_id == job.id,
+            evaluations.c.version == row.step,
+            evaluations.c.mode == row.mode,
+        )
+        body = (await connection.execute(query)).scalar_one()
+        update_.evaluation.CopyFrom(pb.Evaluation.FromString(body))
+    return update_
 
 
 async def add_event(
@@ -177,10 +202,6 @@ async def step_rate(connection: AsyncConnection, job_id: str, step: pb.Step) -> 
         select(steps.c.commit_time)
         .where(steps.c.job_id == job_id)
         .order_by(steps.c.number.desc())
-        .limit(_RATE_STEPS)
+        .limit(RATE_STEPS)
     )
-    times = sorted((await connection.execute(query)).scalars())
-    measured = seconds_per_step(times)
-    if measured is not None:
-        return measured
-    return max(0.0, (step.commit_time.ToNanoseconds() - step.start_time.ToNanoseconds()) / 1e9)
+    return seconds_per_step((await connection.execute(query)).scalars().all(), step)

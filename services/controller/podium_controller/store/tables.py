@@ -59,6 +59,8 @@ jobs = Table(
     Column("trace_parent", String(64), nullable=False),
     # Its client has no more batches for it.
     Column("finishing", Boolean, nullable=False),
+    # The last of the reports of its run's meter that was counted.
+    Column("usage_mark", BigInteger, nullable=False, server_default="0"),
     # A deleted job's row stays: its id names checkpoints and is never given again.
     Column("deleted", Boolean, nullable=False),
 )
@@ -129,6 +131,23 @@ groups = Table(
     Index(None, "job_id", "evaluation", "step", "mode", "position"),
 )
 
+# How much of the groups above a step has, or a version and mode of an evaluation. The row stays
+# when they are deleted to make room, and then says how many there were.
+trajectory_sums = Table(
+    "trajectory_sums",
+    metadata,
+    Column("job_id", String(63), ForeignKey("jobs.id"), primary_key=True),
+    Column("evaluation", Boolean, primary_key=True),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("mode", String(16), primary_key=True),
+    Column("groups", Integer, nullable=False),
+    # Of bodies that are stored.
+    Column("bytes", BigInteger, nullable=False),
+    # When a group was last stored.
+    Column("time", BigInteger, nullable=False),
+    Column("delete_time", BigInteger),
+)
+
 # What judges have used. Rows outlive their jobs: a project cannot earn its budget back.
 judge_usage = Table(
     "judge_usage",
@@ -143,6 +162,30 @@ judge_usage = Table(
     Column("cost", Float, nullable=False),
     Column("cached", BigInteger, nullable=False),
     Index(None, "project", "month"),
+)
+
+# What jobs have used, by the hour. Rows outlive their jobs. The budgets of judges count by the
+# table above, in the same transactions.
+usage = Table(
+    "usage",
+    metadata,
+    Column("job_id", String(63), ForeignKey("jobs.id"), primary_key=True),
+    # When it begins, in seconds since the epoch.
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("project", String(63), nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("sampled_tokens", BigInteger, nullable=False),
+    Column("trained_tokens", BigInteger, nullable=False),
+    Column("trainer_seconds", Float, nullable=False),
+    Column("trainer_gpu_seconds", Float, nullable=False),
+    Column("pool_seconds", Float, nullable=False),
+    Column("pool_gpu_seconds", Float, nullable=False),
+    Column("episode_seconds", Float, nullable=False),
+    Column("judge_calls", BigInteger, nullable=False),
+    Column("judge_prompt_tokens", BigInteger, nullable=False),
+    Column("judge_completion_tokens", BigInteger, nullable=False),
+    Column("judge_cost", Float, nullable=False),
+    Index(None, "hour"),
 )
 
 leases = Table(

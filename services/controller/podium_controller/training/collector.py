@@ -18,9 +18,11 @@ from podium.core.skip_reasons import (
 )
 from podium.core.tasks import run_all
 from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium.types.v1.spec_pb2 import BudgetSpec
 
 from podium_controller.domain import metrics
-from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.budget import exhausted
+from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.identifiers import training_group
 from podium_controller.domain.ports import (
     COLLECTED,
@@ -34,6 +36,8 @@ from podium_controller.domain.staleness import staleness
 from podium_controller.domain.step_metrics import first_start_ns
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.domain.uncollected import was_not_collected
+from podium_controller.domain.usage import of_judges
+from podium_controller.training import step_span
 from podium_controller.training.group_sources import GroupSource
 from podium_controller.training.judging import (
     Judging,
@@ -70,7 +74,7 @@ class Collector:
         self,
         job_id: str,
         spec: spec_pb2.JobSpec,
-        origin: GroupSource,
+        group_source: GroupSource,
         judging: Judging,
         ledger: Ledger,
         reporter: Reporter,
@@ -79,7 +83,7 @@ class Collector:
         """`begin_span` makes the root span of a step; whoever takes the batch ends it."""
         self._job_id = job_id
         self._spec = spec
-        self._origin = origin
+        self._group_source = group_source
         self._judging = judging
         self._ledger = ledger
         self._reporter = reporter
@@ -92,16 +96,17 @@ class Collector:
         """All groups of a step, scored, fresh enough, and of some use.
 
         Raises:
+            BudgetSpentError: judges have cost what they may, and no group has a score.
             JobFailedError: groups stay too old (STALENESS_EXCEEDED), or all of
                 them fail again and again (ENVIRONMENT_FAILING, ROLLOUT_FAILING,
                 JUDGE_FAILING), or
                 not one could be judged because the judges may spend no more
                 (JUDGE_BUDGET_SPENT) or gave no answer (JUDGE_UNAVAILABLE).
         """
-        count = await self._origin.count(step)
+        count = await self._group_source.count(step)
         span = self._begin_span(step)
         try:
-            with trace.use_span(span, end_on_exit=False):
+            with step_span.current(span):
                 batch = await self._collect(step, count, span)
         except BaseException:
             span.end()
@@ -112,9 +117,10 @@ class Collector:
         batch = StepBatch(step, [], now_ns(), span)
         for rounds in range(1, _USELESS_ROUNDS + 1):
             await self._round(batch, count)
-            _check_judged(batch)
+            await self._check_judges_budget(batch)
+            _check_judged(self._job_id, batch)
             reasons = {unusable(group) for group in batch.groups}
-            if "" in reasons or (reasons == {ALL_FAILED} and not self._origin.renewable):
+            if "" in reasons or (reasons == {ALL_FAILED} and not self._group_source.renewable):
                 break
             await self._give_up_or_warn(batch, rounds)
         batch.staleness = max(staleness(g, self._job_id, step) for g in batch.groups)
@@ -171,13 +177,13 @@ class Collector:
             fresh = stored is None
             if stored is None:
                 async with self._slots:
-                    group = await self._origin.sample(key)
+                    group = await self._group_source.sample(key)
                 await self._ledger.save_group(key, COLLECTED, group)
                 stored = StoredGroup(index, COLLECTED, group)
             age = staleness(stored.group, self._job_id, step)
             if age <= limit:
                 break
-            metrics.count_group(metrics.STALE)
+            metrics.count_group(self._job_id, metrics.STALE)
             await self._reporter.warn(
                 f"group {stored.group.id} was sampled {age} versions ago, {limit} are allowed;"
                 " it is collected again",
@@ -202,13 +208,35 @@ class Collector:
             )
         return group
 
+    async def _check_judges_budget(self, batch: StepBatch) -> None:
+        """Ends the run where no group has a score, since judges have cost what the job may spend.
+
+        The groups are kept, to be judged when the job may spend more.
+
+        Raises:
+            BudgetSpentError: so it is.
+        """
+        budget = self._spec.budget
+        group = unjudgeable(batch.groups)
+        if group is None or not budget.HasField("max_judge_cost"):
+            return
+        used = of_judges(await self._ledger.judge_usage(self._job_id))
+        if not (text := exhausted(BudgetSpec(max_judge_cost=budget.max_judge_cost), used)):
+            return
+        for position, each in enumerate(batch.groups):
+            if each.skip_reason == JUDGE_BUDGET:
+                each.skip_reason = ""
+                key = GroupKey(self._job_id, batch.step, position)
+                await self._ledger.save_group(key, COLLECTED, each)
+        raise BudgetSpentError(text)
+
     async def _give_up_or_warn(self, batch: StepBatch, rounds: int) -> None:
         """All groups of the step were of no use: makes room for another round, or ends the job."""
         shown = next((g for g in batch.groups if unusable(g) in _UNJUDGED), batch.groups[0])
         kind = unusable(shown)
         text = failure_text(shown)
         who, reason = _at_fault(shown)
-        metrics.count_group(kind, len(batch.groups))
+        metrics.count_group(self._job_id, kind, len(batch.groups))
         if rounds == _USELESS_ROUNDS:
             raise JobFailedError(
                 f"all {len(batch.groups)} groups of step {batch.step} failed {rounds} times in a"
@@ -225,7 +253,7 @@ class Collector:
             if unusable(group) in _UNJUDGED:
                 group.skip_reason = ""
                 await self._ledger.save_group(key, COLLECTED, group)
-            elif self._origin.renewable:
+            elif self._group_source.renewable:
                 await self._ledger.drop_group(key)
         await asyncio.sleep(2.0 ** (rounds - 1))
 
@@ -242,13 +270,13 @@ def _at_fault(group: trajectory_pb2.Group) -> tuple[str, str]:
     return "The environment", "ENVIRONMENT_FAILING"
 
 
-def _check_judged(batch: StepBatch) -> None:
+def _check_judged(job_id: str, batch: StepBatch) -> None:
     """Ends the job when no group has a score and asking again would not help."""
     group = unjudgeable(batch.groups)
     if group is None:
         return
     reason = unusable(group)
-    metrics.count_group(reason, len(batch.groups))
+    metrics.count_group(job_id, reason, len(batch.groups))
     raise JobFailedError(
         f"no group of step {batch.step} could be judged. The judge says: {failure_text(group)}",
         reason="JUDGE_BUDGET_SPENT" if reason == JUDGE_BUDGET else NO_JUDGE_ANSWERS,

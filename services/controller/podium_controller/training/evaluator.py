@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 
-from podium.core.statistics import wilson_interval
+from podium.core.statistics import clustered_proportion_interval
 from podium.core.tasks import run_all
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
+from podium_controller.domain import metrics as shown
 from podium_controller.domain.identifiers import GREEDY, SAMPLED, evaluation_group
 from podium_controller.domain.ports import COLLECTED, GroupKey, Ledger, StoredGroup
 from podium_controller.domain.step_metrics import (
@@ -16,7 +18,6 @@ from podium_controller.domain.step_metrics import (
     evaluation_metrics,
     finite,
     main_side,
-    trajectories_of,
 )
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.training.aliases import Aliases
@@ -51,7 +52,7 @@ class Evaluator:
         spec: spec_pb2.JobSpec,
         source: EpisodeSource,
         ledger: Ledger,
-        publisher: Aliases,
+        aliases: Aliases,
         reporter: Reporter,
         scenarios: list[trajectory_pb2.Scenario],
     ) -> None:
@@ -60,7 +61,7 @@ class Evaluator:
         self._spec = spec
         self._source = source
         self._ledger = ledger
-        self._publisher = publisher
+        self._aliases = aliases
         self._reporter = reporter
         self._scenarios = scenarios
 
@@ -86,6 +87,7 @@ class Evaluator:
         evaluation = _measure(groups, version, mode)
         await self._publish(evaluation)
         await self._ledger.commit_evaluation(self._job_id, evaluation)
+        shown.evaluated(self._job_id, mode, finite(evaluation.metrics))
 
     async def _group(
         self,
@@ -118,14 +120,14 @@ class Evaluator:
     async def _publish(self, evaluation: pb.Evaluation) -> None:
         numbers = finite(evaluation.metrics)
         if evaluation.mode == GREEDY:
-            await self._publisher.record(
+            await self._aliases.record(
                 evaluation.version, {f"{GREEDY}/{name}": v for name, v in numbers.items()}
             )
             return
-        await self._publisher.record(evaluation.version, numbers)
+        await self._aliases.record(evaluation.version, numbers)
         metric = self._spec.evaluation.best_metric
         if metric in numbers:
-            await self._publisher.promote(evaluation.version, numbers[metric])
+            await self._aliases.promote(evaluation.version, numbers[metric])
         else:
             await self._reporter.warn(
                 f"the evaluation of version {evaluation.version} has no metric {metric!r}, so it"
@@ -140,7 +142,9 @@ def _groups_at_once(rollout: spec_pb2.RolloutSpec, attempts: int) -> int:
 
 
 def _measure(groups: list[trajectory_pb2.Group], version: int, mode: str) -> pb.Evaluation:
-    trajectories = main_side(trajectories_of(groups))
+    # A group has the attempts at one scenario, and those resemble each other.
+    main_sides = [main_side(group.trajectories) for group in groups]
+    trajectories = list(chain.from_iterable(main_sides))
     metrics = evaluation_metrics(trajectories)
     evaluation = pb.Evaluation(
         version=version,
@@ -151,6 +155,10 @@ def _measure(groups: list[trajectory_pb2.Group], version: int, mode: str) -> pb.
     )
     if SUCCESS in metrics:
         # Fractional successes are allowed; outside [0, 1] they are no proportion.
-        share = min(1.0, max(0.0, metrics[SUCCESS]))
-        evaluation.success_low, evaluation.success_high = wilson_interval(share, len(trajectories))
+        shares = [
+            [min(1.0, max(0.0, each.metrics.get(SUCCESS, 0.0))) for each in group]
+            for group in main_sides
+        ]
+        low, high = clustered_proportion_interval(shares)
+        evaluation.success_low, evaluation.success_high = low, high
     return evaluation

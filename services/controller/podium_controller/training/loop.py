@@ -7,26 +7,35 @@ registry has its version (docs/decisions/0004).
 
 from __future__ import annotations
 
+import functools
 import logging
+from collections import deque
 from dataclasses import replace
 
-from opentelemetry import trace
-from opentelemetry.context import Context
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from podium.core.errors import DataLossError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.kit.telemetry import attributes, tracer
+from podium.kit.telemetry import exemplar
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain import metrics
-from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.accounts import JobMeter
+from podium_controller.domain.budget import bounded, exhausted
+from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
+from podium_controller.domain.reasons import CLIENT
 from podium_controller.domain.row_length import left_out
-from podium_controller.domain.step_metrics import finite, first_start_ns, step_metrics
+from podium_controller.domain.step_metrics import (
+    RATE_STEPS,
+    finite,
+    first_start_ns,
+    seconds_per_step,
+    step_metrics,
+)
 from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits, project_of
+from podium_controller.training import step_span
 from podium_controller.training.aliases import Aliases
 from podium_controller.training.collector import Collector, StepBatch
 from podium_controller.training.episode_source import EpisodeSource
@@ -50,7 +59,6 @@ from podium_controller.training.untrained import untrained
 _DAMAGES = frozenset({"BLOB_DAMAGED", "WRONG_DIGEST"})
 
 logger = logging.getLogger(__name__)
-_tracer = tracer(__name__)
 
 
 class TrainingLoop:
@@ -65,6 +73,7 @@ class TrainingLoop:
         ledger: Ledger,
         control: StopSignals,
         limits: ProjectLimits,
+        meter: JobMeter,
     ) -> None:
         """`pool` is where the job's policies are served, `limits` its project's."""
         self._job = job
@@ -73,12 +82,13 @@ class TrainingLoop:
         self._ledger = ledger
         self._control = control
         self._limits = limits
+        self._meter = meter
         self._completed = job.completed_steps
         self._reporter = Reporter(job.id, ledger)
         self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
         self._serving = Serving(job.id, pool.inference, ledger, self._recovery)
-        self._publisher = Aliases(job.id, job.spec, peers.registry, self._recovery)
-        self._optimizer = StepRunner(
+        self._aliases = Aliases(job.id, job.spec, peers.registry, self._recovery)
+        self._step_runner = StepRunner(
             job.id,
             job.spec,
             trainer,
@@ -101,6 +111,7 @@ class TrainingLoop:
         self._damage: DataLossError | None = None
         self._restored = -1
         """The version that was made again last; -1 for none."""
+        self._commits: deque[int] = deque(maxlen=RATE_STEPS)
         self._client: ClientGroups | None = None
         if job.spec.HasField("client"):
             self._client = ClientGroups(job.id, job.spec.client, ledger)
@@ -109,8 +120,8 @@ class TrainingLoop:
         """Returns when the last step is committed and evaluated.
 
         Raises:
-            PauseRequestedError, JobIdleError: at a point from which `run` can begin
-                again.
+            PauseRequestedError, JobIdleError, BudgetSpentError: at a point from
+                which `run` can begin again.
             JobFailedError: the job cannot go on.
             PodiumError: what a service answered that time does not heal.
         """
@@ -129,7 +140,7 @@ class TrainingLoop:
                 self._restored, self._damage = self._completed, error
 
     async def _train(self, evaluator: Evaluator | None) -> None:
-        feed = await self._feed()
+        prefetch = await self._prefetch()
         try:
             await self._establish()
             last = self._spec.training.steps
@@ -137,19 +148,35 @@ class TrainingLoop:
             await self._evaluate_if_due(evaluator)
             while self._completed < last:
                 self._control.check_pause()
-                feed.advance(self._completed)
-                if not await self._has_batch(feed):
+                # A client's next batch may never come: its job ends then, and rests not.
+                if self._client is None:
+                    await self._check_budget()
+                prefetch.advance(self._completed)
+                if not await self._has_batch(prefetch):
                     break
-                await self._step(feed)
+                if self._client is not None:
+                    await self._check_budget()
+                await self._step(prefetch)
                 if overlap:
-                    feed.advance(self._completed)
-                await self._publisher.retain()
+                    prefetch.advance(self._completed)
+                await self._aliases.retain()
                 await self._evaluate_if_due(evaluator)
             if self._completed < last and evaluator is not None:
                 await self._control.unless_paused(evaluator.evaluate(self._completed))
-            await self._publisher.retain()
+            await self._aliases.retain()
         finally:
-            await feed.close()
+            await prefetch.close()
+
+    async def _check_budget(self) -> None:
+        """At a step's border: ends the run of a job that has used what it may.
+
+        Raises:
+            BudgetSpentError: it has.
+        """
+        if self._spec.HasField("budget"):
+            text = exhausted(self._spec.budget, await self._meter.spent())
+            if text:
+                raise BudgetSpentError(text)
 
     async def close(self) -> None:
         """What is told of the job from now on, its end, is told by the caller."""
@@ -163,7 +190,7 @@ class TrainingLoop:
         step = self._completed + 1
         if step > self._spec.training.steps:
             return False
-        published = await self._optimizer.find(step)
+        published = await self._step_runner.find(step)
         if published is None:
             return False
         stored = await self._ledger.stored_groups(self._job.id, step)
@@ -172,15 +199,15 @@ class TrainingLoop:
         logger.info("adopted a published step", extra={"job": self._job.id, "step": step})
         return True
 
-    async def _feed(self) -> Prefetch:
-        origin = self._client or await self._rollout_origin()
+    async def _prefetch(self) -> Prefetch:
+        group_source = self._client or await self._rollout_groups()
         collector = Collector(
             self._job.id,
             self._spec,
-            origin,
+            group_source,
             Judging(
                 self._peers.judge,
-                self._spec.reward,
+                bounded(self._spec.reward, self._spec.budget),
                 self._recovery,
                 self._ledger,
                 project_of(self._spec),
@@ -188,11 +215,11 @@ class TrainingLoop:
             ),
             self._ledger,
             self._reporter,
-            self._begin_span,
+            functools.partial(step_span.begin, self._job.id, self._job.trace_parent),
         )
         return Prefetch(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
 
-    async def _rollout_origin(self) -> GroupSource:
+    async def _rollout_groups(self) -> GroupSource:
         scenarios = await self._scenarios(self._source.environment.split)
         order = ScenarioOrder(scenarios, self._spec.seed)
         return RolloutGroups(self._job.id, self._spec.rollout, self._source, order)
@@ -207,7 +234,7 @@ class TrainingLoop:
             self._spec,
             replace(self._source, episode=evaluation_episode(self._spec)),
             self._ledger,
-            self._publisher,
+            self._aliases,
             self._reporter,
             scenarios,
         )
@@ -247,12 +274,13 @@ class TrainingLoop:
         while await self.adopt():
             pass
         self._control.check_pause()
-        await self._control.unless_paused(self._optimizer.ready())
+        await self._control.unless_paused(self._step_runner.ready())
+        self._meter.hold_trainer()
         damage, self._damage = self._damage, None
         if damage is not None and self._restored == self._completed:
-            await self._optimizer.restore(self._completed, damage)
+            await self._step_runner.restore(self._completed, damage)
         else:
-            await self._optimizer.open(self._completed or None)
+            await self._step_runner.open(self._completed or None)
         async with self._reporter.timed(SERVE):
             await self._serving.serve(self._completed)
 
@@ -264,21 +292,27 @@ class TrainingLoop:
             lambda: self._peers.registry.fork(fork.model, fork.version, self._job.id),
         )
 
-    async def _has_batch(self, feed: Prefetch) -> bool:
+    async def _has_batch(self, prefetch: Prefetch) -> bool:
         """Whether there will be groups for the next step; a client may take its time."""
         step = self._completed + 1
-        if not feed.is_ready(step):
+        if not prefetch.is_ready(step):
             await self._reporter.set_phase(COLLECT)
         if self._client is None:
             return True
-        return await self._control.unless_paused(self._client.arrival(step))
-
-    async def _step(self, feed: Prefetch) -> None:
-        step = self._completed + 1
-        batch = await feed.take(step)
+        metrics.waiting(self._job.id, CLIENT)
         try:
-            with trace.use_span(batch.span, end_on_exit=False):
-                published = await self._optimizer.step(
+            return await self._control.unless_paused(self._client.arrival(step))
+        finally:
+            metrics.waiting(self._job.id, "")
+            metrics.PROGRESS.labels(self._job.id).set_to_current_time()
+
+    async def _step(self, prefetch: Prefetch) -> None:
+        step = self._completed + 1
+        batch = await prefetch.take(step)
+        try:
+            step_span.link(batch.span, batch.groups)
+            with step_span.current(batch.span):
+                published = await self._step_runner.step(
                     step,
                     batch.groups,
                     finite(step_metrics(batch.groups, batch.staleness)),
@@ -299,68 +333,37 @@ class TrainingLoop:
         trace_id = ""
         if batch is not None:
             numbers |= {f"{SECONDS_PREFIX}{k}": spent for k, spent in batch.seconds.items()}
-            trace_id = _trace_id(batch.span)
-        committed = await self._ledger.commit_step(
-            self._job.id,
-            pb.Step(
-                number=step,
-                version=published.version,
-                group_ids=published.group_ids,
-                metrics=numbers,
-                start_time=timestamp(begun or now),
-                commit_time=timestamp(now),
-                trace_id=trace_id,
-            ),
+            trace_id = step_span.trace_id(batch.span)
+        made = pb.Step(
+            number=step,
+            version=published.version,
+            group_ids=published.group_ids,
+            metrics=numbers,
+            start_time=timestamp(begun or now),
+            commit_time=timestamp(now),
+            trace_id=trace_id,
         )
+        committed = await self._ledger.commit_step(self._job.id, made)
         self._completed = step
         if committed:
-            self._count(numbers, published, now, batch)
+            self._count(made, published, batch)
             if text := left_out(numbers, self._spec):
                 await self._reporter.warn(text, step)
             if warning := untrained(step, numbers, len(published.group_ids)):
                 await self._reporter.warn(warning, step)
 
-    def _count(
-        self, numbers: dict[str, float], published: Published, now: int, batch: StepBatch | None
-    ) -> None:
-        job = self._job.id
-        metrics.STEPS.labels(job).inc()
-        metrics.LAST_STEP.labels(job).set(now / 1e9)
-        metrics.TOKENS.labels(job).inc(numbers.get("tokens_sampled", 0.0))
-        metrics.STALENESS.observe(numbers.get("staleness_max", 0.0))
-        if "reward_mean" in numbers:
-            metrics.REWARD.labels(job).set(numbers["reward_mean"])
-        if "success_mean" in numbers:
-            metrics.SUCCESS.labels(job).set(numbers["success_mean"])
+    def _count(self, made: pb.Step, published: Published, batch: StepBatch | None) -> None:
+        job, now = self._job.id, made.commit_time.ToNanoseconds()
+        metrics.stepped(job, made.number, made.metrics, now)
+        self._commits.append(now)
+        metrics.STEP_INTERVAL.labels(job).set(seconds_per_step(self._commits, made))
         for reason in published.skipped_groups.values():
-            metrics.count_group(reason)
+            metrics.count_group(job, reason)
         trained = len(published.group_ids) - len(published.skipped_groups)
-        metrics.count_group(metrics.TRAINED, trained)
+        metrics.count_group(job, metrics.TRAINED, trained)
         if batch is not None:
-            metrics.STEP_SECONDS.labels("total").observe((now - batch.start_ns) / 1e9)
+            metrics.STEP_SECONDS.labels("total").observe((now - batch.start_ns) / 1e9, exemplar())
 
     async def _evaluate_if_due(self, evaluator: Evaluator | None) -> None:
         if evaluator is not None and is_due(self._spec, self._completed):
             await self._control.unless_paused(evaluator.evaluate(self._completed))
-
-    def _begin_span(self, step: int) -> trace.Span:
-        """The root of a step's trace, linked to the call that made the job."""
-        return _tracer.start_span(
-            "train_step",
-            context=Context(),
-            links=_links(self._job.trace_parent),
-            attributes={attributes.JOB_ID: self._job.id, attributes.STEP: step},
-        )
-
-
-def _links(trace_parent: str) -> list[trace.Link]:
-    carrier = {"traceparent": trace_parent}
-    context = trace.get_current_span(
-        TraceContextTextMapPropagator().extract(carrier, context=Context())
-    ).get_span_context()
-    return [trace.Link(context)] if context.is_valid else []
-
-
-def _trace_id(span: trace.Span) -> str:
-    context = span.get_span_context()
-    return f"{context.trace_id:032x}" if context.is_valid else ""

@@ -7,9 +7,10 @@ import time
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager, suppress
 
+from opentelemetry.util.types import AttributeValue
 from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.kit.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, exemplar, traced, tracer
 
 from podium_controller.domain import metrics
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
@@ -85,7 +86,7 @@ class Reporter:
                 if not shown:
                     self._lost = wait
                     await self._ledger.set_phase(self.job_id, RECOVER)
-                    await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+                    await self._set_wait(wait)
             yield
         finally:
             self._recovering -= 1
@@ -98,7 +99,7 @@ class Reporter:
         # The same trouble in other words is not worth a write an attempt.
         if wait.reason != self._lost.reason:
             self._lost = wait
-            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+            await self._set_wait(wait)
 
     async def _leave(self) -> None:
         await asyncio.sleep(_LINGER_SECONDS)
@@ -120,7 +121,7 @@ class Reporter:
         return lingered
 
     async def _show_held(self) -> None:
-        await self._ledger.set_wait(self.job_id, self._held.reason, self._held.message)
+        await self._set_wait(self._held)
 
     @asynccontextmanager
     async def waiting(self, what: str = "the trainer") -> AsyncIterator[OnWait]:
@@ -130,14 +131,14 @@ class Reporter:
 
         async def on_wait(wait: Wait) -> None:
             self._shows_wait = True
-            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+            await self._set_wait(wait)
             if wait.reason not in reported and wait.reason not in _STARTS:
                 reported.add(wait.reason)
                 await self.warn(f"{what} is not there: {wait.message} ({wait.reason})")
 
         yield on_wait
         if self._shows_wait:
-            await self._ledger.set_wait(self.job_id, "", "")
+            await self._set_wait(NOTHING)
             self._shows_wait = False
         if reported:
             await self.event(pb.EVENT_TYPE_RECOVERY, f"{what} is there; the job goes on")
@@ -146,7 +147,11 @@ class Reporter:
         """Says what all of its groups wait for; NOTHING when one has started."""
         if wait != self._held:
             self._held = wait
-            await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
+            await self._set_wait(wait)
+
+    async def _set_wait(self, wait: Wait) -> None:
+        metrics.waiting(self.job_id, wait.reason)
+        await self._ledger.set_wait(self.job_id, wait.reason, wait.message)
 
     async def event(self, kind: pb.EventType.ValueType, message: str, step: int = 0) -> None:
         """Appends to the job's history."""
@@ -169,16 +174,15 @@ class Reporter:
         if foreground:
             await self.set_phase(phase)
         began = time.perf_counter()
-        with _tracer.start_as_current_span(
-            phase,
-            attributes={
-                attributes.JOB_ID: self.job_id,
-                attributes.STEP: step,
-                attributes.PHASE: phase,
-            },
-        ):
+        told: dict[str, AttributeValue] = {
+            attributes.JOB_ID: self.job_id,
+            attributes.STEP: step,
+            attributes.PHASE: phase,
+        }
+        with traced(_tracer, phase, told):
             yield
-        took = time.perf_counter() - began
-        metrics.STEP_SECONDS.labels(phase).observe(took)
+            took = time.perf_counter() - began
+            metrics.STEP_SECONDS.labels(phase).observe(took, exemplar())
+            metrics.PHASE_SECONDS.labels(self.job_id, phase).inc(took)
         if seconds is not None:
             seconds[phase] = seconds.get(phase, 0.0) + took

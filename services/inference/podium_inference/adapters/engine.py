@@ -59,6 +59,8 @@ class VllmEngine:
         self.vocab_size: int = self.llm.model_config.get_vocab_size()
         self._model = model
         self._nodes = settings.nodes
+        parts = settings.tensor_parallel_size * settings.pipeline_parallel_size
+        self.gpus = 0 if current_platform.is_cpu() else parts
         self._lacks_buffers = settings.pipeline_parallel_size > 1 and current_platform.is_cpu()
         self._adapters = 0
         self.keep_special_tokens = False

@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -287,13 +288,18 @@ async def in_thread(work: Callable[[], T]) -> T:
         if not future.done():
             setter(value)
 
+    def tell(setter: Callable[[Any], None], value: Any) -> None:
+        # A loop that has been closed meanwhile has nobody left who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, setter, value)
+
     def run() -> None:
         try:
             result = work()
         except BaseException as error:
-            loop.call_soon_threadsafe(settle, future.set_exception, error)
+            tell(future.set_exception, error)
         else:
-            loop.call_soon_threadsafe(settle, future.set_result, result)
+            tell(future.set_result, result)
 
     threading.Thread(target=run, daemon=True).start()
     return await future

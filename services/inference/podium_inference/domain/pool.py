@@ -17,6 +17,7 @@ from podium.core.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
+from podium.kit.telemetry import exemplar
 
 from podium_inference.domain import metrics
 from podium_inference.domain.demand import Demand, not_loaded
@@ -210,8 +211,8 @@ class PolicyPool:
         except PodiumError as error:
             metrics.LOAD_FAILURES.labels(error.reason).inc()
             raise
-        metrics.LOAD_SECONDS.observe(time.monotonic() - began)
-        metrics.PAUSE_SECONDS.observe(pause)
+        metrics.LOAD_SECONDS.observe(time.monotonic() - began, exemplar())
+        metrics.PAUSE_SECONDS.observe(pause, exemplar())
         return served, pause
 
     async def _load(self, job: str, version: int) -> tuple[Served, float]:

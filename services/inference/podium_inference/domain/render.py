@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
@@ -38,17 +39,29 @@ class Tokenizer(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _World:
+    """What a template is told besides the messages."""
+
+    tools: list[Any]
+    arguments: Mapping[str, Any]
+
+
 class Renderer:
     """Renders whole conversations, and only what follows a sampled turn."""
 
-    def __init__(self, tokenizer: Tokenizer, call_format: str = "") -> None:
-        """The tokenizer must have a chat template.
+    def __init__(
+        self, tokenizer: Tokenizer, call_format: str = "", chat_template: str = ""
+    ) -> None:
+        """The tokenizer must have a chat template, unless one is given.
 
         Args:
             call_format: how the model writes calls, one of `tool_formats.FORMATS`;
                 empty for what the template shows.
+            chat_template: a template in place of the tokenizer's own.
         """
         self._tokenizer = tokenizer
+        self._template = {"chat_template": chat_template} if chat_template else {}
         shown = self._shown_format()
         self.call_format = call_format or shown
         """`text` for a model whose template has no tools, or writes calls as no format does."""
@@ -70,9 +83,16 @@ class Renderer:
         return TEXT if wanted == spec_pb2.TOOL_FORMAT_TEXT else self.call_format
 
     def first(
-        self, messages: Sequence[pb.Message], tools: Sequence[pb.Tool], call_format: str
+        self,
+        messages: Sequence[pb.Message],
+        tools: Sequence[pb.Tool],
+        call_format: str,
+        arguments: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """The prompt of a conversation's next assistant turn; see `format_of`.
+
+        Args:
+            arguments: what else the template is told; see `template_arguments`.
 
         Raises:
             InvalidArgumentError: the template refuses the messages.
@@ -80,7 +100,8 @@ class Renderer:
         if call_format == TEXT:
             messages, _ = as_text(messages, tools)
             tools = ()
-        text = self._text(self._plain(messages), tools_to_openai(tools), prompt=True)
+        world = _World(tools_to_openai(tools), arguments or {})
+        text = self._text(self._plain(messages), world, prompt=True)
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def following(
@@ -90,6 +111,7 @@ class Renderer:
         prefix_ids: Sequence[int],
         covered: int,
         call_format: str,
+        arguments: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """`prefix_ids`, and the ids of only what follows the sampled turn `messages[covered - 1]`.
 
@@ -113,7 +135,8 @@ class Renderer:
         if call_format == TEXT:
             messages, covered = as_text(messages, tools, covered)
             tools = ()
-        suffix = self._suffix(self._plain(messages), tools_to_openai(tools), covered, called)
+        world = _World(tools_to_openai(tools), arguments or {})
+        suffix = self._suffix(self._plain(messages), world, covered, called)
         if suffix is None:
             raise FailedPreconditionError(
                 "the chat template writes earlier turns differently now",
@@ -125,21 +148,21 @@ class Renderer:
         return list(prefix_ids) + self._tokenizer.encode(suffix, add_special_tokens=False)
 
     def _suffix(
-        self, plain: list[Message], tools: list[Any], covered: int, called: bool
+        self, plain: list[Message], world: _World, covered: int, called: bool
     ) -> str | None:
         """What the template writes after the words of `plain[covered - 1]`, if it keeps them."""
-        before = self._text(plain[: covered - 1], tools, prompt=True)
+        before = self._text(plain[: covered - 1], world, prompt=True)
         marked = list(plain)
         marked[covered - 1] = {"role": "assistant", "content": _SENTINEL}
         if plain[covered - 1].get("tool_calls"):
             # What follows calls may be written otherwise than what follows words.
-            turn = self._text(plain[:covered], tools, prompt=False)
-            end = self._text(marked[:covered], tools, prompt=False).partition(_SENTINEL)[2]
-            whole = self._text(plain, tools, prompt=True)
+            turn = self._text(plain[:covered], world, prompt=False)
+            end = self._text(marked[:covered], world, prompt=False).partition(_SENTINEL)[2]
+            whole = self._text(plain, world, prompt=True)
             if turn.startswith(before) and turn.endswith(end) and whole.startswith(turn):
                 return end + whole[len(turn) :]
-        head, mark, suffix = self._text(marked, tools, prompt=True).partition(_SENTINEL)
-        keeps = called or self._keeps(plain, tools, covered, before)
+        head, mark, suffix = self._text(marked, world, prompt=True).partition(_SENTINEL)
+        keeps = called or self._keeps(plain, world, covered, before)
         return suffix if mark and head == before and keeps else None
 
     def _shown_format(self) -> str:
@@ -159,12 +182,12 @@ class Renderer:
         """A turn of one call as the template writes it; empty when it does not show the tool."""
         asked = pb.Message(role=pb.ROLE_USER, content="?")
         turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[_PROBE])
-        tools = tools_to_openai([pb.Tool(name=_PROBE.name, description="A probe.")])
+        world = _World(tools_to_openai([pb.Tool(name=_PROBE.name, description="A probe.")]), {})
         plain = self._plain([asked, turn])
-        before = self._text(plain[:1], tools, prompt=True)
+        before = self._text(plain[:1], world, prompt=True)
         if _PROBE.name not in before:
             return ""
-        written = self._text(plain, tools, prompt=False).removeprefix(before).strip()
+        written = self._text(plain, world, prompt=False).removeprefix(before).strip()
         for token in (self._tokenizer.eos_token, "<|eot_id|>", "<|eom_id|>"):
             written = written.removesuffix(token).strip()
         return written
@@ -172,20 +195,22 @@ class Renderer:
     def _plain(self, messages: Sequence[pb.Message]) -> list[Message]:
         return _plain(messages, arguments_as_text=self._arguments_as_text)
 
-    def _keeps(self, plain: Sequence[Message], tools: list[Any], covered: int, before: str) -> bool:
+    def _keeps(self, plain: Sequence[Message], world: _World, covered: int, before: str) -> bool:
         """Whether the sampled turn's own text stays as it is, e.g. with its thinking."""
         sampled = plain[covered - 1]
-        whole = self._text(plain, tools, prompt=True)
+        whole = self._text(plain, world, prompt=True)
         return whole[len(before) :].lstrip().startswith(sampled["content"].strip())
 
-    def _text(self, messages: Sequence[Message], tools: list[Any], *, prompt: bool) -> str:
+    def _text(self, messages: Sequence[Message], world: _World, *, prompt: bool) -> str:
         try:
             return str(
                 self._tokenizer.apply_chat_template(
                     list(messages),
-                    tools=tools or None,
+                    tools=world.tools or None,
                     add_generation_prompt=prompt,
                     tokenize=False,
+                    **self._template,
+                    **world.arguments,
                 )
             )
         except Exception as error:

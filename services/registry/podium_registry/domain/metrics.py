@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from prometheus_client import Counter, Gauge
 
 VERSIONS_CREATED = Counter("podium_registry_versions_created_total", "Versions published.")
@@ -17,8 +20,30 @@ STORAGE_BYTES = Gauge(
     "podium_registry_storage_bytes",
     "Bytes of all stored blobs, as of this replica's last upload or collection.",
 )
+VOLUME_BYTES = Gauge(
+    "podium_registry_volume_bytes",
+    "Size of the volume with the data folder: unfinished uploads, and without a store of its own "
+    "the blobs.",
+)
+VOLUME_FREE_BYTES = Gauge(
+    "podium_registry_volume_free_bytes", "What of it the registry may still write."
+)
 COLLECTIONS = Counter(
     "podium_registry_gc_runs_total", "Garbage collections, by outcome.", ("outcome",)
 )
 BLOBS_COLLECTED = Counter("podium_registry_gc_deleted_blobs_total", "Blobs deleted as garbage.")
 BYTES_COLLECTED = Counter("podium_registry_gc_freed_bytes_total", "Bytes deleted as garbage.")
+
+
+def watch_volume(folder: Path) -> None:
+    """Has each scrape look at the volume of a folder; NaN while there is none."""
+
+    def look(of: str) -> float:
+        try:
+            found = os.statvfs(folder)
+        except OSError:
+            return float("nan")
+        return float(getattr(found, of) * found.f_frsize)
+
+    VOLUME_BYTES.set_function(lambda: look("f_blocks"))
+    VOLUME_FREE_BYTES.set_function(lambda: look("f_bavail"))

@@ -20,10 +20,13 @@ _NAME = re.compile(r"[a-z0-9_-]{0,64}")
 class History:
     """One linear conversation: its words and its tokens."""
 
-    def __init__(self, conversation: str, tool_format: spec_pb2.ToolFormat.ValueType) -> None:
+    def __init__(self, conversation: str, episode: spec_pb2.EpisodeSpec) -> None:
         """`conversation` is the name of that which it is of."""
         self.conversation = conversation
-        self.request = inference_pb.RenderRequest(tool_format=tool_format)
+        self._episode = episode
+        self.request = inference_pb.RenderRequest(
+            tool_format=episode.tool_format, chat_template_kwargs=episode.chat_template_kwargs
+        )
         """The messages and tools; `prefix_messages` of the former are in the record."""
         self.record = Record()
 
@@ -34,7 +37,7 @@ class History:
 
     def again(self) -> History:
         """A history of the same words whose tokens are yet to be made."""
-        copy = History(self.conversation, self.request.tool_format)
+        copy = History(self.conversation, self._episode)
         copy.request.messages.MergeFrom(self.request.messages)
         copy.request.tools.MergeFrom(self.request.tools)
         return copy
@@ -46,9 +49,9 @@ class Conversations:
     What an environment sends is not believed: ValueError says what is wrong with it.
     """
 
-    def __init__(self, tool_format: spec_pb2.ToolFormat.ValueType) -> None:
+    def __init__(self, episode: spec_pb2.EpisodeSpec) -> None:
         """Only the main conversation, without a word."""
-        self._tool_format = tool_format
+        self._episode = episode
         self._open: dict[str, list[str]] = {}
         """Ids of calls that have no result yet, in order, by conversation."""
         self._current: dict[str, History] = {}
@@ -158,7 +161,7 @@ class Conversations:
 
     def _begin(self, name: str) -> None:
         self._open[name] = []
-        self._current[name] = History(name, self._tool_format)
+        self._current[name] = History(name, self._episode)
         self.histories.append(self._current[name])
 
 

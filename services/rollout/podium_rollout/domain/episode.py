@@ -7,7 +7,6 @@ from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from opentelemetry import trace
 from podium.core.errors import (
     InternalError,
     PodiumError,
@@ -16,18 +15,16 @@ from podium.core.errors import (
 )
 from podium.core.time_limits import time_limit
 from podium.environment.v1 import environment_service_pb2 as environment_pb
-from podium.kit.telemetry import attributes, current_trace_id, tracer
+from podium.kit.telemetry import current_span_id, current_trace_id, exemplar, failed
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 
-from podium_rollout.domain import metrics
+from podium_rollout.domain import metrics, spans
 from podium_rollout.domain.conversation import Conversations
 from podium_rollout.domain.ports import Environments, Policy, Session
 from podium_rollout.domain.seeds import derive
 from podium_rollout.domain.speakers import AgentSpeaker, Cast, ContextFullError, Turn
 from podium_rollout.domain.trajectories import Progress, build, failure_of
-
-_tracer = tracer(__name__)
 
 T = TypeVar("T")
 
@@ -65,7 +62,7 @@ class Episode:
         self._environments = environments
         self._id = f"{request.group_id}/t{attempt}"
         self._cast = Cast(request, self._id, policy)
-        self._progress = Progress(Conversations(request.episode.tool_format))
+        self._progress = Progress(Conversations(request.episode))
 
     async def run(self) -> list[pb.Trajectory]:
         """Its trajectories: one, or one a side that the policy plays.
@@ -74,7 +71,6 @@ class Episode:
             PodiumError: the policy could not act, or the environment refused to begin; the
                 group cannot be completed.
         """
-        name = self._request.environment.name
         self._progress.began = time.time()
         head = pb.Trajectory(
             id=self._id,
@@ -83,19 +79,23 @@ class Episode:
             attempt=self._attempt,
         )
         with (
-            _tracer.start_as_current_span(
-                "rollout",
-                attributes={attributes.TRAJECTORY_ID: self._id, attributes.ENVIRONMENT_NAME: name},
-            ) as span,
+            spans.rollout(self._request, self._id) as span,
             metrics.EPISODES_IN_FLIGHT.track_inprogress(),
         ):
             head.trace_id = current_trace_id()
+            head.root_span_id = current_span_id()
             try:
                 head.stop_reason = await self._run()
             except _EnvironmentFailedError as error:
                 head.stop_reason = pb.STOP_REASON_FAILED
                 head.failure.CopyFrom(failure_of(error.cause))
-                span.set_status(trace.StatusCode.ERROR, type(error.cause).__name__)
+                failed(span, error.cause)
+            self._measure(head)
+            trajectories = build(head, self._progress, self._cast.trained)
+            spans.ended(span, trajectories)
+        return trajectories
+
+    def _measure(self, head: pb.Trajectory) -> None:
         progress = self._progress
         if self._cast.policy.capped:
             progress.metrics["capped_turns"] = float(self._cast.policy.capped)
@@ -103,9 +103,8 @@ class Episode:
         outcome = pb.StopReason.Name(head.stop_reason).removeprefix("STOP_REASON_").lower()
         metrics.EPISODES.labels(label, outcome).inc()
         metrics.TURNS.labels(label).observe(sum(progress.turns.values()))
-        metrics.EPISODE_SECONDS.labels(label).observe(time.time() - progress.began)
+        metrics.EPISODE_SECONDS.labels(label).observe(time.time() - progress.began, exemplar())
         metrics.ENVIRONMENT_REWARD.labels(label).observe(progress.reward)
-        return build(head, progress, self._cast.trained)
 
     async def _run(self) -> pb.StopReason.ValueType:
         async with AsyncExitStack() as stack:
@@ -144,21 +143,21 @@ class Episode:
     async def _play(self, session: Session) -> pb.StopReason.ValueType:
         episode = self._request.episode
         seed = derive(self._request.seed, self._request.group_id)
-        observation = await self._beginning(
-            session.reset(self._request.scenario, seed), episode.step_timeout_seconds
-        )
+        with spans.environment("environment_reset"):
+            observation = await self._beginning(
+                session.reset(self._request.scenario, seed), episode.step_timeout_seconds
+            )
         self._observe(observation)
         self._progress.reset = True
         for turn in range(episode.max_turns):
-            with _tracer.start_as_current_span("turn", attributes={attributes.TURN: turn}):
-                reason, observation = await self._turn(session, turn, observation)
+            reason, observation = await self._turn(session, turn, observation)
             if reason is not None:
                 return reason
         return pb.STOP_REASON_MAX_TURNS
 
     async def _score(self, session: Session) -> None:
         progress = self._progress
-        with _tracer.start_as_current_span("environment_score"):
+        with spans.environment("environment_score"):
             score = await self._environment(
                 session.score(), self._request.episode.step_timeout_seconds
             )
@@ -179,10 +178,12 @@ class Episode:
         action = pb.Message()
         action.CopyFrom(message)
         action.conversation = name
-        with _tracer.start_as_current_span("environment_step"):
+        tools = progress.conversations.history.request.tools
+        with spans.Acting(action, tools, number).step() as acting:
             result = await self._environment(
                 session.step(action), self._request.episode.step_timeout_seconds
             )
+            acting.answered(result.observation.messages)
         progress.took(name, result)
         if result.terminated:
             return pb.STOP_REASON_TERMINATED, result.observation

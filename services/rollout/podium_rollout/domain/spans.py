@@ -1,41 +1,172 @@
-"""What the span of a turn says of the policy's call, in OpenTelemetry's names."""
+"""The spans of an episode: a trace of its own, in OpenTelemetry's GenAI names.
+
+`invoke_agent` is its root; below it `environment_reset`, a `chat` and an `environment_step` a
+turn, with `execute_tool` for each call, and `environment_score`. What is said stands on none
+of them, unless whoever runs the service asks for it (see `telemetry.content`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 from opentelemetry import trace
+from opentelemetry.trace import SpanKind
+from opentelemetry.util.types import AttributeValue
 from podium.inference.v1 import inference_service_pb2 as inference_pb
-from podium.kit.telemetry import attributes
+from podium.kit.telemetry import attributes, content, traced, tracer
+from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
+_PROVIDER = "podium"
+_UNKNOWN_TOOL = "_unknown"
+"""Stands for a name that the model made up: what it says is content, and without bound."""
+_MAX_TOOL_SPANS = 16
+"""Of one turn; a model may call without end."""
 
-def asked(request: inference_pb.GenerateRequest) -> None:
-    """Says on the turn's span what the model is asked with."""
+_tracer = tracer(__name__)
+
+
+@contextmanager
+def rollout(request: rollout_pb.CollectGroupRequest, trajectory_id: str) -> Iterator[trace.Span]:
+    """The root of an episode's trace, linked to the call that asked for its group."""
+    told: dict[str, AttributeValue] = {
+        attributes.GEN_AI_OPERATION_NAME: "invoke_agent",
+        attributes.GEN_AI_PROVIDER_NAME: _PROVIDER,
+        attributes.GEN_AI_AGENT_NAME: request.environment.name,
+        attributes.GEN_AI_REQUEST_MODEL: _policy_name(request.policy),
+        attributes.GEN_AI_CONVERSATION_ID: trajectory_id,
+        attributes.SESSION_ID: request.group_id,
+        attributes.JOB_ID: request.job_id,
+        attributes.STEP: request.step,
+        attributes.GROUP_ID: request.group_id,
+        attributes.TRAJECTORY_ID: trajectory_id,
+        attributes.SCENARIO_ID: request.scenario.id,
+        attributes.ENVIRONMENT_NAME: request.environment.name,
+    }
+    with traced(_tracer, f"invoke_agent {request.environment.name}", told, root=True) as span:
+        yield span
+
+
+def ended(span: trace.Span, trajectories: Sequence[pb.Trajectory]) -> None:
+    """Says on the root how the episode went."""
+    if not span.is_recording():
+        return
+    main = trajectories[0]
+    span.set_attribute(attributes.STOP_REASON, _short(pb.StopReason.Name(main.stop_reason)))
+    span.set_attribute(attributes.TURNS, int(sum(t.metrics["turns"] for t in trajectories)))
+    if main.HasField("environment_reward"):
+        span.set_attribute(attributes.ENVIRONMENT_REWARD, main.environment_reward)
+    if content.wanted() and main.histories:
+        said = main.histories[0].messages
+        first = next((i for i, m in enumerate(said) if m.role == pb.ROLE_ASSISTANT), len(said))
+        span.set_attribute(attributes.GEN_AI_INPUT_MESSAGES, content.messages(said[:first]))
+        if tools := main.histories[0].tools:
+            span.set_attribute(attributes.GEN_AI_TOOL_DEFINITIONS, content.tools(tools))
+        last = [m for m in main.histories[-1].messages if m.role == pb.ROLE_ASSISTANT][-1:]
+        span.set_attribute(attributes.GEN_AI_OUTPUT_MESSAGES, content.messages(last))
+
+
+@contextmanager
+def chat(
+    request: inference_pb.GenerateRequest, turn: int, trajectory_id: str
+) -> Iterator[trace.Span]:
+    """One call of a policy."""
     sampling, policy = request.sampling, request.policy
-    span = trace.get_current_span()
+    told: dict[str, AttributeValue] = {
+        attributes.GEN_AI_OPERATION_NAME: "chat",
+        attributes.GEN_AI_PROVIDER_NAME: _PROVIDER,
+        attributes.GEN_AI_REQUEST_MODEL: _policy_name(policy),
+        attributes.GEN_AI_REQUEST_MAX_TOKENS: sampling.max_tokens,
+        attributes.GEN_AI_REQUEST_TEMPERATURE: sampling.temperature,
+        attributes.GEN_AI_CONVERSATION_ID: trajectory_id,
+        attributes.TURN: turn,
+    }
+    if sampling.HasField("seed"):
+        told[attributes.GEN_AI_REQUEST_SEED] = sampling.seed
+    if content.wanted():
+        told[attributes.GEN_AI_INPUT_MESSAGES] = content.messages(request.render.messages)
+    # Without the version: names of spans are to be few.
+    name = f"chat {policy.job or 'base'}"
+    with traced(_tracer, name, told, kind=SpanKind.CLIENT) as span:
+        yield span
+
+
+def answered(span: trace.Span, generation: inference_pb.Generation) -> None:
+    """Says on the span of a call what came of it; its tokens are on the engine's."""
+    if not span.is_recording():
+        return
+    reason = _short(pb.FinishReason.Name(generation.finish_reason))
     span.set_attributes(
         {
-            attributes.GEN_AI_OPERATION_NAME: "chat",
-            attributes.GEN_AI_PROVIDER_NAME: "podium",
-            attributes.GEN_AI_REQUEST_MODEL: _policy_name(policy),
-            attributes.GEN_AI_REQUEST_MAX_TOKENS: sampling.max_tokens,
-            attributes.GEN_AI_REQUEST_TEMPERATURE: sampling.temperature,
-        }
-    )
-    if sampling.HasField("seed"):
-        span.set_attribute(attributes.GEN_AI_REQUEST_SEED, sampling.seed)
-
-
-def answered(generation: inference_pb.Generation) -> None:
-    """Says on the turn's span what came of it."""
-    reason = pb.FinishReason.Name(generation.finish_reason).removeprefix("FINISH_REASON_")
-    trace.get_current_span().set_attributes(
-        {
             attributes.GEN_AI_RESPONSE_ID: generation.request_id,
-            attributes.GEN_AI_RESPONSE_FINISH_REASONS: (reason.lower(),),
+            attributes.GEN_AI_RESPONSE_FINISH_REASONS: (reason,),
             attributes.WEIGHTS_VERSION: generation.weights_version,
         }
     )
+    if content.wanted():
+        said = pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
+        span.set_attribute(attributes.GEN_AI_OUTPUT_MESSAGES, content.messages([said], reason))
+
+
+@contextmanager
+def environment(name: str) -> Iterator[trace.Span]:
+    """A call of the environment: `environment_reset`, `environment_score`."""
+    with traced(_tracer, name) as span:
+        yield span
+
+
+class Acting:
+    """A step of the environment, with a span for each tool that it executes.
+
+    All calls of a turn are one step, wherever the environment runs: each span is as long as it.
+    """
+
+    def __init__(self, action: pb.Message, tools: Sequence[pb.Tool], turn: int) -> None:
+        """`tools` are those that were on offer."""
+        self._known = {tool.name for tool in tools} if action.tool_calls else frozenset[str]()
+        self._calls = action.tool_calls
+        self._turn = turn
+        self._spans: dict[str, trace.Span] = {}
+
+    @contextmanager
+    def step(self) -> Iterator[Acting]:
+        """Around the step."""
+        told: dict[str, AttributeValue] = {attributes.TURN: self._turn}
+        if self._calls:
+            told[attributes.TOOL_CALLS] = len(self._calls)
+        with traced(_tracer, "environment_step", told):
+            for call in self._calls[:_MAX_TOOL_SPANS]:
+                self._spans[call.id] = self._begin(call)
+            try:
+                yield self
+            finally:
+                for span in self._spans.values():
+                    span.end()
+
+    def answered(self, messages: Sequence[pb.Message]) -> None:
+        """What the tools said, where that is wanted."""
+        if not (self._spans and content.wanted()):
+            return
+        for message in messages:
+            if span := self._spans.get(message.tool_call_id):
+                span.set_attribute(attributes.GEN_AI_TOOL_CALL_RESULT, content.cut(message.content))
+
+    def _begin(self, call: pb.ToolCall) -> trace.Span:
+        name = call.name if call.name in self._known else _UNKNOWN_TOOL
+        told: dict[str, AttributeValue] = {
+            attributes.GEN_AI_OPERATION_NAME: "execute_tool",
+            attributes.GEN_AI_TOOL_NAME: name,
+            attributes.GEN_AI_TOOL_CALL_ID: call.id,
+        }
+        if content.wanted():
+            told[attributes.GEN_AI_TOOL_CALL_ARGUMENTS] = content.cut(call.arguments_json)
+        return _tracer.start_span(f"execute_tool {name}", attributes=told)
+
+
+def _short(name: str) -> str:
+    return name.partition("REASON_")[2].lower()
 
 
 def _policy_name(policy: policy_pb2.PolicyRef) -> str:

@@ -79,7 +79,6 @@ class PolicySpeaker:
                 raise
             response = await self._generate(conversations.split(), turn)
         generation, rendered = response.generation, response.rendered
-        spans.answered(generation)
         record = conversations.history.record
         context = _fresh(conversations.history, rendered)
         room = rendered.max_model_len - len(record) - len(context)
@@ -109,9 +108,11 @@ class PolicySpeaker:
         request.prompt_token_ids.MergeFrom(history.record.token_ids)
         if request.sampling.temperature > 0:
             request.sampling.seed = derive(self.request.seed, turn.trajectory_id, turn.number)
-        spans.asked(request)
         try:
-            return await self.pool.generate(request)
+            with spans.chat(request, turn.number, turn.trajectory_id) as span:
+                response = await self.pool.generate(request)
+                spans.answered(span, response.generation)
+            return response
         except InvalidArgumentError as error:
             if error.reason == "CONTEXT_LENGTH_EXCEEDED":
                 raise ContextFullError from error

@@ -148,6 +148,17 @@ def build_batch(
     return batch
 
 
+def row_budget(batch: Batch, row_tokens: int, training: spec_pb2.TrainingSpec) -> int:
+    """The most nodes of a row.
+
+    Memory grows with the row, so rows are as small as this machine likes them, `row_tokens`,
+    unless a sample alone needs more or the job allows fewer.
+    """
+    longest = max(len(item.sample.context) for item in batch.samples)
+    wanted = max(row_tokens, longest)
+    return min(training.max_row_tokens, wanted) if training.HasField("max_row_tokens") else wanted
+
+
 def _join_sides(group: trajectory_pb2.Group, batch: Batch) -> None:
     """A group of several sides is skipped when all of them are; else their trajectories are."""
     sides = by_side(group)

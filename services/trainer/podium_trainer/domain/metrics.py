@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 
 from podium.core import skip_reasons
+from podium.kit.telemetry import exemplar
 from prometheus_client import Counter, Gauge, Histogram
 
 from podium_trainer.domain.batch import Batch
@@ -76,6 +77,11 @@ STEP_SECONDS = Histogram(
     ["phase"],
     buckets=_SECONDS,
 )
+JOB_PHASE_SECONDS = Counter(
+    "podium_trainer_job_phase_seconds_total",
+    "Seconds of a job's steps by phase, as above.",
+    ["job_id", "phase"],
+)
 TOKENS = Counter(
     "podium_trainer_tokens_total",
     "Tokens by kind: trained, packed (computed), flat (as separate sequences).",
@@ -120,7 +126,8 @@ def stepped(
             gauge.labels(job_id).set(numbers[name])
     STEPS.labels("trained" if taken.samples else "skipped").inc()
     for phase, duration in seconds.items():
-        STEP_SECONDS.labels(phase).observe(duration)
+        STEP_SECONDS.labels(phase).observe(duration, exemplar())
+        JOB_PHASE_SECONDS.labels(job_id, phase).inc(duration)
     for kind in ("trained", "packed", "flat"):
         TOKENS.labels(kind).inc(numbers[f"tokens_{kind}"])
     for reason in taken.skipped_groups.values():
@@ -131,5 +138,5 @@ def stepped(
 
 def closed(job_id: str) -> None:
     """Removes what is labelled with the job."""
-    for gauge in (STEP, LAST_STEP, *_BY_STEP.values()):
-        gauge.remove_by_labels({"job_id": job_id})
+    for metric in (STEP, LAST_STEP, JOB_PHASE_SECONDS, *_BY_STEP.values()):
+        metric.remove_by_labels({"job_id": job_id})

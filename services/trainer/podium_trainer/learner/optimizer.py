@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 import torch
-from podium.core.errors import DataLossError, InternalError
+from podium.core.errors import DataLossError, FailedPreconditionError
 from podium.types.v1 import spec_pb2
 from torch.distributed.tensor import DTensor
 
@@ -51,12 +51,12 @@ class Optimizer:
         """Scales the gradient to at most the greatest norm; returns the norm before.
 
         Raises:
-            InternalError: the gradient is not finite; nothing has been applied.
+            FailedPreconditionError: the gradient is not finite; nothing has been applied.
         """
         found = torch.nn.utils.clip_grad_norm_(self._weights.values(), self._max_norm)
         norm = float(found.full_tensor() if isinstance(found, DTensor) else found)
         if not math.isfinite(norm):
-            raise InternalError(
+            raise FailedPreconditionError(
                 "the gradient is not finite; the step was not taken", reason="NON_FINITE_GRADIENT"
             )
         return norm

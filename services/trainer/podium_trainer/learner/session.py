@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from podium.core.contract import training_violations
 from podium.core.errors import DataLossError, InvalidArgumentError, Violation
-from podium.kit.telemetry import tracer
+from podium.kit.telemetry import traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.domain.batch import Batch, build_batch
@@ -121,12 +121,12 @@ class Session:
         Raises:
             InvalidArgumentError: a token record contradicts itself.
             RequestCancelledError: `cancelled` said so before the weights moved.
-            InternalError: the gradient is not finite.
+            FailedPreconditionError: the gradient is not finite.
         """
         training = self.config.training
         phases = Phases()
         rate = learning_rate(training, self.step + 1)
-        with _tracer.start_as_current_span("read_groups"), phases.measure("read"):
+        with traced(_tracer, "read_groups"), phases.measure("read"):
             batch = build_batch(groups, training, self.policy.vocabulary)
         metrics: dict[str, float] = {
             "tokens_trained": 0,
@@ -135,7 +135,7 @@ class Session:
             "trajectories_trained": 0,
         }
         if batch.samples:
-            with _tracer.start_as_current_span("forward_backward"):
+            with traced(_tracer, "forward_backward"):
                 metrics = accumulate_gradient(
                     self.policy,
                     batch,
@@ -145,7 +145,7 @@ class Session:
                     phases=phases,
                     ranks=self._ranks,
                 )
-            with _tracer.start_as_current_span("apply_gradient"):
+            with traced(_tracer, "apply_gradient"):
                 metrics["grad_norm"] = apply_gradient(
                     self.policy, self._optimizer, learning_rate=rate, phases=phases
                 )

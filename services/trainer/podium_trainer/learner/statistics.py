@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
 from podium_trainer.learner.objectives import TokenLosses
-from podium_trainer.learner.parallel import Ranks
+
+if TYPE_CHECKING:
+    from podium_trainer.learner.parallel import Ranks
 
 
 @dataclass

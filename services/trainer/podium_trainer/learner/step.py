@@ -11,7 +11,7 @@ import torch
 from podium.core.errors import RequestCancelledError
 from podium.types.v1 import spec_pb2
 
-from podium_trainer.domain.batch import Batch
+from podium_trainer.domain.batch import Batch, row_budget
 from podium_trainer.domain.packing import Row, pack
 from podium_trainer.learner.model import Evaluation, Policy
 from podium_trainer.learner.objectives import (
@@ -120,7 +120,7 @@ def apply_gradient(
     """Clips the gradient and moves the weights; returns the norm before clipping.
 
     Raises:
-        InternalError: the gradient is not finite; the weights are unchanged.
+        FailedPreconditionError: the gradient is not finite; the weights are unchanged.
     """
     with phases.measure("optimizer"):
         try:
@@ -130,17 +130,6 @@ def apply_gradient(
         finally:
             policy.masters.discard_gradients()
     return norm
-
-
-def row_budget(batch: Batch, row_tokens: int, training: spec_pb2.TrainingSpec) -> int:
-    """The most nodes of a row.
-
-    Memory grows with the row, so rows are as small as this machine likes them, `row_tokens`,
-    unless a sample alone needs more or the job allows fewer.
-    """
-    longest = max(len(item.sample.context) for item in batch.samples)
-    wanted = max(row_tokens, longest)
-    return min(training.max_row_tokens, wanted) if training.HasField("max_row_tokens") else wanted
 
 
 def _splits(rows: Sequence[Row], batch: Batch, loss: spec_pb2.LossSpec) -> bool:

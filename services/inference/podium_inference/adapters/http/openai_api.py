@@ -57,6 +57,7 @@ def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tupl
             f"--tool-call-parser={settings.tool_parser}",
             "--disable-fastapi-docs",
             "--generation-config=vllm",
+            *([f"--chat-template={settings.chat_template}"] if settings.chat_template else []),
         ]
     )
     validate_parsed_serve_args(arguments)

@@ -1,0 +1,14 @@
+"""What pages of Podium's show with: others' programs for browsers, each with its licence.
+
+In the package, so that a page works where nothing else can be reached.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+UPLOT = Path(__file__).parent / "uplot"
+"""uPlot, which draws the curves: `uPlot.iife.min.js`, `uPlot.min.css`; NOTICE has its version."""
+
+REPORT_SCRIPT = Path(__file__).parent / "report.js"
+"""Draws a report's charts by it."""

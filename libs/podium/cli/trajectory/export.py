@@ -1,0 +1,134 @@
+"""`podium trajectory export`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from podium.cli.completers import job_argument
+from podium.cli.connection import connected
+from podium.cli.exits import CliError, Exit
+from podium.cli.output import note, plain_terminal
+from podium.cli.ranges import Range, RangeType
+
+if TYPE_CHECKING:
+    from podium.jobs.v1 import job_service_pb2 as jobs
+    from podium.sdk import AsyncClient
+    from podium.types.v1 import trajectory_pb2 as pb
+
+_TELL_EVERY = 500
+
+
+@click.command(short_help="Write episodes to a file.")
+@job_argument
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    help="NAME.jsonl or NAME.parquet; - writes JSON lines to stdout.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(("jsonl", "parquet")),
+    help="Of a file whose name does not say.",
+)
+@click.option(
+    "--step",
+    "steps",
+    type=RangeType(),
+    metavar="A:B",
+    help="Only these steps', or versions': 3, 3:5 (both included), 3: or :5.",
+)
+@click.option(
+    "--split",
+    metavar="NAME",
+    help="Episodes of this split: the one that the job trains on, or evaluates on. [default: the "
+    "training's]",
+)
+@connected
+async def export(
+    client: AsyncClient,
+    job: str,
+    output: Path,
+    kind: str | None,
+    steps: Range | None,
+    split: str | None,
+) -> None:
+    """Write a job's episodes to a file, for fine-tuning or analysis.
+
+    A row is one conversation of an episode: its messages and tools as OpenAI's API writes them, its
+    tokens with their log-probs, and the episode's rewards, metrics and end.
+    docs/trajectories.md has every column. However many episodes there are, few are in memory at a
+    time; the file appears when it is whole, in the place of one that was there.
+
+    Without --split it is the episodes of training; --split heldout are those of a job's evaluations
+    (unless it names another split for them).
+    """
+    from podium.cli.trajectory.files import writer
+
+    made = writer(output, kind)
+    known = await client.jobs.get(job)
+    episodes = sources(known, split)
+    count = 0
+    with made as write:
+        for evaluation, name in episodes:
+            found = _episodes(client, known, steps, evaluation)
+            async with aclosing(found):
+                async for item in found:
+                    write(item, name)
+                    count += 1
+                    if count % _TELL_EVERY == 0 and not plain_terminal():
+                        click.echo(f"\r{count} episodes", nl=False, err=True)
+    if not plain_terminal():
+        click.echo("\r", nl=False, err=True)
+    note(f"wrote {count} episodes" + ("" if str(output) == "-" else f" to {output}"))
+    if str(output) != "-":
+        click.echo(str(output))
+    sys.stdout.flush()
+
+
+def sources(job: jobs.Job, split: str | None) -> list[tuple[bool, str]]:
+    """Where the episodes of a split are: `(of evaluations, its name)`.
+
+    Raises:
+        CliError: the job has no such split.
+    """
+    trained = job.spec.environment.split or "train"
+    evaluated = job.spec.evaluation.split or "heldout"
+    if split is None:
+        return [(False, trained)]
+    found = [each for each in ((False, trained), (True, evaluated)) if each[1] == split]
+    if not found:
+        raise CliError(
+            f"--split: got {split!r}; job {job.id} trains on {trained!r} and is evaluated on "
+            f"{evaluated!r}",
+            code=Exit.USAGE,
+        )
+    return found
+
+
+async def _episodes(
+    client: AsyncClient, job: jobs.Job, steps: Range | None, evaluation: bool
+) -> AsyncGenerator[pb.Trajectory, None]:
+    """The episodes of some steps, asked for one by one; those of others are not read."""
+    if steps is None:
+        async for item in client.jobs.trajectories(job.id, evaluation=evaluation):
+            yield item
+        return
+    if evaluation:
+        listed = {item.version async for item in client.jobs.evaluations(job.id)}
+    else:
+        # Those after the last committed one may be stored already.
+        ahead = 1 + job.spec.rollout.max_staleness
+        listed = set(range(1, job.completed_steps + ahead + 1))
+    for number in sorted(each for each in listed if each in steps):
+        async for item in client.jobs.trajectories(job.id, step=number, evaluation=evaluation):
+            yield item

@@ -1,0 +1,174 @@
+"""An episode as trackers are told it: actions, what each earned, and the rows of the tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from podium.types.v1 import trajectory_pb2
+
+EPISODE_COLUMNS = ("episode_id", "total_reward", "steps", "success", "accuracy", "efficiency")
+ACTION_COLUMNS = ("episode_id", "step", "action_type", "reward", "state_description")
+DESCRIPTION_LENGTH = 100
+_TYPE_LENGTH = 64
+# What the built-in environments take as text: `search: words`.
+_VERB = re.compile(r"\s*([A-Za-z][\w-]{0,63})\s*:")
+_TYPE_KEYS = ("action", "action_type", "type", "name", "direction")
+
+
+@dataclass(frozen=True)
+class Action:
+    """What the policy said in one turn, and what it led to."""
+
+    type: str
+    said: str
+    parameters: Any
+    prompt: list[dict[str, Any]]
+    """The conversation before it."""
+    result: str
+    """What the environment answered."""
+    reward: float
+    state: Any
+    next_state: Any
+    tokens: int
+    tool_calls: list[dict[str, Any]]
+    """As the OpenAI API has them."""
+
+
+def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
+    """Every turn of the policy, in order, with the environment's step that it led to."""
+    steps: dict[str, Iterator[trajectory_pb2.Transition]] = {
+        name: (each for each in trajectory.transitions if each.conversation == name)
+        for name in {each.conversation for each in trajectory.transitions}
+    }
+    state: dict[str, Any] = {}
+    found: list[Action] = []
+    for history in trajectory.histories:
+        name = history.conversation
+        spans = list(history.tokens.spans)
+        turn = 0
+        messages = [_message(each) for each in history.messages]
+        for at, message in enumerate(history.messages):
+            if message.role != trajectory_pb2.ROLE_ASSISTANT:
+                continue
+            led_to = next(steps.get(name, iter(())), None)
+            after = None
+            if led_to is not None and led_to.HasField("state"):
+                after = MessageToDict(led_to.state)
+            kind, parameters = _action(message)
+            found.append(
+                Action(
+                    type=kind,
+                    said=message.content,
+                    parameters=parameters,
+                    prompt=messages[:at],
+                    result=_answer(history, at),
+                    reward=led_to.reward if led_to is not None else 0.0,
+                    state=state.get(name),
+                    next_state=after,
+                    tokens=spans[turn].length if turn < len(spans) else 0,
+                    tool_calls=messages[at].get("tool_calls", []),
+                )
+            )
+            state[name] = after
+            turn += 1
+    return found
+
+
+def total_reward(trajectory: trajectory_pb2.Trajectory) -> float:
+    """The reward that trains, before scoring the environment's own; 0 without either."""
+    if trajectory.HasField("reward"):
+        return trajectory.reward
+    return trajectory.environment_reward
+
+
+def has_succeeded(trajectory: trajectory_pb2.Trajectory) -> bool:
+    """Whether its environment says so."""
+    return trajectory.metrics.get("success", 0.0) > 0
+
+
+def efficiency(steps: int, max_steps: int) -> float:
+    """The share of allowed actions that was not needed; 0 for an episode without any."""
+    return 1.0 - steps / (max_steps or steps) if steps > 0 else 0.0
+
+
+def episode_row(trajectory: trajectory_pb2.Trajectory, max_steps: int) -> list[Any]:
+    """The episode's row, as `EPISODE_COLUMNS`."""
+    steps = len(actions_of(trajectory))
+    return [
+        trajectory.id,
+        total_reward(trajectory),
+        steps,
+        has_succeeded(trajectory),
+        trajectory.metrics.get("accuracy", 0.0),
+        efficiency(steps, max_steps),
+    ]
+
+
+def action_rows(trajectory: trajectory_pb2.Trajectory) -> list[list[Any]]:
+    """A row for each action, as `ACTION_COLUMNS`."""
+    return [
+        [trajectory.id, at, each.type, each.reward, described(each)[:DESCRIPTION_LENGTH]]
+        for at, each in enumerate(actions_of(trajectory))
+    ]
+
+
+def described(action: Action) -> str:
+    """The state that it led to; where the environment shows none, its answer."""
+    if action.next_state is None:
+        return action.result
+    return json.dumps(action.next_state, ensure_ascii=False)
+
+
+def _message(message: trajectory_pb2.Message) -> dict[str, Any]:
+    role = trajectory_pb2.Role.Name(message.role).removeprefix("ROLE_").lower()
+    found: dict[str, Any] = {"role": role, "content": message.content}
+    if message.tool_calls:
+        found["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments_json},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id:
+        found["tool_call_id"] = message.tool_call_id
+    return found
+
+
+def _action(message: trajectory_pb2.Message) -> tuple[str, Any]:
+    """Its type and parameters: of the first tool call, of JSON, of `verb: words`."""
+    if message.tool_calls:
+        call = message.tool_calls[0]
+        return call.name[:_TYPE_LENGTH], _json(call.arguments_json) or call.arguments_json
+    plain = _json(message.content)
+    if isinstance(plain, dict):
+        for key in _TYPE_KEYS:
+            if isinstance(plain.get(key), str) and plain[key]:
+                return plain[key][:_TYPE_LENGTH], plain
+    if match := _VERB.match(message.content):
+        return match[1].lower(), message.content[match.end() :].strip()
+    return "message", message.content
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _answer(history: trajectory_pb2.History, at: int) -> str:
+    """What was said until the policy's next turn."""
+    said = []
+    for message in history.messages[at + 1 :]:
+        if message.role == trajectory_pb2.ROLE_ASSISTANT:
+            break
+        said.append(message.content)
+    return "\n".join(said)

@@ -1,0 +1,1 @@
+"""What reaches the world: the services of the installation, and the HTTP port."""

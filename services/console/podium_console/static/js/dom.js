@@ -1,0 +1,64 @@
+// Elements made by hand. Everything that a model says is hostile text: it only ever becomes a text
+// node, and no function here takes markup.
+
+/** An element: `on…` are listeners, `class`, `dataset` and `style` as their names say. */
+export function h(tag, properties, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "dataset") Object.assign(element.dataset, value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+/** Replaces what an element holds. */
+export function fill(element, ...children) {
+  element.replaceChildren(...nodes(children));
+  return element;
+}
+
+function nodes(children) {
+  return children.flat(Infinity).filter((each) => each !== undefined && each !== null && each !== false)
+    .map((each) => (each instanceof Node ? each : document.createTextNode(String(each))));
+}
+
+/** A short word to whoever looks, and for screen readers. */
+export function toast(words, kind = "bad") {
+  const note = h("p", { class: `toast ${kind}` }, words);
+  document.getElementById("toasts").append(note);
+  setTimeout(() => note.remove(), 8000);
+}
+
+/** What a page shows in place of what it could not get. */
+export function problem(error, again) {
+  return h("div", { class: "problem", role: "alert" },
+    h("p", {}, error.message),
+    error.violations?.length
+      ? h("ul", {}, error.violations.map((each) => h("li", {}, violation(each)))) : null,
+    error.errorId ? h("p", { class: "soft" }, `Its log has the id ${error.errorId}.`) : null,
+    again ? h("button", { onclick: again }, "Try again") : null);
+}
+
+/** `line 3: training.steps: …` */
+export function violation(each) {
+  return [each.line ? `line ${each.line}` : "", each.field, each.description]
+    .filter(Boolean).join(": ");
+}
+
+/** Asks before something that cannot be undone. */
+export function confirmed(question, word) {
+  return new Promise((resolve) => {
+    const dialog = h("dialog", { "aria-label": question },
+      h("p", {}, question),
+      h("div", { class: "row end" },
+        h("button", { class: "quiet", onclick: () => dialog.close("no") }, "Back"),
+        h("button", { class: "danger", onclick: () => dialog.close("yes") }, word)));
+    dialog.addEventListener("close", () => { resolve(dialog.returnValue === "yes"); dialog.remove(); });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

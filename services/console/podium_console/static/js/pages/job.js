@@ -1,0 +1,243 @@
+// One job: what it does, its curves as they grow, its events, and what can be done with it.
+import { get, listen, post } from "../api.js";
+import { drop, lineChart, stackedChart } from "../charts.js";
+import { confirmed, fill, h, problem, toast } from "../dom.js";
+import { duration, number, percent, when, words } from "../format.js";
+import { follow } from "../live.js";
+import { badge, card, now } from "./jobs.js";
+
+const PANELS = [
+  ["Loss", "the objective's value; near 0 on-policy", "train/loss"],
+  ["KL to the base model", "nats a token", "train/kl_reference"],
+  ["Entropy", "nats a token, of the sampled policy", "train/entropy"],
+  ["Trainer against sampler", "mean |Δ log-prob| of sampled tokens, nats", "train/logprob_difference_mean"],
+  ["Gradient norm", "before clipping", "train/grad_norm"],
+  ["Clipped tokens", "share of trained tokens", "train/clip_fraction"],
+  ["Tokens sampled", "a step", "tokens_sampled"],
+  ["Staleness", "versions, the oldest group of a step", "staleness_max"],
+];
+const KNOWN = new Set([...PANELS.map(([, , name]) => name), "reward_mean", "success_mean"]);
+const EVENTS = 100;
+
+export async function jobPage(context, id) {
+  const { main, signal, until } = context;
+  const path = `/api/jobs/${encodeURIComponent(id)}`;
+  const [job, events, steps, evaluations] = await Promise.all([
+    get(path, {}, signal), get(`${path}/events`, { size: EVENTS }, signal),
+    get(`${path}/steps`, {}, signal), get(`${path}/evaluations`, {}, signal),
+  ]);
+  until(() => drop(main));
+  const head = header(id, path);
+  const curves = charts(steps, evaluations.evaluations);
+  const told = eventList(path, events, signal);
+  fill(main, head.element, curves.element, told.element,
+    h("details", { class: "panel" }, h("summary", {}, "Specification, with every default"),
+      h("pre", { tabindex: 0 }, job.spec)));
+  head.update(job);
+  until(() => curves.end());
+
+  let ended = job.ended;
+  if (!ended) {
+    until(listen(`${path}/watch`, { after: events.last }, {
+      open: () => head.lost(""),
+      error: (error) => { if (!ended) head.lost(error.message); },
+      end: () => { ended = true; context.until(() => {}); stop(); },
+      update: (update) => {
+        ended = update.job.ended;
+        head.update({ ...update.job, spec: job.spec });
+        told.add(update.event);
+        if (update.step) curves.add(update.step);
+        if (update.evaluation) curves.evaluated(update.evaluation);
+      },
+    }));
+    // Counts of episodes are no events; they come with the overview.
+    until(follow(({ jobs }) => {
+      const found = jobs.find((each) => each.id === id);
+      if (found && !ended) head.counts(found);
+    }));
+  }
+  function stop() { head.lost(""); }
+}
+
+function header(id, path) {
+  const state = h("span", {});
+  const doing = h("p", { class: "soft", role: "status" });
+  const actions = h("div", { class: "row" });
+  const cards = h("div", { class: "cards" });
+  const notes = h("div", {});
+  const lostNote = h("p", { class: "note", hidden: true, role: "status" });
+  const meter = h("progress", { max: 1, value: 0, "aria-label": "steps committed" });
+  let last = null;
+
+  async function act(name) {
+    if (name === "cancel" && !(await confirmed(`Cancel ${id}? It stops for good; what it has published stays.`, "Cancel the job"))) return;
+    for (const button of actions.children) button.disabled = true;
+    try {
+      update({ ...last, ...(await post(`${path}/${name}`)) });
+      toast(`${id}: asked to ${name}`, "good");
+    } catch (error) { toast(error.message); update(last); }
+  }
+  function button(name, label, kind) {
+    return h("button", { class: kind, onclick: () => act(name) }, label);
+  }
+  function counts(job) {
+    if (!last) return;
+    const parts = ["episodes_running", "episodes_waiting", "groups_collected", "phase", "wait", "remaining_seconds"];
+    for (const part of parts) last[part] = job[part];
+    words_();
+  }
+  function words_() {
+    fill(doing, last.ended ? ended(last) : now(last));
+    const running = last.episodes_running;
+    fill(cards,
+      card(`${last.completed_steps}${last.steps ? ` / ${last.steps}` : ""}`, "steps"),
+      card(number(last.metrics.reward_mean, 3), "reward of the last step"),
+      card(percent(last.metrics.success_mean), "success of the last step"),
+      running !== null ? card(String(running), "episodes running") : null,
+      last.episodes_waiting !== null ? card(String(last.episodes_waiting), "episodes queued") : null,
+      last.groups_collected !== null ? card(`${last.groups_collected} / ${last.groups_per_step}`, "groups collected") : null,
+      ...[["train/kl_reference", "KL to the base model"], ["train/entropy", "entropy"]]
+        .filter(([name]) => name in last.metrics).map(([name, label]) => card(number(last.metrics[name], 3), label)));
+  }
+  function update(job) {
+    last = { ...job };
+    fill(state, badge(job));
+    meter.max = job.steps || 1;
+    meter.value = job.completed_steps;
+    words_();
+    fill(notes,
+      job.failure ? h("div", { class: "problem", role: "alert" }, h("p", {}, h("b", {}, job.failure_reason, " "), job.failure)) : null,
+      job.wait && !job.ended ? h("p", { class: "note" }, h("b", {}, job.wait_reason, " "), job.wait) : null,
+      job.not_finite.length ? h("p", { class: "problem" }, `No number in the last step: ${job.not_finite.map(words).join(", ")}.`) : null);
+    fill(actions,
+      job.state === "running" || job.state === "queued" ? button("pause", "Pause", "quiet") : null,
+      job.state === "paused" || job.state === "pausing" ? button("resume", "Resume", "") : null,
+      job.ended || job.state === "cancelling" ? null : button("cancel", "Cancel", "danger"),
+      h("a", { class: "button quiet", href: `#/jobs/${encodeURIComponent(id)}/episodes` }, "Episodes"),
+      h("a", { class: "button quiet", href: `#/models/${encodeURIComponent(id)}` }, "Checkpoints"),
+      h("a", { class: "button quiet", href: `#/compare?a=${encodeURIComponent(id)}` }, "Compare"));
+  }
+  function lost(message) {
+    lostNote.hidden = !message;
+    fill(lostNote, message);
+  }
+  const element = h("header", {},
+    h("div", { class: "row spread" }, h("h1", {}, id, " ", state), actions),
+    doing, meter, lostNote, notes, cards);
+  return { element, update, counts, lost };
+}
+
+function ended(job) {
+  const took = job.started && job.ended_at ? ` after ${duration(job.ended_at - job.started)}` : "";
+  return `${job.state} ${when(job.ended_at)}${took} · ${[job.environment, job.base_model, job.project].filter(Boolean).join(" · ")}`;
+}
+
+function charts(steps, evaluations) {
+  const grid = h("div", { class: "grid2" });
+  const note = h("p", { class: "soft" });
+  const more = h("div", { class: "grid2" });
+  const others = h("details", { class: "others" }, h("summary", {}, "Every other number"), more);
+  const learning = lineChart("Learning", "reward and success by step", [
+    { label: "reward", style: 1 }, { label: "training success", style: 2 },
+    { label: "held-out, sampled", style: 3, dots: true }, { label: "held-out, greedy", style: 4, dots: true },
+  ], { height: 260, shared: "steps" });
+  learning.panel.classList.add("wide");
+  const phases = stackedChart("Time of a step", "seconds by phase", { shared: "steps" });
+  const panels = new Map();
+  let due = null;
+
+  function column(name) { return steps.metrics[name] ?? steps.numbers.map(() => null); }
+  function one(name, title, unit, place) {
+    if (!panels.has(name)) {
+      const made = lineChart(title, unit, [{ label: words(name), style: 1 + (panels.size % 6) }], { shared: "steps" });
+      panels.set(name, made);
+      place.append(made.panel);
+    }
+    panels.get(name).set(steps.numbers, [column(name)]);
+  }
+  function show() {
+    due = null;
+    note.hidden = steps.every === 1 && !steps.not_finite.length;
+    fill(note, steps.every > 1 ? `Each point is the mean of ${steps.every} steps. ` : "",
+      steps.not_finite.length ? `Points are missing where there was no number: ${steps.not_finite.map(words).join(", ")}.` : "");
+    const rows = evaluations.filter((each) => each.metrics.success !== undefined && each.metrics.success !== null);
+    const at = (mode) => new Map(rows.filter((each) => each.mode === mode).map((each) => [each.version, each.metrics.success]));
+    const [sampled, greedy] = [at("sampled"), at("greedy")];
+    const x = [...new Set([...steps.numbers, ...sampled.keys(), ...greedy.keys()])].sort((a, b) => a - b);
+    const place = new Map(steps.numbers.map((number_, index) => [number_, index]));
+    const spread = (values) => x.map((number_) => (place.has(number_) ? values[place.get(number_)] : null));
+    learning.set(x, [spread(column("reward_mean")), spread(column("success_mean")),
+      x.map((v) => sampled.get(v) ?? null), x.map((v) => greedy.get(v) ?? null)]);
+    if (!learning.panel.isConnected) grid.prepend(learning.panel);
+    const names = Object.keys(steps.metrics).filter((name) => name.startsWith("seconds/"));
+    if (names.length) {
+      const total = (name) => column(name).reduce((sum, value) => sum + (value ?? 0), 0);
+      names.sort((a, b) => total(b) - total(a));
+      const rest = names.splice(5);
+      const columns = names.map(column);
+      if (rest.length) columns.push(steps.numbers.map((_, i) => rest.reduce((sum, name) => sum + (column(name)[i] ?? 0), 0)));
+      phases.set(steps.numbers, [...names.map(words), ...(rest.length ? ["other"] : [])], columns);
+      if (!phases.panel.isConnected) grid.append(phases.panel);
+    }
+    for (const [title, unit, name] of PANELS) if (name in steps.metrics) one(name, title, unit, grid);
+    if (others.open) {
+      for (const name of Object.keys(steps.metrics)) {
+        if (!KNOWN.has(name) && !name.startsWith("seconds/")) one(name, words(name), name.includes("/") ? name.split("/")[0] : "", more);
+      }
+    }
+  }
+  others.addEventListener("toggle", show);
+  /** Many steps may come at once; what is shown changes once a frame. */
+  function soon() { due ??= requestAnimationFrame(show); }
+  function add(step) {
+    if (step.number <= (steps.numbers.at(-1) ?? 0)) return;
+    const length = steps.numbers.length;
+    steps.numbers.push(step.number);
+    steps.total += 1;
+    for (const name of Object.keys(step.metrics)) steps.metrics[name] ??= Array(length).fill(null);
+    for (const name of Object.keys(steps.metrics)) steps.metrics[name].push(step.metrics[name] ?? null);
+    soon();
+  }
+  function evaluated(evaluation) {
+    evaluations = evaluations.filter((each) => each.version !== evaluation.version || each.mode !== evaluation.mode);
+    evaluations.push(evaluation);
+    soon();
+  }
+  soon();
+  return {
+    element: h("section", { "aria-label": "Curves" }, note, grid, others), add, evaluated,
+    end: () => cancelAnimationFrame(due),
+  };
+}
+
+function eventList(path, page, signal) {
+  const list = h("ol", { class: "events", tabindex: 0 });
+  const older = h("button", { class: "quiet", hidden: true }, "Older events");
+  let first = page.events[0]?.sequence ?? 0;
+  let last = page.last;
+  function item(event) {
+    return h("li", { class: `of-${event.type}` },
+      h("time", {}, when(event.time)), h("span", { class: "kind" }, event.type), h("span", {}, event.message));
+  }
+  function mark() { older.hidden = first <= 1; }
+  older.addEventListener("click", async () => {
+    try {
+      const found = await get(`${path}/events`, { before: first, size: EVENTS }, signal);
+      list.append(...found.events.reverse().map(item));
+      first = found.events.at(-1)?.sequence ?? 1;
+      mark();
+    } catch (error) { toast(error.message); }
+  });
+  list.append(...[...page.events].reverse().map(item));
+  mark();
+  return {
+    element: h("section", { class: "panel" }, h("h2", {}, "Events"), list, older),
+    add(event) {
+      if (event.sequence <= last) return;
+      last = event.sequence;
+      list.prepend(item(event));
+      // Of a long watch the list keeps what one can read.
+      while (list.children.length > 500) { list.lastChild.remove(); older.hidden = true; }
+    },
+  };
+}

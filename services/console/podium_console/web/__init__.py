@@ -1,0 +1,1 @@
+"""HTTP: who may ask, what is answered, and the pages' files."""

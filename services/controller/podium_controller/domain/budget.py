@@ -1,0 +1,53 @@
+"""Whether a job has used what it may."""
+
+from __future__ import annotations
+
+from podium.core.errors import Violation
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import spec_pb2
+
+BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
+"""The reason for which a job rests that has used what it may."""
+
+_HOUR = 3600
+
+
+def exhausted(budget: spec_pb2.BudgetSpec, used: pb.Usage) -> str:
+    """Which bounds are reached, for people; empty for none."""
+    gpu_hours = (used.trainer_gpu_seconds + used.pool_gpu_seconds) / _HOUR
+    amounts = {
+        "max_gpu_hours": gpu_hours,
+        "max_judge_cost": used.judge_cost,
+        "max_sampled_tokens": used.sampled_tokens,
+        "max_trainer_hours": used.trainer_seconds / _HOUR,
+    }
+    reached = [
+        f"budget.{name} is {getattr(budget, name):.12g} and it has used {amount:.12g}"
+        for name, amount in amounts.items()
+        if budget.HasField(name) and amount >= getattr(budget, name)  # type: ignore[arg-type]
+    ]
+    return "; ".join(reached)
+
+
+def bounded(reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec) -> spec_pb2.RewardSpec:
+    """The reward as the judge service is told it, which stops judges at the job's budget."""
+    if not budget.HasField("max_judge_cost"):
+        return reward
+    told = spec_pb2.RewardSpec()
+    told.CopyFrom(reward)
+    for scorer in told.scorers:
+        if scorer.kind == spec_pb2.SCORER_KIND_RULER:
+            own = scorer.ruler.max_job_cost or budget.max_judge_cost
+            scorer.ruler.max_job_cost = min(own, budget.max_judge_cost)
+    return told
+
+
+def budget_violations(
+    reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec, field: str
+) -> list[Violation]:
+    """What is wrong with a budget beyond its fields' own rules; `field` is where it stands."""
+    judged = any(each.kind == spec_pb2.SCORER_KIND_RULER for each in reward.scorers)
+    if not budget.HasField("max_judge_cost") or judged:
+        return []
+    text = f"got {budget.max_judge_cost:g}; allowed with a RULER scorer alone: nothing else costs"
+    return [Violation(f"{field}.max_judge_cost", text)]

@@ -1,0 +1,1 @@
+"""Rules and ports: what is told, and to whom."""

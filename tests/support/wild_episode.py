@@ -1,0 +1,63 @@
+"""An episode with everything that one can have, said by nobody friendly."""
+
+from __future__ import annotations
+
+from podium.core.outside import struct_of
+from podium.types.v1 import trajectory_pb2 as pb
+
+WILD = "café \x1b[2J\x07\u202e 𝄞\nsecond\u2028line\tend"
+
+
+def wild_episode(number: int = 0, step: int = 3, tokens: int = 4) -> pb.Trajectory:
+    """Two turns with a tool, a second history that repeats the first, and an exception."""
+    group = f"w/s{step}/g{number}"
+    made = pb.Trajectory(
+        id=f"{group}/t1",
+        group_id=group,
+        scenario_id=f"train-{number}",
+        attempt=1,
+        reward=0.75,
+        environment_reward=1.5,
+        score_reward=0.25,
+        reward_parts={"environment": 0.5, "ruler": 0.25},
+        metrics={"success": 1.0, "turns": 2.0},
+        stop_reason=pb.STOP_REASON_FAILED,
+        explanation=f"Found it, {WILD}",
+        trace_id="0af7651916cd43dd8448eb211c80319c",
+        info=struct_of({"found": [1, None, {"deep": True}]}),
+        failure=pb.Failure(type="ValueError", message=WILD, traceback="Traceback\n  line 1\n"),
+    )
+    made.start_time.FromJsonString("2026-01-02T03:04:05Z")
+    made.end_time.FromJsonString("2026-01-02T03:04:08.250Z")
+    for reward, ended in ((0.25, False), (1.0, True)):
+        made.transitions.add(reward=reward, terminated=ended, state=struct_of({"left": reward}))
+    first = made.histories.add()
+    first.tools.add(
+        name="search", description=WILD, parameters=struct_of({"type": "object", "required": ["q"]})
+    )
+    first.messages.add(role=pb.ROLE_SYSTEM, content="Be brief.")
+    first.messages.add(role=pb.ROLE_USER, content=WILD)
+    call = pb.ToolCall(id="c1", name="search", arguments_json='{"q": "budget"}')
+    asked = first.messages.add(role=pb.ROLE_ASSISTANT, tool_calls=[call])
+    asked.malformed_calls.append("no closing brace")
+    first.messages.add(role=pb.ROLE_TOOL, content="3 results", tool_call_id="c1", name="search")
+    _sample(first, 3, tokens, version=2)
+    second = made.histories.add(messages=first.messages)
+    second.messages.add(role=pb.ROLE_ASSISTANT, content="It is the second.")
+    _sample(second, 5, tokens, version=3)
+    return made
+
+
+def _sample(history: pb.History, prompt: int, count: int, version: int) -> None:
+    record = history.tokens
+    record.token_ids.extend([*range(11, 11 + prompt), *(100 + n for n in range(count))])
+    record.logprobs.extend(-0.1 * (n + 1) for n in range(count))
+    record.spans.add(
+        start=prompt,
+        length=count,
+        policy="w",
+        weights_version=version,
+        temperature=0.7,
+        finish_reason=pb.FINISH_REASON_STOP,
+        request_id=f"r{version}",
+    )

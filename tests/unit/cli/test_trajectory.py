@@ -1,0 +1,177 @@
+"""`podium trajectory list` and `show`: episodes, read by people."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+
+import pytest
+from podium.types.v1 import trajectory_pb2 as pb
+from support.cli import COMMAND
+from support.cli_user import Cli, add_job
+from support.small_tokenizer import small_tokenizer
+from support.wild_episode import wild_episode
+
+ID = "w/s3/g0/t1"
+
+
+@pytest.fixture
+def cli_with_episode(cli: Cli) -> Cli:
+    add_job(cli.fake)
+    cli.fake.jobs.trajectories = [wild_episode(n) for n in (1, 0)]
+    return cli
+
+
+async def test_an_episode_is_read_turn_by_turn(cli_with_episode: Cli) -> None:
+    done = await cli_with_episode("trajectory", "show", ID)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["id", ID]
+    assert "reward    0.75  (environment 0.5, ruler 0.25)" in lines
+    assert "weights   w@2, w@3" in lines
+    assert "tools     search" in lines
+    assert "assistant  turn 1, reward +0.25" in lines
+    assert '  -> search({"q": "budget"})' in lines
+    assert "  not read as a call: no closing brace" in lines
+    assert "tool search" in lines
+    assert '  state {"left": 0.25}' in lines
+    assert "(history 2 of 2; its first 4 messages are those of the one before)" in lines
+    assert "assistant  turn 2, reward +1" in lines
+    assert "  terminated by the environment" in lines
+    assert "raised ValueError" in lines
+    assert "    line 1" in lines
+    assert lines[-1] == "[failed, reward 0.750, success 1, turns 2]"
+    assert done.out.count("Be brief.") == 1
+
+
+async def test_what_strangers_said_cannot_steer_the_terminal(cli_with_episode: Cli) -> None:
+    for command in (("show", ID), ("list", "w")):
+        done = await cli_with_episode("trajectory", *command)
+        assert not set(done.out) & set("\x1b\x07\u202e\u2028\r"), command
+    assert "café \\x1b[2J\\x07\\u202e 𝄞" in (await cli_with_episode("trajectory", "show", ID)).out
+    old = await cli_with_episode("job", "trajectories", "w", ID)
+    assert "\x1b" not in old.out
+
+
+@pytest.mark.parametrize(
+    ("turns", "roles"),
+    [
+        ("0", ["system", "user"]),
+        ("1", ["assistant", "tool search"]),
+        ("2:", ["assistant"]),
+        ("-1:", ["assistant"]),
+        (":1", ["system", "user", "assistant", "tool search"]),
+        ("7", []),
+    ],
+)
+async def test_some_turns_of_a_long_episode(
+    cli_with_episode: Cli, turns: str, roles: list[str]
+) -> None:
+    done = await cli_with_episode("trajectory", "show", ID, "--turns", turns)
+    assert done.code == 0, done.err
+    heads = [line.split("  ")[0] for line in done.out.splitlines()]
+    known = {"system", "user", "assistant", "tool search"}
+    assert [head for head in heads if head in known] == roles
+
+
+async def test_tokens_come_with_log_probs_and_the_version_that_sampled_them(
+    cli_with_episode: Cli,
+) -> None:
+    model = small_tokenizer(cli_with_episode.folder / "model", ["zero", "sampled"], first=100)
+    done = await cli_with_episode(
+        "trajectory", "show", ID, "--tokens", "--tokenizer", str(model), "--turns", "2"
+    )
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert "sampled, tokens 5 to 8: w@3, temperature 0.7, finish stop, request r3" in lines
+    assert "context, tokens 0 to 4" in lines
+    assert "  11 12 13 14 15" in lines
+    assert [line.split() for line in lines if line.startswith("       ")] == [
+        ["5", "100", "-0.1000", '"zero"'],
+        ["6", "101", "-0.2000", '"sampled"'],
+        ["7", "102", "-0.3000"],
+        ["8", "103", "-0.4000"],
+    ]
+    assert "w@2, temperature" not in done.out, "turn 1's tokens are not of turn 2"
+
+
+async def test_without_a_tokenizer_there_are_ids_alone_and_a_word_why(
+    cli_with_episode: Cli,
+) -> None:
+    empty = str(cli_with_episode.folder / "none")
+    done = await cli_with_episode("trajectory", "show", ID, "--tokens", PODIUM_MODELS_DIR=empty)
+    assert done.code == 0
+    assert "tokens without their pieces" in done.err
+    assert "       3     100   -0.1000" in done.out.splitlines()
+    asked = await cli_with_episode(
+        "trajectory", "show", ID, "--tokens", "--tokenizer", "no/model", PODIUM_MODELS_DIR=empty
+    )
+    assert (asked.code, asked.out) == (2, "")
+
+
+async def test_data_has_the_whole_episode(cli_with_episode: Cli) -> None:
+    cli_with_episode.fake.jobs.trajectories[1].histories[0].tokens.logprobs[0] = float("nan")
+    done = await cli_with_episode("trajectory", "show", ID, "-o", "json")
+    shown = json.loads(done.out)
+    assert shown["explanation"].startswith("Found it")
+    assert shown["histories"][0]["tokens"]["logprobs"][0] is None
+    assert "NaN" not in done.out
+
+
+async def test_episodes_are_listed(cli_with_episode: Cli) -> None:
+    done = await cli_with_episode("trajectory", "list", "w", "--step", "3", "-o", "name")
+    assert done.out.split() == ["w/s3/g1/t1", "w/s3/g0/t1"]
+    assert (await cli_with_episode("trajectory", "list", "w", "--step", "4")).out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("w",), 2, "an episode's id is JOB/s3/g0/t1"),
+        (("w/s3/g0/t9",), 5, "podium trajectory list w"),
+        (("nope/s3/g0/t1",), 5, "there is no job 'nope'"),
+        ((ID, "--turns", "x"), 2, "allowed is a number, or a:b"),
+        ((ID, "--turns", "5:3"), 2, "ends before it begins"),
+    ],
+)
+async def test_what_cannot_be_shown(
+    cli_with_episode: Cli, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = await cli_with_episode("trajectory", "show", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+
+
+async def test_at_a_terminal_a_pager_shows_it(cli_with_episode: Cli) -> None:
+    pager = cli_with_episode.folder / "pager"
+    pager.write_text("#!/bin/sh\nsed 's/^/paged: /'\n")
+    pager.chmod(0o755)
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *("trajectory", "show", ID),
+        stdin=theirs,
+        stdout=theirs,
+        cwd=cli_with_episode.folder,
+        env={**os.environ, "TERM": "xterm", "PAGER": str(pager)}
+        | cli_with_episode.fake.environment,
+    )
+    assert await asyncio.wait_for(process.wait(), 30) == 0
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert "paged: " in shown
+    assert "Be brief." in shown
+
+
+async def test_an_episode_without_messages_is_shown_too(cli: Cli) -> None:
+    add_job(cli.fake)
+    failure = pb.Failure(type="OSError", message="no server")
+    cli.fake.jobs.trajectories = [
+        pb.Trajectory(id=ID, stop_reason=pb.STOP_REASON_FAILED, failure=failure)
+    ]
+    done = await cli("trajectory", "show", ID, "--tokens", "--tokenizer", "")
+    assert done.code == 0
+    assert "raised OSError\n  no server\n[failed]" in done.out

@@ -1,0 +1,133 @@
+"""How often the intervals hold the truth, in simulations whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from statistics import fmean
+
+import pytest
+from podium.core.statistics import (
+    clustered_mean_interval,
+    clustered_proportion_interval,
+    paired_interval,
+    wilson_interval,
+)
+from support.full import full
+
+DRAWS = [(200, 0.046), full(4000, 0.0104)]
+"""How many, and three standard deviations of a share of 95 % of so many."""
+SCENARIOS = 50
+
+
+def bimodal(rng: random.Random) -> float:
+    return rng.choice((0.05, 0.95))
+
+
+def uniform(rng: random.Random) -> float:
+    return rng.random()
+
+
+def hard(rng: random.Random) -> float:
+    return rng.betavariate(0.3, 1.2)
+
+
+def alike(rng: random.Random) -> float:
+    return 0.3
+
+
+TASKS: dict[Callable[[random.Random], float], float] = {
+    bimodal: 0.5,
+    uniform: 0.5,
+    hard: 0.2,
+    alike: 0.3,
+}
+"""How a scenario's own rate is drawn, and the mean of that."""
+
+
+def attempts(rng: random.Random, rate: float, count: int) -> list[float]:
+    return [float(rng.random() < rate) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("draws", "slack"), DRAWS)
+@pytest.mark.parametrize("count", [1, 4, 8, 16])
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
+def test_ninety_five_in_a_hundred_intervals_hold_the_truth(
+    task: Callable[[random.Random], float], count: int, draws: int, slack: float
+) -> None:
+    rng = random.Random(f"{task.__name__}{count}")
+    held = {"success": 0, "reward": 0}
+    for _ in range(draws):
+        drawn = [attempts(rng, task(rng), count) for _ in range(SCENARIOS)]
+        low, high = clustered_proportion_interval(drawn)
+        held["success"] += low <= TASKS[task] <= high
+        # A reward of another scale, over the same scenarios.
+        rewards = [[3 * value - 1 for value in each] for each in drawn]
+        bounds = clustered_mean_interval(rewards)
+        assert bounds is not None
+        held["reward"] += bounds[0] <= 3 * TASKS[task] - 1 <= bounds[1]
+    for name, hits in held.items():
+        # A proportion of 50 trials is coarse: of single attempts a share a little off is its own.
+        assert 0.93 - slack <= hits / draws <= 0.97 + slack, (name, hits / draws)
+
+
+@pytest.mark.parametrize(("draws", "slack"), DRAWS)
+@pytest.mark.parametrize("count", [1, 4, 16])
+@pytest.mark.parametrize("gain", [0.0, 0.4])
+def test_a_difference_is_held_as_often(gain: float, count: int, draws: int, slack: float) -> None:
+    rng = random.Random(f"{gain}{count}")
+    held = 0
+    for _ in range(draws):
+        rates = [rng.betavariate(0.5, 0.5) for _ in range(SCENARIOS)]
+        differences = [
+            fmean(attempts(rng, rate + gain * (1 - rate), count))
+            - fmean(attempts(rng, rate, count))
+            for rate in rates
+        ]
+        bounds = paired_interval(differences, 2 / count)
+        assert bounds is not None
+        held += bounds[0] <= gain / 2 <= bounds[1]
+    assert 0.93 - slack <= held / draws <= 0.98 + slack, held / draws
+
+
+def test_attempts_that_all_resemble_each_other_count_as_one() -> None:
+    once = [[1.0]] * 6 + [[0.0]] * 14
+    often = [each * 16 for each in once]
+    assert clustered_proportion_interval(often) == pytest.approx(
+        clustered_proportion_interval(once), abs=0.03
+    )
+    low, high = clustered_proportion_interval(once)
+    narrow = wilson_interval(0.3, 20 * 16)
+    assert high - low > 3 * (narrow[1] - narrow[0])
+
+
+def test_what_never_varied_has_a_width() -> None:
+    low, high = clustered_proportion_interval([[0.0] * 4] * 20)
+    assert (low, round(high, 2)) == (0, 0.18)
+    assert clustered_proportion_interval([[1.0] * 4] * 20)[1] == 1
+    low, high = clustered_proportion_interval([[0.0, 1.0]] * 20)
+    assert 0.3 < low < 0.5 < high < 0.7
+    bounds = paired_interval([0.0] * 20, pseudo=2)
+    assert bounds is not None
+    assert -bounds[0] == bounds[1] > 0.05
+
+
+def test_what_tells_nothing_claims_nothing() -> None:
+    assert clustered_proportion_interval([]) == (0, 1)
+    assert clustered_proportion_interval([[]]) == (0, 1)
+    low, high = clustered_proportion_interval([[1.0] * 100])
+    assert low < 0.25
+    assert high == 1
+    assert clustered_mean_interval([[1.0, 2.0]]) is None
+    assert paired_interval([0.5]) is None
+
+
+def test_students_t_of_a_table() -> None:
+    # A table of Student's t: 2.262 at 9, 2.228 at 10, 2.042 at 30, 1.980 at 120 degrees.
+    for freedom, t in ((1, 12.706), (9, 2.262), (10, 2.228), (30, 2.042), (120, 1.980)):
+        values = [0.0] * (freedom - 1) + [1.0, -1.0]
+        bounds = paired_interval(values)
+        assert bounds is not None
+        deviation = math.sqrt(2 / freedom / (freedom + 1))
+        assert bounds[1] / deviation == pytest.approx(t, abs=2e-3)

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from support.spans import exporter, spans
+
+__all__ = ["exporter", "spans"]
