@@ -15,13 +15,15 @@ from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.domain.ports import JUDGED, GroupKey
 from podium_controller.store import Database
 from podium_controller.store.leases import check_fence
-from podium_controller.store.tables import metadata, steps
+from podium_controller.store.rows import live_job
+from podium_controller.store.tables import jobs, metadata, steps
 from support.batch_contract import *  # noqa: F403 : the tests
 from support.postgres import Postgres, postgres
 from support.store_contract import *  # noqa: F403 : the tests
 from support.store_contract import sequences
 from support.stores import SqlStores, group, lead, new, step
 from support.trajectory_contract import *  # noqa: F403 : the tests
+from support.trajectory_contract import committed
 from support.usage_contract import *  # noqa: F403 : the tests
 
 __all__ = ["postgres"]
@@ -201,3 +203,23 @@ async def test_a_lease_passes_on_after_what_was_begun_under_it(both: SqlStores) 
             done, _ = await asyncio.wait({taking}, timeout=1)
             assert not done
         assert await taking == 2
+
+
+async def test_making_room_does_not_wait_for_who_holds_a_job(stores: SqlStores) -> None:
+    # Who deletes a job holds it and then wants its sums; making room holds them.
+    ledger = await lead(stores)
+    await committed(stores, ledger, "job", 1)
+    await ledger.settle("job", pb.JOB_STATE_SUCCEEDED)
+    (spare,) = await ledger.trajectories.spare(2**63 - 1, 100)
+    async with stores.database.write() as connection:
+        await connection.execute(sa.select(jobs).where(jobs.c.id == "job").with_for_update())
+        assert (await asyncio.wait_for(ledger.trajectories.delete(spare, 10), 30))[0] == 2
+
+
+async def test_who_holds_a_job_lets_rows_be_written_that_refer_to_it(stores: SqlStores) -> None:
+    ledger = await lead(stores)
+    await committed(stores, ledger, "job", 1)
+    async with stores.database.write() as connection:
+        await live_job(connection, "job", lock=True)
+        saved = ledger.save_group(GroupKey("job", 2, 0), JUDGED, group(2, 0))
+        await asyncio.wait_for(saved, 30)

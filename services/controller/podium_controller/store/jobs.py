@@ -28,6 +28,7 @@ from podium_controller.store.rows import (
     event_message,
     job_message,
     live_job,
+    locked,
     move,
     no_job,
     update_of,
@@ -192,7 +193,7 @@ class JobStore:
         """
         async with self._database.write() as connection:
             row = (
-                await connection.execute(select(jobs).where(jobs.c.id == job_id).with_for_update())
+                await connection.execute(locked(select(jobs).where(jobs.c.id == job_id)))
             ).one_or_none()
             if row is None:
                 raise no_job(job_id)

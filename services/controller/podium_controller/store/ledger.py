@@ -39,7 +39,7 @@ from podium_controller.store.judge_usage import (
     usage_of,
 )
 from podium_controller.store.leases import check_fence
-from podium_controller.store.rows import add_event, live_job, move, record, step_rate
+from podium_controller.store.rows import add_event, live_job, locked, move, record, step_rate
 from podium_controller.store.tables import evaluations, groups, jobs, steps
 from podium_controller.store.trajectories import TrajectoryStore, count_groups, were_deleted
 from podium_controller.store.usage import UsageBook, count_usage
@@ -379,9 +379,7 @@ def _group_id(key: GroupKey) -> str:
 
 
 async def _locked(connection: AsyncConnection, job_id: str) -> Row[Any]:
-    row = (
-        await connection.execute(select(jobs).where(jobs.c.id == job_id).with_for_update())
-    ).one_or_none()
+    row = (await connection.execute(locked(select(jobs).where(jobs.c.id == job_id)))).one_or_none()
     if row is None:
         raise NotFoundError(f"there is no job {job_id!r}", reason="JOB_NOT_FOUND")
     return row

@@ -7,7 +7,7 @@ from typing import Any
 from podium.core.errors import NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
@@ -24,10 +24,19 @@ async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = Fal
         NotFoundError: there is none, or it was deleted.
     """
     query = select(jobs).where(jobs.c.id == job_id, jobs.c.deleted.is_(False))
-    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    row = (await connection.execute(locked(query) if lock else query)).one_or_none()
     if row is None:
         raise no_job(job_id)
     return row
+
+
+def locked(query: Select[Any]) -> Select[Any]:
+    """A query of jobs, whose rows nobody else changes until the transaction ends.
+
+    Rows that refer to a job may still be written: their check of the job's key would wait for a
+    stronger lock, and who waits so may hold rows that the holder of the job waits for.
+    """
+    return query.with_for_update(key_share=True)
 
 
 def no_job(job_id: str) -> NotFoundError:

@@ -67,12 +67,9 @@ class TrajectoryStore:
         """See `ports.TrajectoryKeeper`."""
         same = [getattr(_SUMS, name) == getattr(what, name) for name in _SUM_KEY]
         async with self._write() as connection:
-            # First, so that who reads them from now on has none of them and not some.
-            await connection.execute(
-                update(trajectory_sums)
-                .where(*same, _SUMS.delete_time.is_(None))
-                .values(delete_time=now_ns())
-            )
+            # First, as who deletes the job has it. Locked, not written: for a row written twice
+            # PostgreSQL looks at its job again, which may be who deletes it.
+            await connection.execute(select(_SUMS.step).where(*same).with_for_update())
             query = select(groups.c.id, func.length(groups.c.body).label("bytes"))
             rows = (await connection.execute(query.where(_of(what)).limit(at_most))).all()
             await connection.execute(
@@ -80,7 +77,10 @@ class TrajectoryStore:
             )
             freed = sum(row.bytes for row in rows)
             left = _SUMS.bytes - freed if len(rows) == at_most else 0
-            await connection.execute(update(trajectory_sums).where(*same).values(bytes=left))
+            deleted_at = func.coalesce(_SUMS.delete_time, now_ns())
+            await connection.execute(
+                update(trajectory_sums).where(*same).values(bytes=left, delete_time=deleted_at)
+            )
         return len(rows), freed
 
 
