@@ -10,6 +10,7 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
+from podium.core.openai_messages import to_openai
 from podium.types.v1 import trajectory_pb2
 
 EPISODE_COLUMNS = ("episode_id", "total_reward", "steps", "success", "accuracy", "efficiency")
@@ -52,7 +53,7 @@ def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
         name = history.conversation
         spans = list(history.tokens.spans)
         turn = 0
-        messages = [_message(each) for each in history.messages]
+        messages = [to_openai(each) for each in history.messages]
         for at, message in enumerate(history.messages):
             if message.role != trajectory_pb2.ROLE_ASSISTANT:
                 continue
@@ -123,23 +124,6 @@ def described(action: Action) -> str:
     if action.next_state is None:
         return action.result
     return json.dumps(action.next_state, ensure_ascii=False)
-
-
-def _message(message: trajectory_pb2.Message) -> dict[str, Any]:
-    role = trajectory_pb2.Role.Name(message.role).removeprefix("ROLE_").lower()
-    found: dict[str, Any] = {"role": role, "content": message.content}
-    if message.tool_calls:
-        found["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments_json},
-            }
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id:
-        found["tool_call_id"] = message.tool_call_id
-    return found
 
 
 def _action(message: trajectory_pb2.Message) -> tuple[str, Any]:

@@ -89,6 +89,18 @@ def test_a_tool_call_is_an_action_with_its_arguments() -> None:
     assert (action.type, action.parameters) == ("read_mail", {"id": 3})
 
 
+def test_the_conversation_before_an_action_is_as_chat_completions_write_it() -> None:
+    found = episode(1, 0, [("go", 1.0, {"a": 1})])
+    found.histories[0].messages[1].name = "player_2"
+    found.histories[0].messages.insert(
+        2,
+        trajectory_pb2.Message(role=trajectory_pb2.ROLE_TOOL, content="4", tool_call_id="c1"),
+    )
+    [action] = actions_of(found)
+    assert action.prompt[1]["name"] == "player_2"
+    assert action.prompt[2:] == [{"role": "tool", "content": "4", "tool_call_id": "c1"}]
+
+
 def test_states_follow_each_other_and_each_conversation_has_its_own() -> None:
     found = episode(1, 0, [("search: a", 0.1, {"n": 1}), ("select: b", 0.9, {"n": 2})])
     helper = found.histories.add(conversation="helper")
