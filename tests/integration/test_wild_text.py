@@ -35,7 +35,6 @@ from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.judge.v1 import judge_service_pb2_grpc as judge_grpc
 from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
-from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 from podium_inference.adapters.http.capture import Asked, How, capture
 from podium_inference.domain.captures import Captures
@@ -43,15 +42,12 @@ from podium_judge.domain import verdict
 from podium_judge.domain.prompt import Question, build_prompt
 from podium_judge.domain.transcript import attempt_of
 from podium_judge.domain.transcript import tools_of as judged_tools
-from podium_rollout.adapters.environments import Environments
-from podium_rollout.adapters.policy import InferencePolicy
-from podium_rollout.domain.group import GroupRunner
 from podium_rollout.domain.trajectories import failure_of
-from podium_rollout.servicer import RolloutServicer
 from support.fake_judge import Answer, Behaviour, FakeJudge, fake_judge, shown
 from support.full import full
 from support.judging import judge_service
 from support.pool_pods import _Params
+from support.rollout_service import rollout
 from support.wild_services import Echo, WildEngine, wild_inference
 from support.wild_text import Wild
 
@@ -173,27 +169,6 @@ async def test_every_captured_call_is_handed_over_with_its_tokens_as_they_were()
                     found.append(list(response.call.generation.token_ids))
         await channel.close()
     assert sorted(found) == [[number, 7] for number in range(SERVED)]
-
-
-@asynccontextmanager
-async def rollout(inference: str) -> AsyncIterator[rollout_grpc.RolloutServiceAsyncStub]:
-    environments = Environments(2.0)
-    policy = InferencePolicy(inference, generate_timeout_s=300)
-    server = Server("rollout", ServerSettings())
-    server.add(
-        rollout_grpc.add_RolloutServiceServicer_to_server,
-        RolloutServicer(GroupRunner(environments, {"default": policy}, 8), environments),
-        "podium.rollout.v1.RolloutService",
-    )
-    await server.start()
-    channel = connect(f"127.0.0.1:{server.port}")
-    try:
-        yield rollout_grpc.RolloutServiceStub(channel)
-    finally:
-        await channel.close()
-        await server.stop(0)
-        await environments.close()
-        await policy.close()
 
 
 @asynccontextmanager
