@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from podium.core.errors import NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -15,6 +15,8 @@ from podium_controller.domain.ports import JobRecord, Wait
 from podium_controller.domain.step_metrics import RATE_STEPS, seconds_per_step
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.store.tables import evaluations, events, jobs, steps
+
+_Query = TypeVar("_Query", bound=Select[Any])
 
 
 async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = False) -> Row[Any]:
@@ -30,7 +32,7 @@ async def live_job(connection: AsyncConnection, job_id: str, *, lock: bool = Fal
     return row
 
 
-def locked(query: Select[Any]) -> Select[Any]:
+def locked(query: _Query) -> _Query:
     """A query of jobs, whose rows nobody else changes until the transaction ends.
 
     Rows that refer to a job may still be written: their check of the job's key would wait for a
