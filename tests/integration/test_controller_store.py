@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import podium_controller
 import pytest
@@ -17,13 +19,14 @@ from podium_controller.store import Database
 from podium_controller.store.leases import check_fence
 from podium_controller.store.rows import live_job
 from podium_controller.store.tables import jobs, metadata, steps
+from sqlalchemy.ext.asyncio import AsyncConnection
 from support.batch_contract import *  # noqa: F403 : the tests
 from support.postgres import Postgres, postgres
 from support.store_contract import *  # noqa: F403 : the tests
 from support.store_contract import sequences
 from support.stores import SqlStores, group, lead, new, step
 from support.trajectory_contract import *  # noqa: F403 : the tests
-from support.trajectory_contract import committed
+from support.trajectory_contract import committed, shown
 from support.usage_contract import *  # noqa: F403 : the tests
 
 __all__ = ["postgres"]
@@ -115,6 +118,24 @@ async def test_an_older_databases_trajectories_are_counted_when_it_is_migrated(
     times = {each.step: each.time for each in spare}
     assert times[1] == committed.commit_time.ToNanoseconds()
     assert times[2] == made.create_time.ToNanoseconds()
+
+
+async def test_a_page_shows_no_part_of_a_step_whose_deletion_begins_before_its_groups_are_read(
+    stores: SqlStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = await lead(stores)
+    await committed(stores, ledger, "job", 5)
+    (first, *_) = await ledger.trajectories.spare(2**63 - 1, 1)
+    reading = AsyncConnection.stream
+
+    @asynccontextmanager
+    async def late(connection: AsyncConnection, query: sa.Select[Any]) -> AsyncIterator[Any]:
+        assert (await ledger.trajectories.delete(first, 1))[0] == 1
+        async with reading(connection, query) as rows:
+            yield rows
+
+    monkeypatch.setattr(AsyncConnection, "stream", late)
+    assert await shown(stores) == [2, 3, 4, 5]
 
 
 async def test_replicas_that_start_together_migrate_once(url: str) -> None:

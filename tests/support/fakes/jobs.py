@@ -10,8 +10,9 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns
+from podium_controller.domain.trajectory_page import Cursor, TrajectoryPage
 from podium_controller.pools.projects import project_of
-from podium_controller.store.jobs import Cursor, NewJob
+from podium_controller.store.jobs import NewJob
 from podium_controller.store.rows import event_message, job_message
 from podium_controller.store.trajectories import runs_of
 from support.fakes.database import EventRow, JobRow, MemoryDatabase, add_event, move
@@ -174,20 +175,11 @@ class MemoryJobStore:
                 and (step is None or row.step == step)
                 and (row.mode, row.step) not in gone
             ]
-            page: list[trajectory_pb2.Trajectory] = []
-            last: Cursor | None = None
-            size = 0
+            page = TrajectoryPage(after, limit, max_bytes)
             for row in sorted(rows, key=lambda row: (row.step, row.mode, row.position)):
-                for trajectory in trajectory_pb2.Group.FromString(row.body).trajectories:
-                    here = (row.step, row.mode, row.position, trajectory.attempt)
-                    if after is not None and here <= after:
-                        continue
-                    size += trajectory.ByteSize()
-                    if page and (len(page) == limit or size > max_bytes):
-                        return page, last
-                    page.append(trajectory)
-                    last = here
-            return page, None
+                if not page.add((row.step, row.mode, row.position), row.body):
+                    break
+            return page.trajectories, page.last
 
         return await self._database.transact(work)
 

@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from podium_controller.domain import job_states
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns
+from podium_controller.domain.trajectory_page import Cursor
 from podium_controller.pools.projects import project_of
 from podium_controller.store.database import Database
 from podium_controller.store.rows import (
@@ -43,7 +44,7 @@ from podium_controller.store.tables import (
     steps,
     trajectory_sums,
 )
-from podium_controller.store.trajectories import Cursor, deleted_of, page_of
+from podium_controller.store.trajectories import deleted_of, page_of
 from podium_controller.store.usage import totals
 
 

@@ -188,7 +188,7 @@ class SqlLedger:
             groups.c.evaluation.is_(bool(mode)),
             groups.c.step == step,
             groups.c.mode == mode,
-            ~were_deleted(job_id, bool(mode), step, mode),
+            ~were_deleted(),
         )
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()

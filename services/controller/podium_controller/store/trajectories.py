@@ -23,11 +23,9 @@ from podium_controller.domain import job_states
 from podium_controller.domain.accounts import StepTrajectories
 from podium_controller.domain.retention import last_spare_step
 from podium_controller.domain.timestamps import now_ns, timestamp
+from podium_controller.domain.trajectory_page import Cursor, TrajectoryPage
 from podium_controller.store.database import Database
 from podium_controller.store.tables import evaluations, groups, jobs, trajectory_sums
-
-Cursor = tuple[int, str, int, int]
-"""Step, mode, position of the group, attempt: the last trajectory of a page."""
 
 Write: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
 
@@ -115,19 +113,10 @@ async def count_groups(
         )
 
 
-def were_deleted(job_id: str, evaluation: bool, step: int, mode: str) -> ColumnElement[bool]:
-    """For a query of groups: whether these were deleted, though some may be there still."""
-    return (
-        select(_SUMS.step)
-        .where(
-            _SUMS.job_id == job_id,
-            _SUMS.evaluation.is_(evaluation),
-            _SUMS.step == step,
-            _SUMS.mode == mode,
-            _SUMS.delete_time.is_not(None),
-        )
-        .exists()
-    )
+def were_deleted() -> ColumnElement[bool]:
+    """For a query of groups: whether theirs were deleted, though some may be there still."""
+    same = [getattr(_SUMS, name) == getattr(groups.c, name) for name in _SUM_KEY]
+    return select(_SUMS.step).where(*same, _SUMS.delete_time.is_not(None)).exists()
 
 
 async def page_of(
@@ -141,34 +130,22 @@ async def page_of(
     max_bytes: int,
 ) -> tuple[list[trajectory_pb2.Trajectory], Cursor | None]:
     """Trajectories by step, group and attempt; and where the next page begins after."""
-    gone = {(row.step, row.mode) for row in await _tombstones(connection, job_id, evaluation, step)}
     key = tuple_(groups.c.step, groups.c.mode, groups.c.position)
+    # In one statement: of a step that is being deleted it sees all, or that it was deleted.
     query = select(groups.c.step, groups.c.mode, groups.c.position, groups.c.body).where(
-        groups.c.job_id == job_id, groups.c.evaluation.is_(evaluation)
+        groups.c.job_id == job_id, groups.c.evaluation.is_(evaluation), ~were_deleted()
     )
     if step is not None:
         query = query.where(groups.c.step == step)
     if after is not None:
         query = query.where(key >= after[:3])
     query = query.order_by(groups.c.step, groups.c.mode, groups.c.position)
-    page: list[trajectory_pb2.Trajectory] = []
-    last: Cursor | None = None
-    size = 0
+    page = TrajectoryPage(after, limit, max_bytes)
     async with connection.stream(query) as rows:
         async for row in rows:
-            if (row.step, row.mode) in gone:
-                continue
-            group = trajectory_pb2.Group.FromString(row.body)
-            for trajectory in group.trajectories:
-                here = (row.step, row.mode, row.position, trajectory.attempt)
-                if after is not None and here <= after:
-                    continue
-                size += trajectory.ByteSize()
-                if page and (len(page) == limit or size > max_bytes):
-                    return page, last
-                page.append(trajectory)
-                last = here
-    return page, None
+            if not page.add((row.step, row.mode, row.position), row.body):
+                break
+    return page.trajectories, page.last
 
 
 async def deleted_of(

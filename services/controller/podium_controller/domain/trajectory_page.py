@@ -1,0 +1,45 @@
+"""A page of trajectories: by step, mode, group and attempt, up to a number and a size."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from podium.types.v1 import trajectory_pb2
+
+Cursor: TypeAlias = tuple[int, str, int, int]
+"""Step, mode, position of the group, attempt: the last trajectory of a page."""
+
+
+class TrajectoryPage:
+    """What groups are put into, in their order, until one of their trajectories does not fit."""
+
+    def __init__(self, after: Cursor | None, limit: int, max_bytes: int) -> None:
+        """One trajectory fits always, whatever its size; those up to `after` are left out."""
+        self.trajectories: list[trajectory_pb2.Trajectory] = []
+        self.last: Cursor | None = None
+        """Where the next page begins after; None as long as everything fitted."""
+        self._after = after
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._latest: Cursor | None = None
+
+    def add(self, place: tuple[int, str, int], body: bytes) -> bool:
+        """Puts in a group's trajectories; False when the page is full, and no group may follow.
+
+        Args:
+            place: its step, mode and position.
+            body: the group, serialised.
+        """
+        for trajectory in trajectory_pb2.Group.FromString(body).trajectories:
+            here = (*place, trajectory.attempt)
+            if self._after is not None and here <= self._after:
+                continue
+            self._bytes += trajectory.ByteSize()
+            full = len(self.trajectories) == self._limit or self._bytes > self._max_bytes
+            if full and self.trajectories:
+                self.last = self._latest
+                return False
+            self.trajectories.append(trajectory)
+            self._latest = here
+        return True
