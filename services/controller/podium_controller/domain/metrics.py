@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from podium.core import skip_reasons
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -262,14 +261,10 @@ def count_usage(job_id: str, project: str, before: pb.Usage, now: pb.Usage) -> N
     JOB_JUDGE_COST.labels(job_id, project).inc(cost)
 
 
-def forget_usage(job_id: str, project: str) -> None:
+def forget_usage(job_id: str) -> None:
     """Removes the series of what a job uses, which does not run any more."""
-    with suppress(KeyError):
-        JOB_JUDGE_COST.remove(job_id, project)
-    for metric, kinds in ((JOB_GPU_SECONDS, _GPU_SECONDS), (JOB_TOKENS, _TOKENS)):
-        for kind in kinds:
-            with suppress(KeyError):
-                metric.remove(job_id, project, kind)
+    for metric in (JOB_GPU_SECONDS, JOB_TOKENS, JOB_JUDGE_COST):
+        metric.remove_by_labels({"job_id": job_id})
 
 
 def forget_job(job_id: str) -> None:

@@ -133,7 +133,7 @@ class Meter:
         use.jobs.discard(job_id)
         if not use.jobs:
             del self._pools[run.pool]
-        metrics.forget_usage(job_id, run.project)
+        metrics.forget_usage(job_id)
 
     async def _ask(self, use: _PoolUse) -> None:
         try:
