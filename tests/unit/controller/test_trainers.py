@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
-import grpc
 import pytest
-from podium.core.errors import UnavailableError
 from podium.kit.kubernetes.api import JOBS, PODS, SERVICES
-from podium.kit.kubernetes.object_template import Manifest
-from podium_controller.cluster.jobset import JOBSETS, JobSets
-from podium_controller.cluster.template import TrainerTemplate
-from podium_controller.cluster.trainers import KubernetesTrainers
-from podium_controller.cluster.workloads import Workloads
+from podium_controller.cluster.jobset import JOBSETS
 from podium_controller.domain import metrics
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import JobRecord
 from prometheus_client import REGISTRY
 from support.cluster import Waits, record, template
 from support.fake_api import FakeApi
+from support.fake_cluster_trainers import admit, controller, made_of, pods, starting, until
 from support.fake_job_sets import FakeJobSets
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 NAME = "podium-trainer-a"
 OWNER = "apps/v1/Deployment/podium-controller"
-
-_uids = itertools.count(1)
 
 
 @pytest.fixture(params=[FakeApi, FakeJobSets], ids=["a Job", "a JobSet"])
@@ -38,81 +26,6 @@ def api(request: pytest.FixtureRequest) -> FakeApi:
     """A cluster without JobSets, and one with them."""
     made: FakeApi = request.param()
     return made
-
-
-@asynccontextmanager
-async def controller(
-    api: FakeApi,
-    owner: str = "",
-    job_sets: Any = "auto",
-    by_pool: Mapping[str, Manifest] | None = None,
-) -> AsyncIterator[KubernetesTrainers]:
-    """A controller's trainers, as it has them until it stops."""
-    made = TrainerTemplate(template(), "nvidia.com/gpu", by_pool)
-    workloads = Workloads(api, made, owner, job_sets)  # type: ignore[arg-type]
-
-    def dial(address: str) -> Any:
-        return grpc.aio.insecure_channel(address), None
-
-    trainers = KubernetesTrainers(workloads, dial)
-    async with workloads.watching():
-        try:
-            yield trainers
-        finally:
-            await trainers.hang_up()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-def made_of(api: FakeApi) -> Manifest:
-    """What the controller made: the JobSet, or the Job by itself."""
-    (found,) = api.of(JOBSETS) or api.of(JOBS)
-    return found
-
-
-def pods(api: FakeApi, **status: Any) -> list[Manifest]:
-    """Starts the pods of the one Job, as the Job controller and a kubelet do."""
-    (job,) = api.of(JOBS)
-    started = []
-    for index in range(job["spec"]["completions"]):
-        host = f"{job['metadata']['name']}-{index}"
-        spec = job["spec"]["template"]["spec"]
-        pod = {
-            "metadata": {
-                "name": f"{host}-{next(_uids):05}",
-                "labels": job["spec"]["template"]["metadata"]["labels"],
-                "annotations": {"batch.kubernetes.io/job-completion-index": str(index)},
-                "ownerReferences": [{"uid": job["metadata"]["uid"], "controller": True}],
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "spec": {**spec, "hostname": host},
-            "status": {
-                "phase": "Running",
-                "podIP": "127.0.0.1",
-                "conditions": [{"type": "Ready", "status": "True"}],
-                **status,
-            },
-        }
-        api.put(PODS, pod)
-        started.append(pod)
-    return started
-
-
-def admit(api: FakeApi) -> None:
-    """What Kueue does with what waits in its queue, when there is room."""
-    waiting = made_of(api)
-    waiting["spec"]["suspend"] = False
-    api.put(JOBSETS if waiting["kind"] == "JobSet" else JOBS, waiting)
-
-
-def starting(
-    trainers: KubernetesTrainers, job: JobRecord, waits: Waits | None = None
-) -> asyncio.Task[bool]:
-    return asyncio.create_task(trainers.of(job).ready(waits or Waits()))
 
 
 async def test_a_suspended_trainer_waits_in_its_queue_by_name_and_goes_on_when_admitted(
@@ -220,21 +133,6 @@ async def test_a_trainer_is_adopted_by_the_next_controller(api: FakeApi) -> None
     assert [*api.of(JOBSETS), *api.of(JOBS)] == []
 
 
-async def test_a_job_of_before_there_were_job_sets_is_adopted_and_removed_as_one() -> None:
-    api = FakeJobSets()
-    job = record("a")
-    async with controller(api, job_sets="never") as trainers:
-        waiting = starting(trainers, job)
-        await until(lambda: len(api.of(JOBS)) == 1)
-        pods(api)
-        await waiting
-    async with controller(api) as trainers:
-        assert await trainers.of(job).ready(Waits()) is False
-        assert api.of(JOBSETS) == []
-        await trainers.of(job).close("a", 60)
-    assert [*api.of(JOBSETS), *api.of(JOBS)] == []
-
-
 async def test_a_trainer_that_no_job_needs_is_removed(api: FakeApi) -> None:
     async with controller(api) as trainers:
         waiting = starting(trainers, record("a"))
@@ -316,31 +214,6 @@ async def test_a_crash_is_counted_though_another_pod_takes_its_place(api: FakeAp
     assert counted() == 0
 
 
-async def test_a_job_set_whose_controller_is_away_is_told_and_waited_for() -> None:
-    api = FakeJobSets()
-    api.at_work = False
-    job, waits = record("a"), Waits()
-    async with controller(api) as trainers:
-        waiting = starting(trainers, job, waits)
-        await until(lambda: "made no Job" in waits.message("TRAINER_STARTING"))
-        assert api.of(JOBS) == []
-        assert api.calls.count("create jobsets") == 1
-        api.at_work = True
-        api.reconcile()
-        pods(api)
-        assert await waiting is False
-        assert api.calls.count("create jobsets") == 1
-    other = FakeJobSets()
-    other.at_work = False
-    async with controller(other) as trainers:
-        waiting = starting(trainers, job)
-        await until(lambda: len(other.of(JOBSETS)) == 1)
-        waiting.cancel()
-        # One that has made nothing is found by its name.
-        await trainers.of(job).close("a", 60)
-        assert other.of(JOBSETS) == []
-
-
 async def test_another_installations_object_of_that_name_is_left_alone(api: FakeApi) -> None:
     resource = JOBSETS if api.apis else JOBS
     foreign = {"kind": "Any", "metadata": {"name": NAME, "labels": {"podium.dev/job": "a"}}}
@@ -351,44 +224,6 @@ async def test_another_installations_object_of_that_name_is_left_alone(api: Fake
         assert raised.value.reason == "TRAINER_NAME_TAKEN"
         await trainers.of(record("a")).close("a", 60)
     assert api.of(resource) == [foreign]
-
-
-@pytest.mark.parametrize(
-    ("use", "served", "resource"),
-    [
-        ("auto", True, JOBSETS),
-        ("auto", False, JOBS),
-        ("always", True, JOBSETS),
-        ("never", True, JOBS),
-    ],
-)
-async def test_job_sets_are_used_as_the_settings_and_the_cluster_say(
-    use: Any, served: bool, resource: Any
-) -> None:
-    api = FakeJobSets() if served else FakeApi()
-    job_sets = JobSets(api, use)  # type: ignore[arg-type]
-    assert await job_sets.resource() is resource
-    assert await job_sets.resource() is resource
-    assert api.calls.count("get groups") == (0 if use == "never" else 1)
-
-
-async def test_another_version_of_job_sets_is_none() -> None:
-    api = FakeApi()
-    api.apis = {"jobset.x-k8s.io", "jobset.x-k8s.io/v1alpha1"}
-    assert await JobSets(api, "auto").resource() is JOBS  # type: ignore[arg-type]
-
-
-async def test_a_cluster_that_lacks_the_job_sets_that_must_be_is_waited_for() -> None:
-    api = FakeApi()
-    job, waits = record("a"), Waits()
-    async with controller(api, job_sets="always") as trainers:
-        waiting = starting(trainers, job, waits)
-        await until(lambda: "CLUSTER_UNAVAILABLE" in waits.reasons)
-        assert JOBSETS.api_version in waits.message("CLUSTER_UNAVAILABLE")
-        with pytest.raises(UnavailableError):
-            await trainers.of(job).close("a", 60)
-        assert api.of(JOBS) == []
-        waiting.cancel()
 
 
 async def test_a_trainer_is_made_for_the_pool_where_the_job_is_placed_now(api: FakeApi) -> None:

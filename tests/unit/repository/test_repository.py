@@ -12,7 +12,7 @@ from support.programs import program
 
 ROOT = Path(__file__).parents[3]
 UNIT = ("tests", "unit")
-MAX_LINES = 600
+MAX_LINES = 400
 MAX_MEDIAN_LINES = 200
 
 # One letter of each stands in brackets, or this file would find itself.
