@@ -137,7 +137,7 @@ bench-judge: setup model ## Count a group's judge tokens beside ART's RULER (nee
 ##
 
 .PHONY: images
-images: ## Build the six images and print their sizes (IMAGE_ARGS="--variant cuda --only trainer")
+images: ## Build the images and print their sizes (IMAGE_ARGS="--variant cuda --only trainer")
 	@PODIUM_CLUSTER_TOOL="$(PODIUM_CLUSTER_TOOL)" TORCH_INDEX_URL="$(TORCH_INDEX_URL)" \
 		"$(PYTHON)" tools/images.py $(IMAGE_ARGS)
 
