@@ -15,6 +15,8 @@ from pathlib import Path
 from podium_tracking.domain.trackers import VARIABLES
 
 _MARK = "PODIUM_TRACKING_WORKER"
+_SHARED = "WANDB_SERVICE"
+"""Where W&B's client finds another process's service: one that no worker could kill."""
 _QUIET = {
     # Trackers' clients tell their makers how they are used, and what went wrong.
     "WANDB_ERROR_REPORTING": "false",
@@ -41,7 +43,7 @@ class Worker:
     @classmethod
     async def start(cls, job_id: str, tracker: str, secret: Mapping[str, str]) -> Worker:
         """Its environment is this process's without any tracker's variables, and the secret's."""
-        every = {name for names in VARIABLES.values() for name in names}
+        every = {_SHARED, *(name for names in VARIABLES.values() for name in names)}
         own = {name: value for name, value in os.environ.items() if name not in every}
         mark = uuid.uuid4().hex
         reading, writing = os.pipe()
