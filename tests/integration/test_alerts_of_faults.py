@@ -188,5 +188,8 @@ async def test_a_fault_fires_the_alert_that_names_it(
 ) -> None:
     async with watched(registry, tmp_path) as world:
         await fault(world)
-        await until(lambda: bool(firing(world.prometheus)))
-        assert firing(world.prometheus) == {alert}, told(world.prometheus)
+        # A machine that is slow may miss a scrape, of which another alert tells for a moment.
+        try:
+            await until(lambda: firing(world.prometheus) == {alert})
+        except TimeoutError:
+            raise AssertionError(told(world.prometheus)) from None

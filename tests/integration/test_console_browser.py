@@ -85,7 +85,7 @@ async def test_a_curve_grows_as_steps_are_committed_and_ends_with_the_job(
         await chromium.open("/jobs/live")
         # Version 0 was evaluated, then six steps; the last evaluation is of version 18.
         await chromium.until(f"() => ({POINTS})()[1] === 6")
-        assert await chromium.page.locator("h1 .state").text_content() == "succeeded"
+        await chromium.page.locator("h1 .state.succeeded").wait_for()
         assert chromium.complaints == []
 
 

@@ -38,6 +38,8 @@ async def usage(client: Client, **only: Any) -> list[pb.UsageRow]:
 
 async def test_usage_is_told_by_job_by_project_and_by_time(fleet: Fleet) -> None:
     changes = {"trainer_gpus": 2, "gpu_hour_price": 3600.0}
+    began, hour = Timestamp(), 3600
+    began.GetCurrentTime()
     async with running_controller(fleet, **changes) as client:
         for job_id, project in (("a", "one"), ("b", "two"), ("c", "one")):
             await client.create(small_job(1, project=project), job_id)
@@ -68,14 +70,12 @@ async def test_usage_is_told_by_job_by_project_and_by_time(fleet: Fleet) -> None
         both = rows[0].usage.sampled_tokens + used.sampled_tokens
         assert projects[0].usage.sampled_tokens == both
 
-        now, hour = Timestamp(), 3600
-        now.GetCurrentTime()
-        long_ago, far = Timestamp(seconds=0), Timestamp(seconds=now.seconds + 2 * hour)
-        assert len(await usage(client, start_time=now, end_time=far)) == 3
+        long_ago, far = Timestamp(seconds=0), Timestamp(seconds=began.seconds + 2 * hour)
+        assert len(await usage(client, start_time=began, end_time=far)) == 3
         assert await usage(client, start_time=far) == []
         assert await usage(client, end_time=long_ago) == []
         with pytest.raises(InvalidArgumentError, match="end_time"):
-            await usage(client, start_time=far, end_time=now)
+            await usage(client, start_time=far, end_time=began)
         with pytest.raises(InvalidArgumentError):
             await usage(client, page_token="another's")
 

@@ -110,8 +110,8 @@ async def test_service_that_refuses_its_configuration_stops_everything(tmp_path:
 async def test_service_that_never_serves_is_named(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    slow = replace(config(tmp_path, "registry", "judge", judge="mute"), ready_timeout_seconds=4)
-    with pytest.raises(UnavailableError, match="not serving after 4 s: judge"):
+    slow = replace(config(tmp_path, "registry", "judge", judge="mute"), ready_timeout_seconds=10)
+    with pytest.raises(UnavailableError, match="not serving after 10 s: judge"):
         await Launcher(slow).start()
 
 

@@ -187,7 +187,7 @@ async def test_a_call_past_its_deadline_stops_its_episodes_too() -> None:
 
 
 async def test_an_episode_past_its_own_deadline_is_a_trajectory() -> None:
-    request = group_request(2, timeout_seconds=0.5)
+    request = group_request(2, timeout_seconds=3)
     policy = PolicyDouble(script(request, {0: ["hold"]}))
     async with serve_inference(policy) as inference, rollout(inference) as stub:
         late, other = await collect(stub, request)

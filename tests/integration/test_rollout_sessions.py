@@ -176,11 +176,11 @@ async def test_an_environment_that_says_that_it_is_away_is_not_asked_again() -> 
 
 async def test_time_in_the_queue_is_no_time_of_the_episode() -> None:
     async with served(Limits(max_sessions=1)) as proxy:
-        request = counted(proxy.address, attempts=4, timeout_seconds=1.0)
+        request = counted(proxy.address, attempts=2, timeout_seconds=2.0)
         policy = PolicyDouble(otherwise="wait")
         found = await collect(request, policy)
-    assert [t.stop_reason for t in found] == [pb.STOP_REASON_DEADLINE] * 4
-    assert Counting.log == ["reset", "wait", "score", "close"] * 4
+    assert [t.stop_reason for t in found] == [pb.STOP_REASON_DEADLINE] * 2
+    assert Counting.log == ["reset", "wait", "score", "close"] * 2
 
 
 async def test_a_group_that_is_cancelled_leaves_no_session_behind() -> None:
@@ -202,7 +202,7 @@ async def test_a_group_that_is_cancelled_leaves_no_session_behind() -> None:
     [
         ({}, ["a", "end"], pb.STOP_REASON_TERMINATED, 22),
         ({"max_turns": 2}, ["a", "b"], pb.STOP_REASON_MAX_TURNS, 22),
-        ({"timeout_seconds": 1.0}, ["a", "wait"], pb.STOP_REASON_DEADLINE, 11),
+        ({"timeout_seconds": 2.0}, ["a", "wait"], pb.STOP_REASON_DEADLINE, 11),
         ({}, ["a", "b" * 400], pb.STOP_REASON_CONTEXT_LENGTH, 22),
     ],
 )

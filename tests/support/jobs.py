@@ -83,7 +83,7 @@ async def wait_until(
 async def steps_of(stub: jobs_grpc.JobServiceStub, job_id: str) -> list[jobs.Step]:
     """Every committed step of a job."""
     request = jobs.ListStepsRequest(job_id=job_id, page_size=1000)
-    return list((await stub.ListSteps(request, timeout=10)).steps)
+    return list((await stub.ListSteps(request, timeout=60)).steps)
 
 
 async def at_the_base_model(stack: Launcher) -> None:

@@ -179,7 +179,7 @@ def start_process(
 
 async def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
     """Returns when something listens."""
-    for _ in range(600):
+    for _ in range(1800):
         assert process.poll() is None, f"the process ended with {process.returncode}"
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)

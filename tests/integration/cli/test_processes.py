@@ -39,9 +39,9 @@ async def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(cli: Cli) -> 
     assert process.stderr is not None
     seen = b""
     while b"step 3/3" not in seen:
-        seen += await asyncio.wait_for(process.stderr.readline(), 30)
+        seen += await asyncio.wait_for(process.stderr.readline(), 90)
     process.send_signal(signal.SIGINT)
-    out, err = await asyncio.wait_for(process.communicate(), 30)
+    out, err = await asyncio.wait_for(process.communicate(), 90)
     assert process.returncode == 130
     assert out == b""
     assert b"job w keeps running" in err
@@ -61,7 +61,7 @@ async def test_the_plain_grpc_example_submits_and_prints_events(cli: Cli) -> Non
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(example), cli.fake.address, stdout=asyncio.subprocess.PIPE
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    out, _ = await asyncio.wait_for(process.communicate(), 90)
     assert process.returncode == 0
     assert out.decode().splitlines()[-1] == "job-1 6 succeeded"
     assert list(cli.fake.jobs.known) == ["job-1"]
@@ -81,12 +81,11 @@ async def test_colours_only_on_a_terminal_that_wants_them(
         cwd=cli.folder,
         env={**os.environ, "TERM": "xterm", **cli.fake.environment, **variables},
     )
-    assert await asyncio.wait_for(process.wait(), 30) == 0
     os.close(theirs)
-    shown = os.read(ours, 10000)
-    os.close(ours)
-    assert b"succeeded" in shown
-    assert (b"\x1b[" in shown) == coloured
+    shown = await asyncio.to_thread(read_all, ours)
+    assert await asyncio.wait_for(process.wait(), 90) == 0
+    assert "succeeded" in shown
+    assert ("\x1b[" in shown) == coloured
 
 
 async def test_a_live_terminal_shows_one_status_line(cli: Cli) -> None:
@@ -102,10 +101,9 @@ async def test_a_live_terminal_shows_one_status_line(cli: Cli) -> None:
         cwd=cli.folder,
         env={**os.environ, **cli.fake.environment},
     )
-    assert await asyncio.wait_for(process.wait(), 30) == 0
     os.close(theirs)
-    shown = os.read(ours, 100_000).decode()
-    os.close(ours)
+    shown = await asyncio.to_thread(read_all, ours)
+    assert await asyncio.wait_for(process.wait(), 90) == 0
     assert "\r\x1b[2K" in shown, "the status line is redrawn"
     assert "▁" in shown, "with a sparkline"
     assert "step 3/3" in shown
@@ -124,7 +122,7 @@ async def test_chat_in_a_terminal_keeps_the_conversation(cli: Cli) -> None:
     )
     os.close(theirs)
     os.write(ours, b"a b\nc d\n/reset\ne f\n/exit\n")
-    out, err = await asyncio.wait_for(process.communicate(), 30)
+    out, err = await asyncio.wait_for(process.communicate(), 90)
     os.close(ours)
     assert process.returncode == 0
     for answer in (b"b a", b"d c", b"f e"):
@@ -155,7 +153,7 @@ async def test_no_redrawn_line_is_wider_than_the_terminal(tmp_path: Path) -> Non
         )
         os.close(theirs)
         shown = await asyncio.to_thread(read_all, ours)
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        assert await asyncio.wait_for(process.wait(), 90) == 0
     drawn = [part.split("\r\x1b[2K")[-1] for part in shown.split("\r\n")]
     redrawn = [part for row in shown.split("\r\n") for part in row.split("\r\x1b[2K")[:-1]]
     assert any("a phase with" in click.unstyle(part) for part in redrawn), shown
@@ -164,6 +162,7 @@ async def test_no_redrawn_line_is_wider_than_the_terminal(tmp_path: Path) -> Non
 
 
 def read_all(descriptor: int) -> str:
+    """Until nobody has the terminal open: it holds a few kB, and who writes more waits."""
     seen = b""
     while True:
         try:

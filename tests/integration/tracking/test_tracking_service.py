@@ -19,6 +19,8 @@ from support.wandb_server import WandbServer, wandb_server
 
 __all__ = ["client", "fleet", "registry"]
 
+pytestmark = pytest.mark.timeout(300)
+
 KEY = "k" * 40
 STEPS = 3
 

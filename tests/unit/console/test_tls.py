@@ -42,7 +42,7 @@ def client(here: Console, authority: Authority, folder: Path | None = None) -> h
     if folder is not None:
         mine = authority.issue(folder, "a-person")
         context.load_cert_chain(mine["certificate"], mine["key"])
-    return httpx.AsyncClient(base_url=here.url, verify=context, timeout=10)
+    return httpx.AsyncClient(base_url=here.url, verify=context, timeout=60)
 
 
 async def test_who_shows_no_certificate_is_not_heard(
@@ -85,7 +85,7 @@ async def test_a_certificate_that_is_renewed_is_shown_without_a_restart(
         before = await shown(here, authority)
         for name, path in authority.issue(tmp_path / "new", *NAMES).items():
             path.replace(files[f"tls_{name}_file"])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await shown(here, authority) == before:
                 await asyncio.sleep(0.01)
 
