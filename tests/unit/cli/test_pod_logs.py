@@ -216,6 +216,14 @@ async def test_a_line_without_end_is_cut_and_the_next_one_is_whole(cluster: Clus
     assert second == "w next"
 
 
+async def test_lines_whose_times_are_equal_or_go_back_are_all_shown(cluster: Cluster) -> None:
+    said = [(2, "w error"), (1, "w output"), (1, "w more")]
+    cluster.kubectl.logs["podium-controller-0"] = [line(*each) for each in said]
+    cluster.kubectl.write()
+    done = await cluster.logs("--service", "controller")
+    assert [text for *_, text in of_pods(done)] == [text for _, text in said]
+
+
 async def test_where_there_is_neither_release_nor_file_it_says_how_to_get_there(
     fake: FakePodium, tmp_path: Path
 ) -> None:

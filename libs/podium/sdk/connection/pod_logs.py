@@ -84,14 +84,17 @@ class PodReader:
         )
         assert process.stdout is not None
         assert process.stderr is not None
+        read_before = self._last
         complaint = asyncio.ensure_future(_end_of(process.stderr))
         try:
             async for raw in _split(process.stdout):
                 stamp, _, line = raw.decode(errors="replace").partition(" ")
                 key = _sortable(stamp)
-                if key and key <= self._last:
+                # Within one log times may be equal, and go back a little: a container's two outputs
+                # are written down by one each.
+                if key and key <= read_before:
                     continue
-                self._last = key or self._last
+                self._last = max(self._last, key)
                 yield line if key else f"{stamp} {line}".rstrip()
             code = await process.wait()
             if code:
