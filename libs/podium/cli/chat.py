@@ -13,6 +13,7 @@ import click
 
 from podium.cli.completers import complete_jobs
 from podium.cli.connection import connected
+from podium.cli.integers import Count, Integer
 from podium.cli.output import note
 from podium.cli.serving import named, pool_for
 from podium.cli.settings import read_settings
@@ -50,12 +51,12 @@ _COMMANDS = "/reset begins again, /exit or Ctrl-D ends"
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(min=1),
+    type=Count(1, bits=32),
     default=256,
     show_default=True,
     help="Longest answer.",
 )
-@click.option("--seed", type=int, help="Seed of the sampling.")
+@click.option("--seed", type=Integer(), help="Seed of the sampling.")
 @click.option(
     "--chat-template-arg",
     "template_arguments",

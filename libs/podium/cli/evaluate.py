@@ -14,6 +14,7 @@ from podium.cli.completers import complete_jobs
 from podium.cli.connection import connected
 from podium.cli.environment import environment_class, modules_here, scenarios_here
 from podium.cli.exits import CliError, Exit
+from podium.cli.integers import Count, Integer
 from podium.cli.output import data, note
 from podium.cli.settings import read_settings
 
@@ -72,12 +73,12 @@ _AGENTS = (
 )
 @click.option(
     "--max-tokens",
-    type=click.IntRange(min=1),
+    type=Count(1, bits=32),
     default=128,
     show_default=True,
     help="Longest answer.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of every episode.")
+@click.option("--seed", type=Integer(), default=0, show_default=True, help="Seed of every episode.")
 @click.option(
     "--set",
     "settings",

@@ -175,3 +175,23 @@ async def test_an_episode_without_messages_is_shown_too(cli: Cli) -> None:
     done = await cli("trajectory", "show", ID, "--tokens", "--tokenizer", "")
     assert done.code == 0
     assert "raised OSError\n  no server\n[failed]" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("trajectory", "show", f"w/s{10**30}/g0/t1"), 5),
+        (("trajectory", "list", "w", "--step", str(2**63)), 2),
+        (("job", "watch", "w", "--after", str(2**63)), 2),
+        (("job", "resume", "w", "--max-sampled-tokens", str(2**63)), 2),
+        (("chat", "--once", "hi", "--max-tokens", str(2**31)), 2),
+        (("chat", "--once", "hi", "--seed", str(-(2**63) - 1)), 2),
+    ],
+)
+async def test_a_number_that_no_field_holds_is_no_defect_of_podium(
+    cli_with_episode: Cli, arguments: tuple[str, ...], code: int
+) -> None:
+    done = await cli_with_episode(*arguments)
+    assert (done.code, done.out) == (code, ""), done.err
+    assert "defect" not in done.err
+    assert code == 5 or arguments[-2] in done.err

@@ -10,6 +10,7 @@ import click
 from podium.cli.completers import job_argument
 from podium.cli.connection import connected
 from podium.cli.exits import Exit
+from podium.cli.integers import Count
 from podium.cli.output import emit_list, emit_one, note, output_option
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ async def pause(client: AsyncClient, job: str, output: str) -> None:
 @job_argument
 @click.option("--max-gpu-hours", type=float, help="A new budget.max_gpu_hours.")
 @click.option("--max-judge-cost", type=float, help="A new budget.max_judge_cost.")
-@click.option("--max-sampled-tokens", type=int, help="A new budget.max_sampled_tokens.")
+@click.option("--max-sampled-tokens", type=Count(1), help="A new budget.max_sampled_tokens.")
 @click.option("--max-trainer-hours", type=float, help="A new budget.max_trainer_hours.")
 @output_option
 @connected

@@ -10,6 +10,7 @@ import click
 from podium.cli.completers import job_argument
 from podium.cli.connection import connected
 from podium.cli.exits import CliError, Exit
+from podium.cli.integers import Count
 from podium.cli.output import emit_one, note, output_option
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Follow a job's progress.")
 @job_argument
-@click.option("--after", type=click.IntRange(min=0), default=0, help="Skip events up to this.")
+@click.option("--after", type=Count(), default=0, help="Skip events up to this.")
 @click.option("--plot", is_flag=True, help="Draw the curves at the end.")
 @click.option("--timeout", type=float, help="Seconds to follow at most.")
 @output_option

@@ -10,16 +10,17 @@ import click
 from podium.cli.completers import job_argument
 from podium.cli.connection import connected
 from podium.cli.exits import CliError, Exit
+from podium.cli.integers import Count
 from podium.cli.output import emit_list, output_option
 
 if TYPE_CHECKING:
     from podium.sdk import AsyncClient
     from podium.types.v1 import trajectory_pb2 as pb
 
-_PART = re.compile(r"(?P<kind>[sv])(?P<number>\d+)(-.*)?")
+_PART = re.compile(r"(?P<kind>[sv])(?P<number>\d{1,99})(-.*)?")
 
 step_option = click.option(
-    "--step", type=click.IntRange(min=0), help="Only this step's, or version's."
+    "--step", type=Count(), help="Only this step's, or version's."
 )
 evaluation_option = click.option(
     "--evaluation", is_flag=True, help="Episodes of evaluations, not of training."
@@ -75,7 +76,8 @@ async def find(
     """
     named = _PART.fullmatch(trajectory.split("/")[1] if trajectory.count("/") else "")
     if named:
-        step, evaluation = int(named["number"]), named["kind"] == "v"
+        # The contract holds no greater one, and no job has so many.
+        step, evaluation = min(int(named["number"]), 2**63 - 1), named["kind"] == "v"
     async for item in client.jobs.trajectories(job, step=step, evaluation=evaluation):
         if item.id == trajectory:
             return item
