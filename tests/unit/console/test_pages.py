@@ -318,6 +318,7 @@ async def test_what_a_running_job_needs_gives_way_to_no_chat(
         ({"messages": []}, "messages"),
         ({"messages": "x"}, "messages"),
         ({"messages": [{"role": "root", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": [], "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 1}]}, "content"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "content"),
         ({"temperature": 9}, "temperature"),

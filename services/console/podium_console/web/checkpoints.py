@@ -135,7 +135,7 @@ def _conversation(found: Any) -> list[trajectory_pb2.Message]:
     messages = []
     for at, each in enumerate(found):
         role = each.get("role") if isinstance(each, dict) else None
-        if role not in _ROLES:
+        if not isinstance(role, str) or role not in _ROLES:
             raise arguments.wrong(
                 f"messages[{at}].role", f"got {str(role)[:40]!r}; allowed are {', '.join(_ROLES)}"
             )
