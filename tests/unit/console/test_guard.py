@@ -65,6 +65,7 @@ async def test_what_one_caller_may_see_is_not_shown_to_another(locked: FakePodiu
         {},
         {**MARK, "origin": "https://evil.example"},
         {**MARK, "origin": "null"},
+        {**MARK, "origin": "http://["},
         {**MARK, "sec-fetch-site": "cross-site"},
         {**MARK, "sec-fetch-site": "same-site"},
     ],

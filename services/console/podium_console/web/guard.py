@@ -108,7 +108,7 @@ class Guard:
         if scope["method"] in _SAFE:
             return None
         origin = headers.get("origin")
-        foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+        foreign = origin is not None and _host_of(origin) != host.lower()
         site = headers.get("sec-fetch-site", "same-origin")
         if foreign or site not in ("same-origin", "none") or MARK not in headers:
             return 403, "FOREIGN_PAGE", f"only the console's own pages may do this ({MARK})"
@@ -184,6 +184,14 @@ def _refuse(status: int, reason: str, words: str) -> JSONResponse:
 def _route(scope: Scope) -> str:
     route = scope.get("route")
     return getattr(route, "path", "") or "other"
+
+
+def _host_of(origin: str) -> str:
+    """Empty for what is no origin."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _name(host: str) -> str:
