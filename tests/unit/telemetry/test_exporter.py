@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
+from podium.core.errors import InvalidArgumentError
 from podium.kit.telemetry.exporter import span_exporter
 
 ANSWERS = {
@@ -70,3 +71,16 @@ def test_an_answer_without_end_is_not_read(
     assert Hostile.left.wait(60)
     assert set(Hostile.paths) == {path}
     exporter.shutdown()
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_an_endpoint_that_is_no_url_is_refused_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", protocol)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://[::1")
+    with pytest.raises(InvalidArgumentError) as refused:
+        span_exporter()
+    (violation,) = refused.value.violations
+    assert violation.field == "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+    assert "got 'http://[::1'; it is no URL" in violation.description

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 _PART = re.compile(r"(?P<kind>[sv])(?P<number>\d{1,99})(-.*)?")
 
-step_option = click.option(
-    "--step", type=Count(), help="Only this step's, or version's."
-)
+step_option = click.option("--step", type=Count(), help="Only this step's, or version's.")
 evaluation_option = click.option(
     "--evaluation", is_flag=True, help="Episodes of evaluations, not of training."
 )

@@ -144,7 +144,12 @@ def _protocol() -> str:
 
 
 def _check_endpoint(name: str, endpoint: str, protocol: str) -> None:
-    url = urlsplit(endpoint)
+    try:
+        url = urlsplit(endpoint)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            violations=[Violation(name, f"got {endpoint!r}; it is no URL: {error}")]
+        ) from None
     wrong = ""
     if protocol == HTTP and not _is_web(url):
         wrong = "must be a URL such as http://collector:4318 with the protocol http/protobuf"
