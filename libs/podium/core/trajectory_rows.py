@@ -28,7 +28,8 @@ Row = dict[str, Any]
 _ID = re.compile(r"(?P<job>[^/]+)/(?:s(?P<step>\d+)|v(?P<version>\d+)-(?P<mode>[^/]+))/")
 _FINISH = pb.FinishReason.DESCRIPTOR
 _STOPS = pb.StopReason.DESCRIPTOR
-_NUMBERS: tuple[Literal["reward"], Literal["environment_reward"]] = ("reward", "environment_reward")
+_Number = Literal["reward", "environment_reward", "environment_weight"]
+_NUMBERS: tuple[_Number, ...] = ("reward", "environment_reward", "environment_weight")
 _TEXTS = ("group_id", "scenario_id", "attempt", "side", "explanation", "trace_id", "score_reward")
 
 
@@ -134,7 +135,7 @@ def _trajectory(name: str, rows: list[Mapping[str, Any]], histories: int) -> pb.
         transitions=[_to_transition(each) for each in row["transitions"]],
         stop_reason=_enum(_STOPS, row["stop_reason"]),
         **{key: row[key] for key in _TEXTS if row[key] is not None},
-        **{key: row[key] for key in _NUMBERS if row[key] is not None},
+        **{key: row[key] for key in _NUMBERS if row.get(key) is not None},
     )
     if row["failure"] is not None:
         made.failure.CopyFrom(pb.Failure(**row["failure"]))

@@ -24,6 +24,11 @@ def test_each_objective_has_its_own_clip(objective: str, clip: tuple[float, floa
     assert kept.epsilon == 0.125
 
 
+def test_turns_have_a_weight_only_where_they_are_added() -> None:
+    assert not completed().loss.HasField("turn_weight")
+    assert completed({"turn_advantage": "TURN_ADVANTAGE_ADDED"}).loss.turn_weight == 1
+
+
 def test_completing_twice_changes_nothing() -> None:
     once = completed({"objective": "OBJECTIVE_CISPO"})
     twice = spec_pb2.TrainingSpec()
@@ -75,6 +80,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"overlong": "OVERLONG_PENALIZE"}, "overlong_penalty"),
     ({"overlong_penalty": 1.0}, "overlong_penalty"),
     ({**SUPERVISED, "overlong": "OVERLONG_PENALIZE", "overlong_penalty": 1.0}, "overlong"),
+    ({"turn_discount": 0.9}, "turn_discount"),
+    ({"turn_weight": 1.0}, "turn_weight"),
+    ({"turn_advantage": "TURN_ADVANTAGE_RETURN_TO_GO", "turn_weight": 1.0}, "turn_weight"),
+    ({**SUPERVISED, "turn_advantage": "TURN_ADVANTAGE_RETURN_TO_GO"}, "turn_advantage"),
 ]
 
 

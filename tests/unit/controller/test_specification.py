@@ -140,6 +140,21 @@ def test_weights_may_sum_to_one_up_to_rounding() -> None:
     assert fields(spec(reward=spec_pb2.RewardSpec(scorers=[scorer]))) == []
 
 
+def test_turns_earn_only_where_the_environment_has_a_part_in_the_reward() -> None:
+    training = spec_pb2.TrainingSpec(steps=1)
+    training.loss.turn_advantage = spec_pb2.TURN_ADVANTAGE_RETURN_TO_GO
+    environment = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_ENVIRONMENT)
+    ruler = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)
+
+    def given(*scorers: spec_pb2.Scorer) -> list[str]:
+        return fields(spec(training=training, reward=spec_pb2.RewardSpec(scorers=scorers)))
+
+    assert given() == given(ruler, environment) == []
+    assert given(ruler) == ["job.spec.training.loss.turn_advantage"]
+    environment.weight = 0
+    assert given(ruler, environment) == ["job.spec.training.loss.turn_advantage"]
+
+
 def test_the_agent_that_trains_is_the_policy() -> None:
     def rollout(**players: str) -> spec_pb2.RolloutSpec:
         return spec_pb2.RolloutSpec(episode=spec_pb2.EpisodeSpec(players=players))

@@ -97,6 +97,7 @@ async def test_scorers_add_up_by_weight(bench: Bench) -> None:
     )
     weighted = 0.4 * 0.7 + 0.3 + 0.2 + 0.1
     assert rewards(scored) == pytest.approx([2 + 0.25 + 0.1 * weighted, 0 + 0.125 + 0.1 * weighted])
+    assert [each.environment_weight for each in scored.trajectories] == [2, 2]
     parts = scored.trajectories[0].reward_parts
     assert dict(parts) == pytest.approx({"environment": 1.0, "ruler": 0.5, "weighted": weighted})
     words = scored.trajectories[0].explanation.splitlines()
@@ -117,6 +118,7 @@ async def test_what_arts_users_know_is_in_the_metrics(bench: Bench) -> None:
     again = await bench.score(scored, ENVIRONMENT)
     assert dict(again.trajectories[0].metrics) == {"success": 1}
     assert not again.judgements
+    assert again.trajectories[0].environment_weight == 1
 
 
 async def test_without_ruler_the_metrics_are_the_environments(bench: Bench) -> None:
@@ -130,6 +132,8 @@ async def test_two_rulers_have_two_parts(bench: Bench) -> None:
     assert dict(scored.trajectories[0].reward_parts) == {"ruler": 0.5, "ruler_2": 0.5}
     assert dict(scored.trajectories[0].metrics) == {"ruler_score": 0.5, "ruler_2_score": 0.5}
     assert [judgement.part for judgement in scored.judgements] == ["ruler", "ruler_2"]
+    assert scored.trajectories[0].environment_weight == 0
+    assert scored.trajectories[0].HasField("environment_weight")
     assert bench.usage.calls == 2
 
 

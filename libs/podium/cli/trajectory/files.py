@@ -166,7 +166,9 @@ def parquet_schema() -> Any:
     )
     types = {
         **dict.fromkeys(("history", "histories", "attempt"), whole),
-        **dict.fromkeys(("reward", "environment_reward", "score_reward"), number),
+        **dict.fromkeys(
+            ("reward", "environment_reward", "environment_weight", "score_reward"), number
+        ),
         **dict.fromkeys(("start_time", "end_time"), pa.timestamp("us", tz="UTC")),
         **dict.fromkeys(JSON_COLUMNS, json_text),
         "step": pa.int64(),
@@ -198,6 +200,7 @@ COLUMNS = (
     "side",
     "reward",
     "environment_reward",
+    "environment_weight",
     "score_reward",
     "reward_parts",
     "metrics",

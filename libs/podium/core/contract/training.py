@@ -30,6 +30,8 @@ def complete_training(training: spec_pb2.TrainingSpec) -> spec_pb2.TrainingSpec:
             loss.epsilon = clip.epsilon
         if not loss.HasField("epsilon_high"):
             loss.epsilon_high = clip.epsilon_high
+    if loss.turn_advantage == spec_pb2.TURN_ADVANTAGE_ADDED and not loss.HasField("turn_weight"):
+        loss.turn_weight = 1
     return training
 
 
@@ -87,6 +89,7 @@ def _loss(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
         yield "sequence_ratio_max", _not_supervised(f"{loss.sequence_ratio_max:g}")
     yield from _kl(loss)
     yield from _advantages(loss)
+    yield from _turns(loss)
     yield from _pair(
         "aggregation_tokens",
         loss.HasField("aggregation_tokens"),
@@ -134,6 +137,23 @@ def _advantages(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
     supervised = loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
     if supervised and loss.overlong == spec_pb2.OVERLONG_PENALIZE:
         yield "overlong", _not_supervised("OVERLONG_PENALIZE")
+
+
+def _turns(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
+    name = spec_pb2.TurnAdvantage.Name(loss.turn_advantage)
+    if loss.turn_advantage == spec_pb2.TURN_ADVANTAGE_NONE and loss.turn_discount != 1:
+        yield (
+            "turn_discount",
+            f"got {loss.turn_discount:g} with {name}, which has no turns to discount; allowed is 1",
+        )
+    if loss.HasField("turn_weight") and loss.turn_advantage != spec_pb2.TURN_ADVANTAGE_ADDED:
+        yield (
+            "turn_weight",
+            f"got {loss.turn_weight:g} with {name}; allowed only with TURN_ADVANTAGE_ADDED",
+        )
+    supervised = loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
+    if supervised and loss.turn_advantage != spec_pb2.TURN_ADVANTAGE_NONE:
+        yield "turn_advantage", _not_supervised(name)
 
 
 def _pair(field: str, given: bool, other: str, needed: bool) -> Iterator[tuple[str, str]]:

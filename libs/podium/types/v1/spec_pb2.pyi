@@ -461,6 +461,47 @@ OVERLONG_PENALIZE: Overlong.ValueType  # 3
 """`overlong_penalty` is taken from its reward."""
 Global___Overlong: _TypeAlias = Overlong  # noqa: Y015
 
+class _TurnAdvantage:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TurnAdvantageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TurnAdvantage.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TURN_ADVANTAGE_UNSPECIFIED: _TurnAdvantage.ValueType  # 0
+    """Not set; the default is taken."""
+    TURN_ADVANTAGE_NONE: _TurnAdvantage.ValueType  # 1
+    """Its trajectory's reward, the same for every turn (GRPO)."""
+    TURN_ADVANTAGE_RETURN_TO_GO: _TurnAdvantage.ValueType  # 2
+    """Its turn's return (REINFORCE with reward-to-go)."""
+    TURN_ADVANTAGE_ADDED: _TurnAdvantage.ValueType  # 3
+    """Both: the trajectory's advantage and turn_weight times the turn's, as
+    GiGPO adds them (arXiv 2505.10978).
+    """
+
+class TurnAdvantage(_TurnAdvantage, metaclass=_TurnAdvantageEnumTypeWrapper):
+    """What a token's advantage is of. A turn's return is what it and the turns after
+    it earned, discounted: G_k = r_k + gamma r_(k+1) + gamma^2 r_(k+2) + …. A turn
+    earns what the environment pays from its step to the policy's next turn, with
+    the weight of the environment in the reward; the last turn also earns the rest
+    of the trajectory's reward, so that without a discount the first turn's return
+    is the whole. Baseline is the mean return of the group's attempts at the same
+    turn; a turn that only one attempt came to has advantage 0. `advantage` and
+    `deviation` scale as they do rewards, `std` by the group's deviation over all
+    its turns.
+    """
+
+TURN_ADVANTAGE_UNSPECIFIED: TurnAdvantage.ValueType  # 0
+"""Not set; the default is taken."""
+TURN_ADVANTAGE_NONE: TurnAdvantage.ValueType  # 1
+"""Its trajectory's reward, the same for every turn (GRPO)."""
+TURN_ADVANTAGE_RETURN_TO_GO: TurnAdvantage.ValueType  # 2
+"""Its turn's return (REINFORCE with reward-to-go)."""
+TURN_ADVANTAGE_ADDED: TurnAdvantage.ValueType  # 3
+"""Both: the trajectory's advantage and turn_weight times the turn's, as
+GiGPO adds them (arXiv 2505.10978).
+"""
+Global___TurnAdvantage: _TypeAlias = TurnAdvantage  # noqa: Y015
+
 class _TrainableKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1631,6 +1672,9 @@ class LossSpec(_message.Message):
     AGGREGATION_TOKENS_FIELD_NUMBER: _builtins.int
     OVERLONG_FIELD_NUMBER: _builtins.int
     OVERLONG_PENALTY_FIELD_NUMBER: _builtins.int
+    TURN_ADVANTAGE_FIELD_NUMBER: _builtins.int
+    TURN_DISCOUNT_FIELD_NUMBER: _builtins.int
+    TURN_WEIGHT_FIELD_NUMBER: _builtins.int
     epsilon: _builtins.float
     """Lower clip: the ratio's floor is 1 - epsilon. Default 0.2; 1 for CISPO,
     0.0003 for GSPO. Only for objectives with a clip.
@@ -1683,6 +1727,18 @@ class LossSpec(_message.Message):
     """What becomes of attempts that were cut. Default OVERLONG_TRAIN."""
     overlong_penalty: _builtins.float
     """What OVERLONG_PENALIZE takes from the reward; only for it."""
+    turn_advantage: Global___TurnAdvantage.ValueType
+    """Whether what each turn earned says what its tokens are worth. Needs a
+    reward that the environment has a part in. Default TURN_ADVANTAGE_NONE.
+    """
+    turn_discount: _builtins.float
+    """What a reward is worth a turn earlier, gamma; below 1 not with
+    TURN_ADVANTAGE_NONE. Default 1.
+    """
+    turn_weight: _builtins.float
+    """Factor of the turn's advantage beside the trajectory's; only for
+    TURN_ADVANTAGE_ADDED. Default 1.
+    """
     def __init__(
         self,
         *,
@@ -1704,10 +1760,13 @@ class LossSpec(_message.Message):
         aggregation_tokens: _builtins.int | None = ...,
         overlong: Global___Overlong.ValueType | None = ...,
         overlong_penalty: _builtins.float | None = ...,
+        turn_advantage: Global___TurnAdvantage.ValueType | None = ...,
+        turn_discount: _builtins.float | None = ...,
+        turn_weight: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "_turn_advantage", b"_turn_advantage", "_turn_discount", b"_turn_discount", "_turn_weight", b"_turn_weight", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min", "turn_advantage", b"turn_advantage", "turn_discount", b"turn_discount", "turn_weight", b"turn_weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "_turn_advantage", b"_turn_advantage", "_turn_discount", b"_turn_discount", "_turn_weight", b"_turn_weight", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min", "turn_advantage", b"turn_advantage", "turn_discount", b"turn_discount", "turn_weight", b"turn_weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__advantage: _TypeAlias = _typing.Literal["advantage"]  # noqa: Y015
     _WhichOneofArgType__advantage: _TypeAlias = _typing.Literal["_advantage", b"_advantage"]  # noqa: Y015
@@ -1745,6 +1804,12 @@ class LossSpec(_message.Message):
     _WhichOneofArgType__sequence_ratio_max: _TypeAlias = _typing.Literal["_sequence_ratio_max", b"_sequence_ratio_max"]  # noqa: Y015
     _WhichOneofReturnType__sequence_ratio_min: _TypeAlias = _typing.Literal["sequence_ratio_min"]  # noqa: Y015
     _WhichOneofArgType__sequence_ratio_min: _TypeAlias = _typing.Literal["_sequence_ratio_min", b"_sequence_ratio_min"]  # noqa: Y015
+    _WhichOneofReturnType__turn_advantage: _TypeAlias = _typing.Literal["turn_advantage"]  # noqa: Y015
+    _WhichOneofArgType__turn_advantage: _TypeAlias = _typing.Literal["_turn_advantage", b"_turn_advantage"]  # noqa: Y015
+    _WhichOneofReturnType__turn_discount: _TypeAlias = _typing.Literal["turn_discount"]  # noqa: Y015
+    _WhichOneofArgType__turn_discount: _TypeAlias = _typing.Literal["_turn_discount", b"_turn_discount"]  # noqa: Y015
+    _WhichOneofReturnType__turn_weight: _TypeAlias = _typing.Literal["turn_weight"]  # noqa: Y015
+    _WhichOneofArgType__turn_weight: _TypeAlias = _typing.Literal["_turn_weight", b"_turn_weight"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__advantage) -> _WhichOneofReturnType__advantage | None: ...
     @_typing.overload
@@ -1781,6 +1846,12 @@ class LossSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence_ratio_max) -> _WhichOneofReturnType__sequence_ratio_max | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence_ratio_min) -> _WhichOneofReturnType__sequence_ratio_min | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__turn_advantage) -> _WhichOneofReturnType__turn_advantage | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__turn_discount) -> _WhichOneofReturnType__turn_discount | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__turn_weight) -> _WhichOneofReturnType__turn_weight | None: ...
 
 Global___LossSpec: _TypeAlias = LossSpec  # noqa: Y015
 

@@ -504,7 +504,9 @@ Global___Failure: _TypeAlias = Failure  # noqa: Y015
 
 @_typing.final
 class Transition(_message.Message):
-    """What one action led to: a step of the environment."""
+    """What one action led to: a step of the environment. The nth of a conversation
+    is what the nth sampled turn of its histories led to.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -610,6 +612,7 @@ class Trajectory(_message.Message):
     TRANSITIONS_FIELD_NUMBER: _builtins.int
     SCORE_REWARD_FIELD_NUMBER: _builtins.int
     ROOT_SPAN_ID_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_WEIGHT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
     same after any retry.
@@ -646,6 +649,11 @@ class Trajectory(_message.Message):
     root_span_id: _builtins.str
     """Id of the root span of its trace, 16 hex digits, for links from the step
     that trains it; empty when nobody keeps the trace.
+    """
+    environment_weight: _builtins.float
+    """What a step's reward counts for in `reward`: the weights of the scorers
+    that pass the environment's on, added up. Absent before scoring, and of
+    rewards that a client gave, where it counts as 1.
     """
     @_builtins.property
     def histories(self) -> _containers.RepeatedCompositeFieldContainer[Global___History]:
@@ -709,17 +717,22 @@ class Trajectory(_message.Message):
         transitions: _abc.Iterable[Global___Transition] | None = ...,
         score_reward: _builtins.float = ...,
         root_span_id: _builtins.str = ...,
+        environment_weight: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015
+    _WhichOneofReturnType__environment_weight: _TypeAlias = _typing.Literal["environment_weight"]  # noqa: Y015
+    _WhichOneofArgType__environment_weight: _TypeAlias = _typing.Literal["_environment_weight", b"_environment_weight"]  # noqa: Y015
     _WhichOneofReturnType__reward: _TypeAlias = _typing.Literal["reward"]  # noqa: Y015
     _WhichOneofArgType__reward: _TypeAlias = _typing.Literal["_reward", b"_reward"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__environment_reward) -> _WhichOneofReturnType__environment_reward | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__environment_weight) -> _WhichOneofReturnType__environment_weight | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reward) -> _WhichOneofReturnType__reward | None: ...
 

@@ -75,6 +75,7 @@ def violations(job: pb.Job) -> list[Violation]:
         )
     found += _reward(job.spec.reward)
     found += training_violations(job.spec.training, "job.spec.training")
+    found += _turn_rewards(job.spec)
     found += row_length_violations(job.spec)
     found += tracking_violations(job.spec.tracking, "job.spec.tracking")
     if job.spec.HasField("evaluation"):
@@ -164,6 +165,24 @@ def _reward(reward: spec_pb2.RewardSpec) -> list[Violation]:
             Violation("job.spec.reward.scorers", "got weight 0 for every scorer; one must count")
         )
     return found
+
+
+def _turn_rewards(spec: spec_pb2.JobSpec) -> list[Violation]:
+    """What a turn earns is the environment's to say, which needs a part in the reward."""
+    kind = spec.training.loss.turn_advantage
+    if kind == spec_pb2.TURN_ADVANTAGE_NONE or not spec.reward.scorers:
+        return []
+    environment = spec_pb2.SCORER_KIND_ENVIRONMENT
+    if any(each.kind == environment and each.weight > 0 for each in spec.reward.scorers):
+        return []
+    return [
+        Violation(
+            "job.spec.training.loss.turn_advantage",
+            f"got {spec_pb2.TurnAdvantage.Name(kind)} without a SCORER_KIND_ENVIRONMENT of weight"
+            " above 0 in job.spec.reward.scorers, whose rewards are all that turns have; allowed"
+            " is TURN_ADVANTAGE_NONE",
+        )
+    ]
 
 
 def _criteria(weighted: spec_pb2.WeightedCriteria, path: str) -> list[Violation]:

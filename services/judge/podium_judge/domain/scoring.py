@@ -118,6 +118,7 @@ def _cleared(group: trajectory_pb2.Group) -> trajectory_pb2.Group:
             trajectory.metrics.pop(f"{part}_score", None)
             trajectory.metrics.pop(INDEPENDENT_REWARD, None)
         trajectory.ClearField("reward")
+        trajectory.ClearField("environment_weight")
         trajectory.reward_parts.clear()
         trajectory.explanation = ""
     return scored
@@ -146,6 +147,9 @@ def _write(
         trajectory.explanation = "not scored: the weighted sum is not finite"
         return False
     trajectory.reward = total
+    trajectory.environment_weight = math.fsum(
+        part.weight for part in parts if part.scorer.kind == EnvironmentScorer.kind
+    )
     _write_art_metrics(trajectory, parts)
     trajectory.explanation = (
         words[0][1] if len(words) == 1 else "\n".join(f"{name}: {text}" for name, text in words)

@@ -4,11 +4,18 @@ The group's mean is the baseline (GRPO, arXiv 2402.03300, section 4.1.2). `std` 
 by the group's deviation + 1e-6, `none` by nothing (Dr. GRPO, arXiv 2503.20783), `batch`
 by the deviation of all rewards of the step + 1e-6 (arXiv 2508.08221). The deviation is
 the population's, as in ART, or the sample's, as in TRL and verl.
+
+Of turns, the baseline is the mean return of the attempts at the same turn: REINFORCE with
+reward-to-go and a baseline by time (E. Greensmith, P. Bartlett, J. Baxter, "Variance
+reduction techniques for gradient estimates in reinforcement learning", JMLR 5, 2004), with
+the group in place of a critic; rLLM's `per_step` groups turns so. The deviation is of a
+whole group, over all its turns, as in GRPO's process supervision (arXiv 2402.03300, section
+4.1.3): that of a turn which two attempts came to says little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,3 +64,57 @@ def advantages(
         return result
 
     return [scaled(rewards) for rewards in groups]
+
+
+def turns_alike(returns: Sequence[Rewards]) -> bool:
+    """Whether no turn's return, [T] of each attempt, tells one attempt from another."""
+    return all(zero_variance(column) for _, column in _columns(returns))
+
+
+def turn_advantages(
+    groups: Sequence[Sequence[Rewards]],
+    kind: spec_pb2.AdvantageKind.ValueType,
+    deviation: spec_pb2.Deviation.ValueType = spec_pb2.DEVIATION_POPULATION,
+) -> list[list[Rewards]]:
+    """Finite returns of a step's groups, [T] of each attempt → [T] advantages of each.
+
+    A turn of one attempt alone, or at which all returns are alike, has advantage 0. Where
+    every attempt has one turn it is `advantages`.
+    """
+    free = 1 if deviation == spec_pb2.DEVIATION_SAMPLE else 0
+    every = [returns for group in groups for returns in group]
+    whole = float(np.concatenate(every).std(ddof=free)) if every else 0.0
+
+    def scaled(group: Sequence[Rewards]) -> list[Rewards]:
+        result = [np.zeros_like(returns) for returns in group]
+        squares, count = 0.0, 0
+        for turn, column in _columns(group):
+            if zero_variance(column):
+                continue
+            centred = column - column.mean()
+            squares += float(np.square(centred).sum())
+            count += len(column) - free
+            for index, value in zip(_there(group, turn), centred, strict=True):
+                result[index][turn] = value
+        if kind == spec_pb2.ADVANTAGE_KIND_NONE or not count:
+            return result
+        batch = kind == spec_pb2.ADVANTAGE_KIND_BATCH
+        spread = whole if batch else float(np.sqrt(squares / count))
+        return [returns / (spread + EPSILON) for returns in result]
+
+    return [scaled(group) for group in groups]
+
+
+def turns_alone(group: Sequence[Rewards]) -> int:
+    """How many turns only one attempt came to."""
+    return sum(len(column) == 1 for _, column in _columns(group))
+
+
+def _columns(group: Sequence[Rewards]) -> Iterator[tuple[int, Rewards]]:
+    """Each turn's number, and the returns of those who came to it, by attempt."""
+    for turn in range(max(map(len, group), default=0)):
+        yield turn, np.array([group[index][turn] for index in _there(group, turn)])
+
+
+def _there(group: Sequence[Rewards], turn: int) -> list[int]:
+    return [index for index, returns in enumerate(group) if len(returns) > turn]

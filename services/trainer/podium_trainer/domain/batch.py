@@ -22,13 +22,23 @@ from podium.core.skip_reasons import (
 )
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_trainer.domain.advantages import Rewards, advantages, zero_variance
+from podium_trainer.domain.advantages import (
+    Rewards,
+    advantages,
+    turn_advantages,
+    turns_alike,
+    turns_alone,
+    zero_variance,
+)
 from podium_trainer.domain.samples import (
     IntArray,
     Refused,
     Sample,
     read_samples,
 )
+from podium_trainer.domain.turns import Turns, read_turns
+
+_BY_TURN = (spec_pb2.TURN_ADVANTAGE_RETURN_TO_GO, spec_pb2.TURN_ADVANTAGE_ADDED)
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,8 @@ class Weighted:
     """Which group of the batch: samples of one group are packed together."""
     trajectory: int
     """Which trajectory of the batch, from 0."""
-    advantage: float
+    advantage: float | Rewards
+    """Of every trained token, or [k] one each."""
     weight: float
     """Of each trained token; the loss is the weighted sum of token losses."""
 
@@ -57,8 +68,16 @@ class Batch:
     """Trajectory id to reason; of groups that train in part."""
     zero_variance_groups: int = 0
     """Groups that train on the KL alone."""
+    turns: int = 0
+    """Of the trajectories that train, where turns have advantages of their own."""
+    turns_alone: int = 0
+    """Turns among these to which no other attempt of the group came: their advantage is 0."""
     too_long: list[int] = field(default_factory=list)
     """Context tokens of each trajectory over `max_row_tokens`; of groups that are skipped too."""
+
+    def turn_metrics(self) -> dict[str, float]:
+        """What a step tells of turns; nothing when they have no advantages of their own."""
+        return {"turns": self.turns, "turns_alone": self.turns_alone} if self.turns else {}
 
     def too_long_metrics(self) -> dict[str, float]:
         """What a step tells of `too_long`; nothing when there is none."""
@@ -94,13 +113,21 @@ class _Scored:
     """Of the members."""
     reasons: dict[int, str]
     """Why the others have none."""
+    turns: list[Turns]
+    """Of the members; none where turns have no advantages of their own."""
+
+    @property
+    def returns(self) -> list[Rewards]:
+        """[T] of each member."""
+        return [each.returns for each in self.turns]
 
 
 @dataclass(frozen=True)
 class _Attempt:
     samples: list[Sample]
     group: int
-    advantage: float
+    advantages: Sequence[float | Rewards]
+    """Of each sample."""
 
     @property
     def tokens(self) -> int:
@@ -139,8 +166,11 @@ def build_batch(
     attempts: list[_Attempt] = []
     for found, values in zip(scored, _advantages(scored, training.loss), strict=True):
         read_attempts = _attempts(found, values, training, vocabulary, batch)
-        if read_attempts and zero_variance(found.rewards):
-            batch.zero_variance_groups += not _supervised(training.loss)
+        if read_attempts:
+            if not _supervised(training.loss):
+                batch.zero_variance_groups += _alike(found.rewards, found.returns, training.loss)
+            batch.turns += sum(map(len, found.returns))
+            batch.turns_alone += turns_alone(found.returns)
         attempts += read_attempts
     for group in whole:
         _join_sides(group, batch)
@@ -182,8 +212,8 @@ def _weigh(attempts: Sequence[_Attempt], loss: spec_pb2.LossSpec, batch: Batch) 
         else:
             weight = 1 / total
         batch.samples += [
-            Weighted(sample, attempt.group, number, attempt.advantage, weight)
-            for sample in attempt.samples
+            Weighted(sample, attempt.group, number, advantage, weight)
+            for sample, advantage in zip(attempt.samples, attempt.advantages, strict=True)
         ]
 
 
@@ -194,36 +224,74 @@ def _supervised(loss: spec_pb2.LossSpec) -> bool:
 def _score(group: trajectory_pb2.Group, index: int, loss: spec_pb2.LossSpec) -> _Scored | Refused:
     if _supervised(loss):
         everyone = list(range(len(group.trajectories)))
-        return _Scored(group, index, everyone, np.zeros(len(everyone)), {})
+        return _Scored(group, index, everyone, np.zeros(len(everyone)), {}, [])
     if group.skip_reason:
         return Refused(group.skip_reason)
-    unscored = [_unscored(trajectory) for trajectory in group.trajectories]
-    members = [i for i, reason in enumerate(unscored) if not reason]
+    unscored = {i: _unscored(each) for i, each in enumerate(group.trajectories)}
+    rewards = {
+        i: _reward(group.trajectories[i], loss) for i, reason in unscored.items() if not reason
+    }
+    turns = {}
+    if loss.turn_advantage in _BY_TURN:
+        for i, reward in rewards.items():
+            turns[i] = read_turns(group.trajectories[i], reward, loss.turn_discount)
+            if not np.isfinite(turns[i].returns).all():
+                unscored[i] = REWARD_NOT_FINITE
+    members = [i for i, reason in unscored.items() if not reason]
     if not members:
         return Refused(ALL_FAILED)
     if len(members) == 1:
         return Refused(GROUP_OF_ONE)
-    rewards = np.array([group.trajectories[i].reward for i in members], np.float64)
-    if loss.overlong == spec_pb2.OVERLONG_PENALIZE:
-        cut = np.array([is_overlong(group.trajectories[i]) for i in members])
-        rewards -= loss.overlong_penalty * cut
+    scored = _Scored(
+        group,
+        index,
+        members,
+        np.array([rewards[i] for i in members], np.float64),
+        {i: reason for i, reason in unscored.items() if reason},
+        [turns[i] for i in members if i in turns],
+    )
     # Alike rewards say nothing about the policy; a KL in the loss still does.
     kl_in_loss = loss.kl_coefficient and loss.kl_placement != spec_pb2.KL_PLACEMENT_ADVANTAGE
-    if zero_variance(rewards) and not kl_in_loss:
+    if _alike(scored.rewards, scored.returns, loss) and not kl_in_loss:
         return Refused(ZERO_VARIANCE)
-    reasons = {i: reason for i, reason in enumerate(unscored) if reason}
-    return _Scored(group, index, members, rewards, reasons)
+    return scored
 
 
-def _advantages(scored: Sequence[_Scored], loss: spec_pb2.LossSpec) -> list[Rewards]:
+def _reward(trajectory: trajectory_pb2.Trajectory, loss: spec_pb2.LossSpec) -> float:
+    penalized = loss.overlong == spec_pb2.OVERLONG_PENALIZE and is_overlong(trajectory)
+    return trajectory.reward - loss.overlong_penalty * penalized
+
+
+def _alike(rewards: Rewards, returns: Sequence[Rewards], loss: spec_pb2.LossSpec) -> bool:
+    """Whether a group's attempts cannot be told apart, by what the loss goes by."""
+    if loss.turn_advantage == spec_pb2.TURN_ADVANTAGE_RETURN_TO_GO:
+        return turns_alike(returns)
+    if loss.turn_advantage == spec_pb2.TURN_ADVANTAGE_ADDED:
+        return zero_variance(rewards) and turns_alike(returns)
+    return zero_variance(rewards)
+
+
+def _advantages(
+    scored: Sequence[_Scored], loss: spec_pb2.LossSpec
+) -> list[Rewards | list[Rewards]]:
+    """By group: [G] a number an attempt, or [T] a number a turn of each attempt."""
     if _supervised(loss):
         return [np.ones_like(found.rewards) for found in scored]
-    return advantages([found.rewards for found in scored], loss.advantage, loss.deviation)
+    whole = advantages([found.rewards for found in scored], loss.advantage, loss.deviation)
+    if loss.turn_advantage not in _BY_TURN:
+        return [*whole]
+    each = turn_advantages([found.returns for found in scored], loss.advantage, loss.deviation)
+    if loss.turn_advantage == spec_pb2.TURN_ADVANTAGE_RETURN_TO_GO:
+        return [*each]
+    return [
+        [value + loss.turn_weight * turns for value, turns in zip(values, group, strict=True)]
+        for values, group in zip(whole, each, strict=True)
+    ]
 
 
 def _attempts(
     scored: _Scored,
-    values: Rewards,
+    values: Rewards | list[Rewards],
     training: spec_pb2.TrainingSpec,
     vocabulary: int,
     batch: Batch,
@@ -232,7 +300,7 @@ def _attempts(
     # the baseline, and leaves only the loss.
     attempts = []
     reasons = dict(scored.reasons)
-    for i, advantage in zip(scored.members, values, strict=True):
+    for place, (i, advantage) in enumerate(zip(scored.members, values, strict=True)):
         trajectory = scored.group.trajectories[i]
         samples = read_samples(
             trajectory,
@@ -247,7 +315,12 @@ def _attempts(
         elif training.loss.overlong == spec_pb2.OVERLONG_MASK and is_overlong(trajectory):
             reasons[i] = OVERLONG
         else:
-            attempts.append(_Attempt(samples, scored.index, float(advantage)))
+            shares: Sequence[float | Rewards]
+            if scored.turns:
+                shares = scored.turns[place].spread(advantage)
+            else:
+                shares = [float(advantage)] * len(samples)
+            attempts.append(_Attempt(samples, scored.index, shares))
     if attempts:
         batch.skipped_trajectories.update(
             {scored.group.trajectories[i].id: reason for i, reason in reasons.items()}

@@ -153,7 +153,9 @@ def build_row(samples: Sequence[Weighted]) -> Row:
         slots=slots[order],
         targets=np.concatenate([item.sample.targets for item in samples])[order],
         logprobs=np.concatenate([item.sample.logprobs for item in samples])[order],
-        advantages=each(item.advantage for item in samples).astype(np.float32),
+        advantages=np.concatenate(
+            [np.broadcast_to(item.advantage, n) for item, n in zip(samples, lengths, strict=True)]
+        )[order].astype(np.float32),
         weights=each(item.weight for item in samples).astype(np.float32),
         trajectories=each(item.trajectory for item in samples).astype(np.int64),
     )

@@ -111,6 +111,7 @@ def accumulate_gradient(
         "rows": len(rows),
         "trajectories_trained": batch.trajectories,
         "zero_variance_groups": batch.zero_variance_groups,
+        **batch.turn_metrics(),
     }
 
 

@@ -5,7 +5,7 @@
 
 arXiv 2507.18071, equations 5 to 7; the ratio is written as in its GSPO-token form
 (equation 13), whose value and gradient are the same where a trajectory's tokens have
-one advantage and one weight, as here.
+one advantage and one weight; with advantages of turns it is GSPO-token.
 """
 
 from __future__ import annotations
