@@ -174,6 +174,7 @@ def _facts(trajectory: pb.Trajectory) -> Iterator[str]:
     }
     facts = {
         "id": trajectory.id,
+        "env": trajectory.environment,
         "scenario": trajectory.scenario_id,
         "side": trajectory.side,
         "reward": reward,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from podium.cli.output import View
+from podium.core.job_environments import title_of
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.registry.v1 import registry_service_pb2 as registry
 from podium.rollout.v1 import rollout_service_pb2 as rollout
@@ -155,7 +156,7 @@ JOB = View[jobs.Job](
         ("eta", lambda j: duration(j.remaining_seconds) if j.HasField("remaining_seconds") else ""),
         ("model", lambda job: job.spec.base_model),
         ("pool", lambda job: job.pool),
-        ("environment", lambda job: job.spec.environment.name),
+        ("environment", lambda job: title_of(job.spec)),
         ("used", lambda job: used(job.usage) if job.usage.ByteSize() else ""),
         ("created", lambda job: local_time(job.create_time)),
         ("started", lambda job: local_time(job.start_time)),

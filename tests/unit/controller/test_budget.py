@@ -15,6 +15,7 @@ from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.collector import Collector
 from podium_controller.training.group_sources import RolloutGroups
 from podium_controller.training.judging import Judging
+from podium_controller.training.mixture import Mixture
 from podium_controller.training.scenario_order import ScenarioOrder
 from support.fakes.bench import JOB, Bench
 
@@ -86,7 +87,9 @@ async def test_groups_that_judges_may_not_score_any_more_wait_to_be_judged() -> 
         "default",
         ProjectLimits(),
     )
-    origin = RolloutGroups(JOB, bench.spec.rollout, bench.source, ScenarioOrder(scenarios, 7))
+    order = ScenarioOrder(scenarios, 7)
+    mixture = Mixture([spec_pb2.WeightedEnvironment(weight=1)], 7, 2)
+    origin = RolloutGroups(JOB, bench.spec.rollout, [(bench.source, order)], mixture)
     collector = Collector(
         JOB,
         bench.spec,

@@ -11,12 +11,16 @@ from podium_controller.training import collector as collector_module
 from podium_controller.training.collector import Collector
 from podium_controller.training.group_sources import RolloutGroups
 from podium_controller.training.judging import Judging
+from podium_controller.training.mixture import Mixture
 from podium_controller.training.scenario_order import ScenarioOrder
 from support.fakes.bench import JOB, Bench
 
 ROLLOUT = spec_pb2.RolloutSpec(
     groups_per_step=2, group_size=2, max_concurrent_groups=2, max_staleness=1
 )
+
+
+SINGLE = [spec_pb2.WeightedEnvironment(weight=1)]
 
 
 async def collecting() -> tuple[Bench, Collector]:
@@ -37,7 +41,7 @@ async def collecting() -> tuple[Bench, Collector]:
     collector = Collector(
         JOB,
         bench.spec,
-        RolloutGroups(JOB, ROLLOUT, bench.source, order),
+        RolloutGroups(JOB, ROLLOUT, [(bench.source, order)], Mixture(SINGLE, 7, 2)),
         judging,
         bench.ledger,
         bench.reporter,

@@ -14,6 +14,7 @@ from podium_controller.domain.uncollected import was_not_collected
 from podium_controller.store.jobs import NewJob
 from podium_controller.training.aliases import BEST
 from podium_controller.training.group_sources import ClientGroups, RolloutGroups
+from podium_controller.training.mixture import Mixture
 from podium_controller.training.prefetch import Prefetch
 from podium_controller.training.scenario_order import ScenarioOrder
 from support.fakes.bench import JOB, Bench
@@ -111,7 +112,8 @@ async def test_an_origin_draws_the_same_groups_again() -> None:
     await published(bench)
     await bench.serving.serve(0)
     order = ScenarioOrder([trajectory_pb2.Scenario(id=f"s{i}") for i in range(4)], 7)
-    group_source = RolloutGroups(JOB, rollout, bench.source, order)
+    mixture = Mixture([spec_pb2.WeightedEnvironment(weight=1)], 7, 2)
+    group_source = RolloutGroups(JOB, rollout, [(bench.source, order)], mixture)
     assert await group_source.count(1) == 2
     first = await group_source.sample(GroupKey(JOB, 1, 1))
     second = await group_source.sample(GroupKey(JOB, 1, 1))

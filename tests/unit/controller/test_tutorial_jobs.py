@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from podium.core.contract import parse_yaml, validate
+from podium.core.job_environments import environments_of
 from podium.environments import load
 from podium.environments.serving.convert import unstruct
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -27,7 +28,11 @@ def accepted(name: str) -> spec_pb2.JobSpec:
 
 def environment(spec: spec_pb2.JobSpec):
     """Of the job, with its options."""
-    return load(spec.environment.name)(unstruct(spec.environment.config))
+    return made(spec.environment)
+
+
+def made(task: spec_pb2.EnvironmentSpec):
+    return load(task.name)(unstruct(task.config))
 
 
 def test_s11_the_tutorials_training_settings_are_one_job_file() -> None:
@@ -81,4 +86,5 @@ def test_s47_the_coding_job_trains_on_the_simplest_functions() -> None:
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
 def test_every_job_file_of_the_examples_is_taken(file: Path) -> None:
     spec = accepted(file.name)
-    assert environment(spec).listed(spec.environment.split)
+    for each in environments_of(spec):
+        assert made(each.environment).listed(each.environment.split)

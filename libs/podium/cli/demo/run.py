@@ -20,6 +20,7 @@ from podium.cli.output import note
 from podium.cli.progress import Progress
 from podium.cli.stack import print_event
 from podium.core.errors import FailedPreconditionError
+from podium.core.job_environments import title_of
 from podium.core.names import slug
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.local.launcher import Launcher, LauncherConfig, layout, upfile
@@ -56,9 +57,9 @@ async def run(demo: Demo) -> int:
     async with Launcher(_config(demo, spec), print_event) as stack:
         addresses = locate(data_dir=demo.stack)
         async with AsyncClient(addresses) as client:
-            name = slug(spec.environment.name)[:_MAX_ID].strip("-") or "job"
+            name = slug(title_of(spec))[:_MAX_ID].strip("-") or "job"
             job = await client.jobs.create(spec, job_id=name, request_id=name)
-            note(click.style(f"\ntraining {spec.base_model} on {spec.environment.name}", bold=True))
+            note(click.style(f"\ntraining {spec.base_model} on {title_of(spec)}", bold=True))
             note(f"watch it from elsewhere: podium job watch {job.id} --data-dir {demo.stack}\n")
             job = await _follow(client, job.id)
             if job.state != jobs.JOB_STATE_SUCCEEDED:

@@ -14,6 +14,7 @@ from podium.cli.html_report.figures import head, script
 from podium.cli.html_report.scenarios import all_scenarios
 from podium.cli.html_report.style import CSS
 from podium.core.contract import to_yaml
+from podium.core.job_environments import title_of
 from podium.jobs.v1 import job_service_pb2 as jobs
 
 
@@ -56,7 +57,7 @@ def _head(job: jobs.Job) -> str:
     return (
         f'<header><h1>{escape(job.id)}<span class="state {state}">{state}</span></h1>'
         f'<p class="soft">{escape(job.spec.base_model)} learning '
-        f"{escape(job.spec.environment.name)}</p>{failure}</header>"
+        f"{escape(title_of(job.spec))}</p>{failure}</header>"
     )
 
 

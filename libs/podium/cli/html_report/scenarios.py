@@ -35,7 +35,9 @@ def all_scenarios(data: ReportData) -> str:
 def _by_scenario(episodes: Iterable[pb.Trajectory]) -> dict[str, list[pb.Trajectory]]:
     found: dict[str, list[pb.Trajectory]] = {}
     for episode in episodes:
-        found.setdefault(episode.scenario_id, []).append(episode)
+        # Scenarios of several environments may have the same ids.
+        of = f"{episode.environment}: " if episode.environment else ""
+        found.setdefault(f"{of}{episode.scenario_id}", []).append(episode)
     return found
 
 

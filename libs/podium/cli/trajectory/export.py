@@ -15,6 +15,7 @@ from podium.cli.connection import connected
 from podium.cli.exits import CliError, Exit
 from podium.cli.output import note, plain_terminal
 from podium.cli.ranges import Range, RangeType
+from podium.core.job_environments import environments_of
 
 if TYPE_CHECKING:
     from podium.jobs.v1 import job_service_pb2 as jobs
@@ -101,7 +102,11 @@ def sources(job: jobs.Job, split: str | None) -> list[tuple[bool, str]]:
     Raises:
         CliError: the job has no such split.
     """
-    trained = job.spec.environment.split or "train"
+    # One name of a split in a file: several environments mostly have the same.
+    trained = (
+        " + ".join({e.environment.split or "train": 0 for e in environments_of(job.spec)})
+        or "train"
+    )
     evaluated = job.spec.evaluation.split or "heldout"
     if split is None:
         return [(False, trained)]

@@ -195,6 +195,7 @@ COLUMNS = (
     "phase",
     "step",
     "mode",
+    "environment",
     "scenario_id",
     "attempt",
     "side",

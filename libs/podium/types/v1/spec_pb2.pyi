@@ -601,6 +601,7 @@ class JobSpec(_message.Message):
     PROJECT_FIELD_NUMBER: _builtins.int
     TRACKING_FIELD_NUMBER: _builtins.int
     BUDGET_FIELD_NUMBER: _builtins.int
+    ENVIRONMENTS_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model, as the inference pool and the trainer name it."""
     seed: _builtins.int
@@ -616,8 +617,8 @@ class JobSpec(_message.Message):
     """
     @_builtins.property
     def environment(self) -> Global___EnvironmentSpec:
-        """The task. Required, but for a job with `client`, which needs it only to be
-        evaluated.
+        """The task. Required without `environments`, but for a job with `client`,
+        which needs one only to be evaluated.
         """
 
     @_builtins.property
@@ -672,6 +673,13 @@ class JobSpec(_message.Message):
         Absent for no bound.
         """
 
+    @_builtins.property
+    def environments(self) -> _containers.RepeatedCompositeFieldContainer[Global___WeightedEnvironment]:
+        """Several tasks in place of `environment`: each group is of one of them, and
+        each has its own numbers, `env/NAME/…`. One alone is `environment`, of
+        weight 1.
+        """
+
     def __init__(
         self,
         *,
@@ -690,10 +698,11 @@ class JobSpec(_message.Message):
         project: _builtins.str | None = ...,
         tracking: Global___TrackingSpec | None = ...,
         budget: Global___BudgetSpec | None = ...,
+        environments: _abc.Iterable[Global___WeightedEnvironment] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "budget", b"budget", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "budget", b"budget", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "budget", b"budget", "client", b"client", "environment", b"environment", "environments", b"environments", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__project: _TypeAlias = _typing.Literal["project"]  # noqa: Y015
     _WhichOneofArgType__project: _TypeAlias = _typing.Literal["_project", b"_project"]  # noqa: Y015
@@ -709,6 +718,62 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class WeightedEnvironment(_message.Message):
+    """One of a job's several environments."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    FROM_STEP_FIELD_NUMBER: _builtins.int
+    TO_STEP_FIELD_NUMBER: _builtins.int
+    weight: _builtins.float
+    """Its share of a step's groups is its weight by the sum of the weights of
+    those that take part in the step; what is left of a share goes by turns,
+    from the job's seed. Default 1.
+    """
+    name: _builtins.str
+    """Its name in metrics and trajectories, which no other has; empty for the
+    environment's own.
+    """
+    from_step: _builtins.int
+    """First step that it takes part in. Default 1."""
+    to_step: _builtins.int
+    """Last step that it takes part in; absent for the job's last."""
+    @_builtins.property
+    def environment(self) -> Global___EnvironmentSpec:
+        """The task; without `image`."""
+
+    def __init__(
+        self,
+        *,
+        environment: Global___EnvironmentSpec | None = ...,
+        weight: _builtins.float | None = ...,
+        name: _builtins.str = ...,
+        from_step: _builtins.int | None = ...,
+        to_step: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_step", b"_from_step", "_to_step", b"_to_step", "_weight", b"_weight", "environment", b"environment", "from_step", b"from_step", "to_step", b"to_step", "weight", b"weight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_step", b"_from_step", "_to_step", b"_to_step", "_weight", b"_weight", "environment", b"environment", "from_step", b"from_step", "name", b"name", "to_step", b"to_step", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__from_step: _TypeAlias = _typing.Literal["from_step"]  # noqa: Y015
+    _WhichOneofArgType__from_step: _TypeAlias = _typing.Literal["_from_step", b"_from_step"]  # noqa: Y015
+    _WhichOneofReturnType__to_step: _TypeAlias = _typing.Literal["to_step"]  # noqa: Y015
+    _WhichOneofArgType__to_step: _TypeAlias = _typing.Literal["_to_step", b"_to_step"]  # noqa: Y015
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_step) -> _WhichOneofReturnType__from_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_step) -> _WhichOneofReturnType__to_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
+
+Global___WeightedEnvironment: _TypeAlias = WeightedEnvironment  # noqa: Y015
 
 @_typing.final
 class BudgetSpec(_message.Message):
@@ -2016,6 +2081,7 @@ class EvaluationSpec(_message.Message):
     GREEDY_FIELD_NUMBER: _builtins.int
     BEST_METRIC_FIELD_NUMBER: _builtins.int
     PLAYERS_FIELD_NUMBER: _builtins.int
+    ENVIRONMENTS_FIELD_NUMBER: _builtins.int
     split: _builtins.str
     """Split to evaluate on. Default `heldout`."""
     every_steps: _builtins.int
@@ -2038,6 +2104,12 @@ class EvaluationSpec(_message.Message):
         entries of the same conversation it replaces.
         """
 
+    @_builtins.property
+    def environments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of those of the job's `environments` to evaluate on; none for all.
+        `split` and `scenarios` are of each.
+        """
+
     def __init__(
         self,
         *,
@@ -2048,10 +2120,11 @@ class EvaluationSpec(_message.Message):
         greedy: _builtins.bool | None = ...,
         best_metric: _builtins.str | None = ...,
         players: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        environments: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "every_steps", b"every_steps", "greedy", b"greedy", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "every_steps", b"every_steps", "greedy", b"greedy", "players", b"players", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "environments", b"environments", "every_steps", b"every_steps", "greedy", b"greedy", "players", b"players", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_metric: _TypeAlias = _typing.Literal["best_metric"]  # noqa: Y015
     _WhichOneofArgType__best_metric: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric"]  # noqa: Y015

@@ -613,6 +613,7 @@ class Trajectory(_message.Message):
     SCORE_REWARD_FIELD_NUMBER: _builtins.int
     ROOT_SPAN_ID_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_WEIGHT_FIELD_NUMBER: _builtins.int
+    ENVIRONMENT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
     same after any retry.
@@ -652,8 +653,12 @@ class Trajectory(_message.Message):
     """
     environment_weight: _builtins.float
     """What a step's reward counts for in `reward`: the weights of the scorers
-    that pass the environment's on, added up. Absent before scoring, and of
-    rewards that a client gave, where it counts as 1.
+    that pass the environment's on, added up. Absent before scoring; then it
+    counts as 1.
+    """
+    environment: _builtins.str
+    """Which of a job's several environments it is of, by its name in the job;
+    empty where the job has one.
     """
     @_builtins.property
     def histories(self) -> _containers.RepeatedCompositeFieldContainer[Global___History]:
@@ -718,10 +723,11 @@ class Trajectory(_message.Message):
         score_reward: _builtins.float = ...,
         root_span_id: _builtins.str = ...,
         environment_weight: _builtins.float | None = ...,
+        environment: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015

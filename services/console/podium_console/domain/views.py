@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from podium.core.contract import to_yaml
+from podium.core.job_environments import title_of
 from podium.inference.v1 import inference_service_pb2 as inference
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2 as registry
@@ -40,7 +41,7 @@ def job(found: pb.Job) -> dict[str, Any]:
         "state": state(found),
         "ended": found.state in ENDED,
         "phase": found.phase,
-        "environment": spec.environment.name,
+        "environment": title_of(spec),
         "base_model": spec.base_model,
         "project": spec.project,
         "client_driven": spec.HasField("client"),

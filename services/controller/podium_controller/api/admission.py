@@ -17,6 +17,7 @@ from podium.core.errors import (
     UnimplementedError,
     Violation,
 )
+from podium.core.job_environments import environments_of, name_of, path_of
 from podium.types.v1 import spec_pb2
 
 from podium_controller.domain.budget import bounded
@@ -123,8 +124,6 @@ class Admission:
             UnavailableError: no rollout service answers, or it finds the job's own
                 environment away, which a mistyped address is too.
         """
-        if not spec.HasField("environment"):
-            return []
         try:
             return await self._environment_violations(spec)
         except UnavailableError as error:
@@ -137,9 +136,16 @@ class Admission:
         if spec.environment.image:
             # It runs with the job, and is asked for its scenarios then.
             return await self._peers.environments.violations(spec.environment)
-        found = await self._check_split(spec, spec.environment.split, "environment.split")
-        if not found and spec.HasField("evaluation"):
-            found = await self._check_split(spec, spec.evaluation.split, "evaluation.split")
+        found = []
+        evaluated = spec.evaluation.environments
+        for index, each in enumerate(environments_of(spec)):
+            environment, path = each.environment, path_of(spec, index)
+            own = await self._check_split(environment, environment.split, f"{path}.split", path)
+            measured = not evaluated or name_of(each) in evaluated
+            if not own and spec.HasField("evaluation") and measured:
+                split = spec.evaluation.split
+                own = await self._check_split(environment, split, "job.spec.evaluation.split", path)
+            found += own
         return found
 
     async def check_name(self, job_id: str) -> None:
@@ -155,35 +161,43 @@ class Admission:
                 metadata={"job_id": job_id},
             )
 
-    async def _check_split(self, spec: spec_pb2.JobSpec, split: str, path: str) -> list[Violation]:
+    async def _check_split(
+        self, environment: spec_pb2.EnvironmentSpec, split: str, split_path: str, path: str
+    ) -> list[Violation]:
         try:
-            scenarios = await self._peers.rollout.scenarios(spec.environment, split, 1)
+            scenarios = await self._peers.rollout.scenarios(environment, split, 1)
         except NotFoundError as error:
-            return await self._missing(spec, split, path, error)
+            return await self._missing(environment, split, split_path, path, error)
         except InvalidArgumentError as error:
-            return [Violation("job.spec.environment.config", error.message)]
+            return [Violation(f"{path}.config", error.message)]
         if not scenarios:
-            return [Violation(f"job.spec.{path}", f"got {split!r}, which has no scenarios")]
+            text = f"got {split!r}, in which environment {environment.name!r} has no scenarios"
+            return [Violation(split_path, text)]
         return []
 
     async def _missing(
-        self, spec: spec_pb2.JobSpec, split: str, path: str, error: NotFoundError
+        self,
+        environment: spec_pb2.EnvironmentSpec,
+        split: str,
+        split_path: str,
+        path: str,
+        error: NotFoundError,
     ) -> list[Violation]:
-        name = spec.environment.name
-        if spec.environment.address:
-            return [Violation("job.spec.environment.name", error.message)]
+        name = environment.name
+        if environment.address:
+            return [Violation(f"{path}.name", error.message)]
         known = {each.name: each for each in await self._peers.rollout.environments()}
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             return [
                 Violation(
-                    "job.spec.environment.name",
+                    f"{path}.name",
                     f"got {name!r}; allowed are {', '.join(sorted(known)) or 'none'}{hint}",
                 )
             ]
         splits = ", ".join(known[name].splits)
-        return [Violation(f"job.spec.{path}", f"got {split!r}; environment {name!r} has {splits}")]
+        return [Violation(split_path, f"got {split!r}; environment {name!r} has {splits}")]
 
 
 def _window(serving: Sequence[Offer]) -> int:

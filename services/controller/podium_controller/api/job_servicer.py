@@ -15,6 +15,7 @@ from podium.core.errors import (
     InvalidArgumentError,
     Violation,
 )
+from podium.core.job_environments import title_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc
 from podium.types.v1 import spec_pb2
@@ -88,14 +89,14 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         warnings = self._admission.warnings(spec)
         if request.validate_only:
             job = pb.Job(
-                id=request.job.id or new_job_id(spec.environment.name),
+                id=request.job.id or new_job_id(title_of(spec)),
                 spec=spec,
                 state=pb.JOB_STATE_QUEUED,
                 create_time=timestamp(now_ns()),
             )
             return pb.CreateJobResponse(job=job, warnings=warnings)
         for attempt in range(1, _ID_ATTEMPTS + 1):
-            job_id = request.job.id or new_job_id(spec.environment.name)
+            job_id = request.job.id or new_job_id(title_of(spec))
             try:
                 job = await self._store.create(
                     NewJob(job_id, spec, request.request_id, digest, _trace_parent(), warnings)

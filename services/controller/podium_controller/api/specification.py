@@ -18,6 +18,7 @@ from podium.core.errors import Violation
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
 
+from podium_controller.api.environments import environment_violations
 from podium_controller.domain.budget import budget_violations
 from podium_controller.domain.identifiers import RESERVED
 from podium_controller.domain.row_length import row_length_violations
@@ -59,7 +60,7 @@ def violations(job: pb.Job) -> list[Violation]:
         found.append(Violation("job.id", f"{job.id!r} is reserved; it names the base model"))
     found += _not_empty(job.spec.project, "project")
     found += budget_violations(job.spec.reward, job.spec.budget, "job.spec.budget")
-    found += _environment(job.spec)
+    found += environment_violations(job.spec)
     found += _sampling(job.spec.rollout.sampling)
     found += template_violations(
         job.spec.rollout.episode.chat_template_kwargs,
@@ -82,28 +83,6 @@ def violations(job: pb.Job) -> list[Violation]:
         found += _not_empty(job.spec.evaluation.split, "evaluation.split")
         found += _not_empty(job.spec.evaluation.best_metric, "evaluation.best_metric")
     return found
-
-
-def _image(environment: spec_pb2.EnvironmentSpec) -> list[Violation]:
-    path = "job.spec.environment"
-    if environment.image and environment.address:
-        got = f"got {environment.address!r} beside an image; allowed is one of them"
-        return [Violation(f"{path}.address", got)]
-    if environment.replicas > 1 and not environment.image:
-        got = f"got {environment.replicas}; allowed is 1 without an image"
-        return [Violation(f"{path}.replicas", got)]
-    return []
-
-
-def _environment(spec: spec_pb2.JobSpec) -> list[Violation]:
-    """Where the attempts come from: the environment, or the job's client."""
-    if spec.HasField("environment"):
-        return _not_empty(spec.environment.split, "environment.split") + _image(spec.environment)
-    if not spec.HasField("client"):
-        return [Violation("job.spec.environment", "is required, unless job.spec.client is set")]
-    if spec.HasField("evaluation"):
-        return [Violation("job.spec.evaluation", "needs job.spec.environment, whose split it uses")]
-    return []
 
 
 def _not_empty(value: str, path: str) -> list[Violation]:

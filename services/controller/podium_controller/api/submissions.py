@@ -72,6 +72,8 @@ def groups_for(
             trajectory.attempt = attempt
             for field in ("reward", "reward_parts", "explanation"):
                 trajectory.ClearField(field)
+            for told in ("environment", "environment_weight"):
+                trajectory.ClearField(told)
         age = staleness(group, job_id, step)
         if age > limit:
             raise FailedPreconditionError(

@@ -15,6 +15,8 @@ RATE_STEPS = 8
 """Of how many steps the pace is told."""
 _SPLITS = "history_splits"
 """Of attempts that a client made: calls that went on with what was said, not with its tokens."""
+ENVIRONMENT_PREFIX = "env/"
+"""Of the numbers of one of a job's several environments, before its name."""
 
 STEP_METRICS = frozenset(
     {
@@ -63,8 +65,8 @@ def reward_of(trajectory: trajectory_pb2.Trajectory) -> float | None:
 def metric_means(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
     """The mean of each metric over the attempts that report it.
 
-    `success` is over all attempts as soon as one reports it: an attempt that
-    broke has not succeeded.
+    `success` is over all attempts as soon as one of the same environment reports
+    it: an attempt that broke has not succeeded.
     """
     values: dict[str, list[float]] = {}
     for trajectory in trajectories:
@@ -72,8 +74,15 @@ def metric_means(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str,
             values.setdefault(name, []).append(value)
     means = {name: fmean(found) for name, found in values.items()}
     if SUCCESS in values:
-        means[SUCCESS] = math.fsum(values[SUCCESS]) / len(trajectories)
+        told = telling_success(trajectories)
+        count = sum(each.environment in told for each in trajectories)
+        means[SUCCESS] = math.fsum(values[SUCCESS]) / count
     return means
+
+
+def telling_success(trajectories: Iterable[trajectory_pb2.Trajectory]) -> set[str]:
+    """Names of the environments that report `success`."""
+    return {each.environment for each in trajectories if SUCCESS in each.metrics}
 
 
 def sampled_tokens(trajectory: trajectory_pb2.Trajectory) -> int:
@@ -106,6 +115,13 @@ def step_metrics(groups: Sequence[trajectory_pb2.Group], staleness: int) -> dict
         metrics["success_mean"] = means[SUCCESS]
     if "turns" in means:
         metrics["turns_mean"] = means["turns"]
+    for name, found in by_environment(measured).items():
+        prefix = f"{ENVIRONMENT_PREFIX}{name}/"
+        metrics[f"{prefix}trajectories"] = float(len(found))
+        if scored := [t.reward for t in found if t.HasField("reward")]:
+            metrics[f"{prefix}reward_mean"] = fmean(scored)
+        if SUCCESS in (own := metric_means(found)):
+            metrics[f"{prefix}success_mean"] = own[SUCCESS]
     if splits := math.fsum(t.metrics[_SPLITS] for t in trajectories if _SPLITS in t.metrics):
         metrics[_SPLITS] = splits
     return metrics | _judge_metrics(groups)
@@ -132,12 +148,34 @@ def _judge_metrics(groups: Sequence[trajectory_pb2.Group]) -> dict[str, float]:
 
 
 def evaluation_metrics(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
-    """The mean of every metric that the environment reports, and of `reward`."""
+    """The mean of every metric that the environment reports, and of `reward`.
+
+    Of a job with several environments of each as well, `env/NAME/reward`.
+    """
+    metrics = _evaluation_means(trajectories)
+    for name, found in by_environment(trajectories).items():
+        for metric, value in _evaluation_means(found).items():
+            metrics[f"{ENVIRONMENT_PREFIX}{name}/{metric}"] = value
+    return metrics
+
+
+def _evaluation_means(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
     rewards = [reward for t in trajectories if (reward := reward_of(t)) is not None]
     metrics = metric_means(trajectories)
     if rewards:
         metrics["reward"] = fmean(rewards)
     return metrics
+
+
+def by_environment(
+    trajectories: Iterable[trajectory_pb2.Trajectory],
+) -> dict[str, list[trajectory_pb2.Trajectory]]:
+    """Those of each of a job's several environments; nothing of a job that has one."""
+    found: dict[str, list[trajectory_pb2.Trajectory]] = {}
+    for trajectory in trajectories:
+        if trajectory.environment:
+            found.setdefault(trajectory.environment, []).append(trajectory)
+    return found
 
 
 def is_failed(trajectory: trajectory_pb2.Trajectory) -> bool:

@@ -29,6 +29,8 @@ class EpisodeSource:
     environment: spec_pb2.EnvironmentSpec
     seed: int
     episode: spec_pb2.EpisodeSpec
+    name: str = ""
+    """Of the environment, among several of the job's."""
 
     async def collect(
         self,
@@ -59,6 +61,8 @@ class EpisodeSource:
         trajectories = await self.recovery.run(
             "rollout", lambda: self._collect(request), self._rebuild
         )
+        for trajectory in trajectories:
+            trajectory.environment = self.name
         return trajectory_pb2.Group(
             id=group_id,
             job_id=key.job_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import chain
 
 from podium.core.statistics import clustered_proportion_interval
@@ -18,6 +19,7 @@ from podium_controller.domain.step_metrics import (
     evaluation_metrics,
     finite,
     main_side,
+    telling_success,
 )
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.training.aliases import Aliases
@@ -50,20 +52,18 @@ class Evaluator:
         self,
         job_id: str,
         spec: spec_pb2.JobSpec,
-        source: EpisodeSource,
         ledger: Ledger,
         aliases: Aliases,
         reporter: Reporter,
-        scenarios: list[trajectory_pb2.Scenario],
+        tasks: Sequence[tuple[EpisodeSource, trajectory_pb2.Scenario]],
     ) -> None:
-        """`scenarios` are those to evaluate on."""
+        """`tasks` are the scenarios to evaluate on, each with where its episodes come from."""
         self._job_id = job_id
         self._spec = spec
-        self._source = source
         self._ledger = ledger
         self._aliases = aliases
         self._reporter = reporter
-        self._scenarios = scenarios
+        self._tasks = tasks
 
     async def evaluate(self, version: int) -> None:
         """Evaluates the version, which must be served, in the modes that are still due."""
@@ -81,7 +81,7 @@ class Evaluator:
         groups = await run_all(
             [
                 self._group(version, mode, i, attempts, stored.get(i), slots)
-                for i in range(len(self._scenarios))
+                for i in range(len(self._tasks))
             ]
         )
         evaluation = _measure(groups, version, mode)
@@ -105,11 +105,12 @@ class Evaluator:
         if mode == GREEDY:
             sampling.temperature = 0.0
         key = GroupKey(self._job_id, version, index, mode)
+        source, scenario = self._tasks[index]
         async with slots:
-            group = await self._source.collect(
+            group = await source.collect(
                 key,
                 evaluation_group(self._job_id, version, mode, index),
-                self._scenarios[index],
+                scenario,
                 attempts,
                 policy_pb2.PolicyRef(job=self._job_id, version=version),
                 sampling,
@@ -155,9 +156,11 @@ def _measure(groups: list[trajectory_pb2.Group], version: int, mode: str) -> pb.
     )
     if SUCCESS in metrics:
         # Fractional successes are allowed; outside [0, 1] they are no proportion.
+        told = telling_success(trajectories)
         shares = [
             [min(1.0, max(0.0, each.metrics.get(SUCCESS, 0.0))) for each in group]
             for group in main_sides
+            if group and group[0].environment in told
         ]
         low, high = clustered_proportion_interval(shares)
         evaluation.success_low, evaluation.success_high = low, high

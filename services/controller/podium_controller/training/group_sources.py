@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from podium.core.errors import InternalError
@@ -12,6 +13,7 @@ from podium_controller.domain.errors import JobIdleError
 from podium_controller.domain.identifiers import training_group
 from podium_controller.domain.ports import GroupKey, Ledger
 from podium_controller.training.episode_source import EpisodeSource
+from podium_controller.training.mixture import Mixture
 from podium_controller.training.scenario_order import ScenarioOrder
 
 _WAIT_SECONDS = 3600.0
@@ -31,7 +33,7 @@ class GroupSource(Protocol):
 
 
 class RolloutGroups:
-    """Groups of the job's environment, sampled when they are asked for."""
+    """Groups of the job's environments, sampled when they are asked for."""
 
     renewable = True
 
@@ -39,13 +41,14 @@ class RolloutGroups:
         self,
         job_id: str,
         rollout: spec_pb2.RolloutSpec,
-        source: EpisodeSource,
-        order: ScenarioOrder,
+        sources: Sequence[tuple[EpisodeSource, ScenarioOrder]],
+        mixture: Mixture,
     ) -> None:
+        """`sources` are those that `mixture` draws from, each with the order of its scenarios."""
         self._job_id = job_id
         self._rollout = rollout
-        self._source = source
-        self._order = order
+        self._sources = sources
+        self._mixture = mixture
 
     async def count(self, step: int) -> int:
         """See `GroupSource`."""
@@ -54,10 +57,12 @@ class RolloutGroups:
     async def sample(self, key: GroupKey) -> trajectory_pb2.Group:
         """See `GroupSource`."""
         rollout = self._rollout
-        return await self._source.collect(
+        drawn, position = self._mixture.draw(key.step, key.position)
+        source, order = self._sources[drawn]
+        return await source.collect(
             key,
             training_group(self._job_id, key.step, key.position),
-            self._order.draw(key.step, key.position, rollout.groups_per_step),
+            order.at(position),
             rollout.group_size,
             policy_pb2.PolicyRef(
                 job=self._job_id, version=key.step - 1 if rollout.max_staleness == 0 else None

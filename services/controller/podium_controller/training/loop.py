@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import logging
 from collections import deque
+from collections.abc import Collection
 from dataclasses import replace
 
 from podium.core.errors import DataLossError
+from podium.core.job_environments import environments_of, name_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit.telemetry import exemplar
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -42,6 +44,7 @@ from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluator import Evaluator, evaluation_episode, is_due
 from podium_controller.training.group_sources import ClientGroups, GroupSource, RolloutGroups
 from podium_controller.training.judging import Judging
+from podium_controller.training.mixture import Mixture
 from podium_controller.training.prefetch import Prefetch
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import COLLECT, SERVE, WAIT, Reporter
@@ -220,32 +223,50 @@ class TrainingLoop:
         return Prefetch(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
 
     async def _rollout_groups(self) -> GroupSource:
-        scenarios = await self._scenarios(self._source.environment.split)
-        order = ScenarioOrder(scenarios, self._spec.seed)
-        return RolloutGroups(self._job.id, self._spec.rollout, self._source, order)
+        sources = self._sources()
+        orders = [
+            ScenarioOrder(await self._scenarios(each, each.environment.split), self._spec.seed)
+            for each in sources
+        ]
+        mixture = Mixture(
+            environments_of(self._spec), self._spec.seed, self._spec.rollout.groups_per_step
+        )
+        pairs = list(zip(sources, orders, strict=True))
+        return RolloutGroups(self._job.id, self._spec.rollout, pairs, mixture)
 
     async def _evaluator(self) -> Evaluator | None:
         if not self._spec.HasField("evaluation"):
             return None
         evaluation = self._spec.evaluation
-        scenarios = await self._scenarios(evaluation.split, evaluation.scenarios)
+        episode = evaluation_episode(self._spec)
+        tasks = [
+            (replace(source, episode=episode), scenario)
+            for source in self._sources(evaluation.environments)
+            for scenario in await self._scenarios(source, evaluation.split, evaluation.scenarios)
+        ]
         return Evaluator(
-            self._job.id,
-            self._spec,
-            replace(self._source, episode=evaluation_episode(self._spec)),
-            self._ledger,
-            self._aliases,
-            self._reporter,
-            scenarios,
+            self._job.id, self._spec, self._ledger, self._aliases, self._reporter, tasks
         )
 
-    async def _scenarios(self, split: str, limit: int = 0) -> list[trajectory_pb2.Scenario]:
-        """Of the job's environment; CreateJob may not have been able to ask for them."""
-        environment = self._source.environment
+    def _sources(self, names: Collection[str] = ()) -> list[EpisodeSource]:
+        """One for each of the job's environments, or of those of them with these names."""
+        if not self._spec.environments:
+            return [self._source]
+        return [
+            replace(self._source, environment=each.environment, name=name_of(each))
+            for each in self._spec.environments
+            if not names or name_of(each) in names
+        ]
+
+    async def _scenarios(
+        self, source: EpisodeSource, split: str, limit: int = 0
+    ) -> list[trajectory_pb2.Scenario]:
+        """Of one environment; CreateJob may not have been able to ask for them."""
+        environment = source.environment
         found = await self._recovery.run(
             "rollout",
             lambda: self._peers.rollout.scenarios(environment, split, limit),
-            self._source.is_there,
+            source.is_there,
         )
         if not found:
             raise JobFailedError(

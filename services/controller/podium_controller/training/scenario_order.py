@@ -1,4 +1,4 @@
-"""Which scenario each group attempts: a pure function of seed, step and index.
+"""Which scenario each group attempts: a pure function of seed and position.
 
 The split is shuffled anew each epoch and drawn without replacement, so a
 resumed job goes on exactly where it was without anything being stored.
@@ -22,9 +22,8 @@ class ScenarioOrder:
         self._epoch = -1
         self._order: list[str] = []
 
-    def draw(self, step: int, index: int, groups_per_step: int) -> trajectory_pb2.Scenario:
-        """The scenario of group `index` (from 0) of `step` (from 1)."""
-        position = (step - 1) * groups_per_step + index
+    def at(self, position: int) -> trajectory_pb2.Scenario:
+        """The scenario of the order's group `position`, from 0."""
         epoch, place = divmod(position, len(self._scenarios))
         if epoch != self._epoch:
             self._order = sorted(self._scenarios, key=lambda id_: self._rank(epoch, id_))

@@ -28,6 +28,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from podium.core.actions import Action, actions_of, has_succeeded, total_reward
 from podium.core.contract import to_plain
+from podium.core.job_environments import title_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2
 
@@ -201,9 +202,9 @@ class LangfuseTracker:
                 "success": has_succeeded(trajectory),
             },
             metadata={
-                "agent_type": spec.environment.name or "client",
+                "agent_type": trajectory.environment or title_of(spec) or "client",
                 "model_name": spec.base_model,
-                "environment": spec.environment.name,
+                "environment": trajectory.environment or title_of(spec),
                 "step": step,
                 "group": trajectory.group_id,
                 "stop_reason": trajectory_pb2.StopReason.Name(trajectory.stop_reason),

@@ -11,6 +11,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from podium.core.contract import to_yaml
+from podium.core.job_environments import title_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2
 
@@ -96,7 +97,7 @@ class MlflowTracker:
             run.info.run_id,
             params=[
                 Param("model_name", spec.base_model),
-                Param("agent_type", spec.environment.name or "client"),
+                Param("agent_type", title_of(spec) or "client"),
                 Param("learning_rate", str(spec.training.learning_rate)),
                 Param("batch_size", str(spec.rollout.group_size)),
                 Param("max_steps_per_episode", str(spec.rollout.episode.max_turns)),

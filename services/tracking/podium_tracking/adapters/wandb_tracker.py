@@ -22,6 +22,7 @@ from podium.core.actions import (
     episode_row,
 )
 from podium.core.contract import to_plain
+from podium.core.job_environments import title_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -74,7 +75,7 @@ class WandbTracker:
             id=job.id,
             name=spec.name or _name(job),
             tags=_tags(job),
-            notes=spec.notes or f"ART training with {job.spec.environment.name or 'client'} agent",
+            notes=spec.notes or f"ART training with {title_of(job.spec) or 'client'} agent",
             config=_config(job),
             resume=None if offline else "allow",
             mode="offline" if offline else "online",
@@ -200,7 +201,7 @@ def _config(job: pb.Job) -> dict[str, Any]:
     spec = job.spec
     return {
         "model_name": spec.base_model,
-        "agent_type": spec.environment.name or "client",
+        "agent_type": title_of(spec) or "client",
         "learning_rate": spec.training.learning_rate,
         "batch_size": spec.rollout.group_size,
         "max_episodes": (
