@@ -17,6 +17,7 @@ from typing import Any
 from podium.core.contract import apply_defaults
 from podium.core.errors import (
     FailedPreconditionError,
+    InternalError,
     InvalidArgumentError,
     NotFoundError,
     UnavailableError,
@@ -65,7 +66,8 @@ class Call:
 class PolicyDouble:
     """`podium_rollout.adapters.policy.Policy`; says what the script holds for a generation's seed.
 
-    `hold` waits until it is cancelled or released, `die` is UNAVAILABLE.
+    `hold` waits until it is cancelled or released, `die` is UNAVAILABLE, `break` INTERNAL;
+    `die once` and `break once` the first time that the seed comes.
     """
 
     replies: Mapping[int, str] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class PolicyDouble:
     versions: Mapping[int, int] = field(default_factory=dict)
     """By how many sampled turns the prompt holds; else 3."""
     calls: list[Call] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
     held: int = 0
     aborted: int = 0
     release: asyncio.Event = field(default_factory=asyncio.Event)
@@ -116,9 +119,16 @@ class PolicyDouble:
         self.calls.append(Call(prompt, policy, sampling))
         if policy.job != JOB:
             raise NotFoundError(f"{policy.job} is not loaded", reason="POLICY_NOT_LOADED")
-        text = self.replies.get(sampling.seed, self.otherwise)
+        said = text = self.replies.get(sampling.seed, self.otherwise)
         if text == "die":
             raise UnavailableError("inference cannot be reached", metadata={"peer": "inference"})
+        if text in ("die once", "break once"):
+            text = self.otherwise
+            if sampling.seed not in self.lost:
+                self.lost.add(sampling.seed)
+                raise InternalError("broke") if "break" in said else UnavailableError("lost")
+        if text == "break":
+            raise InternalError("inference broke on it")
         if text == "hold":
             text = await self._hold()
         return pb.Generation(

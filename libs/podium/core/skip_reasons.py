@@ -49,6 +49,9 @@ WORDS: Final = frozenset(
     if reason != trajectory_pb2.SKIP_REASON_UNSPECIFIED
 )
 
+NOT_COLLECTED: Final = "NotCollected"
+"""`Failure.type` of an attempt that broke one of our services, not its environment."""
+
 NO_JUDGE_ANSWERS: Final = JUDGE_UNAVAILABLE.upper()
 """Reason of the UnavailableError of a judge service that is there, but whose models do not answer.
 

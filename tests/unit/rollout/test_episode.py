@@ -3,14 +3,14 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from podium.core.errors import FailedPreconditionError, InternalError, NotFoundError
+from podium.core.errors import FailedPreconditionError, NotFoundError
 from podium.environments.email_search import tutorial
 from podium.environments.types import user
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
-from podium_rollout.domain.episode import Episode
+from podium_rollout.domain.episode import Episode, PolicyLostError
 from podium_rollout.domain.seeds import derive
 from prometheus_client import REGISTRY
 from support.guess_environment import Guess
@@ -163,7 +163,7 @@ class Rerenders(PolicyDouble):
 
 
 async def test_a_sampled_turn_that_is_rendered_again_never_gets_into_a_record() -> None:
-    with pytest.raises(InternalError, match="rendered a sampled turn again"):
+    with pytest.raises(PolicyLostError, match="rendered a sampled turn again"):
         await play(group_request(), Rerenders(otherwise="1"))
 
 

@@ -5,7 +5,13 @@ import gc
 from typing import Any
 
 import pytest
-from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
+from podium.core.errors import (
+    InternalError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from podium.core.skip_reasons import NOT_COLLECTED
 from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
@@ -90,6 +96,48 @@ async def test_a_group_that_is_asked_for_again_is_the_same() -> None:
     ]
     assert sorted(first) == [f"{request.group_id}/t{n}" for n in range(3)]
     assert first == again
+
+
+@pytest.mark.parametrize("loss", ["die once", "break once"])
+async def test_a_lost_call_costs_its_attempt_which_begins_again_alone(loss: str) -> None:
+    request = group_request(attempts=3)
+    before = metrics.ATTEMPTS_BEGUN_AGAIN._value.get()
+    whole = PolicyDouble(script(request, {1: ["1"]}))
+    lossy = PolicyDouble(script(request, {1: ["1", loss]}))
+    found, expected = [
+        {t.id: comparable(t) async for t in collector(policy).collect(request)}
+        for policy in (lossy, whole)
+    ]
+    assert found == expected
+    assert len(lossy.calls) == len(whole.calls) + 2
+    assert metrics.ATTEMPTS_BEGUN_AGAIN._value.get() == before + 1
+    assert Guess.open == 0
+
+
+async def test_an_attempt_that_breaks_inference_twice_fails_alone() -> None:
+    request = group_request(attempts=3)
+    policy = PolicyDouble(script(request, {1: ["1", "break"]}))
+    found = {t.attempt: t async for t in collector(policy).collect(request)}
+    broken = found.pop(1)
+    assert broken.stop_reason == pb.STOP_REASON_FAILED
+    assert (broken.failure.type, broken.failure.message) == (NOT_COLLECTED, "inference broke on it")
+    assert {t.environment_reward for t in found.values()} == {1.0}
+
+
+async def test_inference_that_breaks_on_every_attempt_breaks_the_group() -> None:
+    request = group_request(attempts=2)
+    with pytest.raises(InternalError, match="inference broke on it"):
+        _ = [t async for t in collector(PolicyDouble(otherwise="break")).collect(request)]
+    assert Guess.open == 0
+
+
+async def test_an_attempt_does_not_begin_again_when_nobody_would_wait_for_it() -> None:
+    request = group_request(attempts=1)
+    request.episode.session_wait_seconds = 1e-9
+    policy = PolicyDouble(script(request, {0: ["1", "die once"]}))
+    with pytest.raises(UnavailableError, match="lost"):
+        _ = [t async for t in collector(policy).collect(request)]
+    assert len(policy.calls) == 2
 
 
 async def test_a_group_too_many_is_refused_and_room_is_given_back() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from podium.core.errors import DataLossError, InternalError, PodiumError
+from podium.core.skip_reasons import NOT_COLLECTED
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2
 
 from podium_controller.domain.timestamps import now_ns, timestamp
-
-NOT_COLLECTED = "NotCollected"
-"""Type of the failure of attempts that nobody could make."""
 
 INCOMPLETE = "GROUP_INCOMPLETE"
 """Reason of a group that ended without all of its attempts."""

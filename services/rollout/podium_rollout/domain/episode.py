@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from podium.core.errors import (
+    DeadlineExceededError,
     InternalError,
     PodiumError,
     ResourceExhaustedError,
@@ -37,6 +38,14 @@ class _EnvironmentFailedError(Exception):
         self.cause = cause
 
 
+class PolicyLostError(Exception):
+    """A call of the policy was lost, or broke: its attempt may begin again."""
+
+    def __init__(self, cause: PodiumError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
 def _count_waiting(queued: bool) -> None:
     metrics.EPISODES_WAITING.inc(1 if queued else -1)
 
@@ -45,8 +54,9 @@ class Episode:
     """Runs one attempt of a group.
 
     What the environment raises, or takes too long over, ends the episode and
-    is kept in the trajectory. What the policy raises ends the whole group, and
-    so does an environment that is away or refuses to begin.
+    is kept in the trajectory. What the policy raises ends it without one (see
+    `GroupRunner`), and an environment that is away or refuses to begin ends the
+    whole group.
     """
 
     def __init__(
@@ -68,6 +78,7 @@ class Episode:
         """Its trajectories: one, or one a side that the policy plays.
 
         Raises:
+            PolicyLostError: a call of the policy was lost.
             PodiumError: the policy could not act, or the environment refused to begin; the
                 group cannot be completed.
         """
@@ -197,7 +208,10 @@ class Episode:
         spoken = speaker.speak(self._progress.conversations, turn)
         # An agent is code as an environment is, and fails as one.
         if not isinstance(speaker, AgentSpeaker):
-            return await spoken
+            try:
+                return await spoken
+            except (UnavailableError, DeadlineExceededError, InternalError) as error:
+                raise PolicyLostError(error) from error
         return await self._environment(spoken, self._request.episode.step_timeout_seconds)
 
     def _notice(self, name: str, message: pb.Message) -> str:

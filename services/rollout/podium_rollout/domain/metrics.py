@@ -33,6 +33,10 @@ HISTORY_SPLITS = Counter(
 CONTEXT_CAPPED = Counter(
     "podium_rollout_context_capped_total", "Turns that had less room than max_tokens."
 )
+ATTEMPTS_BEGUN_AGAIN = Counter(
+    "podium_rollout_attempts_begun_again_total",
+    "Attempts that began again, for a call of the policy was lost.",
+)
 MALFORMED_CALLS = Counter(
     "podium_rollout_malformed_calls_total", "Tool calls that could not be read.", ["environment"]
 )
