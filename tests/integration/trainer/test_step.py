@@ -50,6 +50,14 @@ LOSSES: dict[str, dict[str, Any]] = {
     "kl_in_loss": {"kl_coefficient": 0.1},
     "kl_in_advantage": {"kl_coefficient": 0.1, "kl_placement": "KL_PLACEMENT_ADVANTAGE"},
     "gspo": {"objective": "OBJECTIVE_GSPO", "epsilon": 0.5, "epsilon_high": 3},
+    "turns": {"turn_advantage": "TURN_ADVANTAGE_ADDED", "turn_discount": 0.5},
+    "gspo_turns": {
+        "objective": "OBJECTIVE_GSPO",
+        "epsilon": 0.5,
+        "epsilon_high": 3,
+        "turn_advantage": "TURN_ADVANTAGE_RETURN_TO_GO",
+        "turn_discount": 0.5,
+    },
     "cispo_average": {"objective": "OBJECTIVE_CISPO", "ratio_level": "RATIO_LEVEL_AVERAGE"},
     "masked": {
         "objective": "OBJECTIVE_REINFORCE",
