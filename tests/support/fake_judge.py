@@ -193,6 +193,9 @@ def fake_judge() -> Iterator[FakeJudge]:
             pass
 
     class Server(ThreadingHTTPServer):
+        # Many groups are judged at once.
+        request_queue_size = 1024
+
         def handle_error(self, request: object, client_address: object) -> None:
             # A client that gave up on a slow answer is what some tests are about.
             if not isinstance(sys.exception(), ConnectionError):

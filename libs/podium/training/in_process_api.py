@@ -50,7 +50,11 @@ class InProcessApi:
             def log_message(self, format: str, *args: Any) -> None:
                 """Is silent."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            # Rollouts connect together; past socketserver's 5 each would wait a second and more.
+            request_queue_size = 1024
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()

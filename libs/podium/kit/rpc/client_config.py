@@ -25,11 +25,11 @@ _THROTTLING = {"maxTokens": 10, "tokenRatio": 0.1}
 
 def contract_methods() -> Iterator[MethodDescriptor]:
     """Every method of every `podium.*` contract that this process has imported."""
-    # A copy: another thread may be importing.
-    for name, module in sorted(sys.modules.copy().items()):
-        if not (name.startswith("podium.") and name.endswith("_pb2")):
-            continue
-        file: FileDescriptor = module.DESCRIPTOR
+    # A copy: another thread may be importing. Sorted last: there may be thousands of others.
+    modules = sys.modules.copy()
+    contracts = [each for each in modules if each.startswith("podium.") and each.endswith("_pb2")]
+    for name in sorted(contracts):
+        file: FileDescriptor = modules[name].DESCRIPTOR
         for service in file.services_by_name.values():
             yield from service.methods
 
