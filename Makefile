@@ -20,6 +20,9 @@ BREAK_ARGS ?=
 # A script that builds images and runs a cluster where there is neither Docker nor a cluster.
 PODIUM_CLUSTER_TOOL ?= $(if $(KUBECONFIG),,$(wildcard ../shared/cluster/cluster))
 
+# Containers often set it, and each of the hundreds of processes of a test run compiles anew then.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --progress-bar off --no-deps --only-binary=:all:

@@ -52,7 +52,7 @@ def render(
         item
         for path, text in sorted(manifests.items())
         if path.endswith(".yaml")
-        for item in yaml.safe_load_all(text)
+        for item in yaml.load_all(text, yaml.CSafeLoader)
         if item
     ]
     return sorted(objects, key=lambda o: (o["kind"], o["metadata"]["name"]))

@@ -69,7 +69,8 @@ class FakeKubectl:
         """Has the objects of one of the chart's golden files; one server plays every service."""
         import yaml
 
-        rendered = list(yaml.safe_load_all((GOLDEN / f"{case}.yaml").read_text()))
+        text = (GOLDEN / f"{case}.yaml").read_text()
+        rendered = list(yaml.load_all(text, yaml.CSafeLoader))
         self.objects = [o for o in rendered if o["kind"] in ("Service", "Deployment", "Secret")]
         for item in self.objects:
             if item["kind"] == "Secret" and "token" in item["data"]:

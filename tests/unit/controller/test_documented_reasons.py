@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[3]
 
 def failures(code: str) -> Iterator[str]:
     """The reasons with which a JobFailedError is raised."""
+    if "JobFailedError" not in code:
+        return
     raised = (node.exc for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Raise))
     for error in raised:
         if isinstance(error, ast.Call) and getattr(error.func, "id", "") == "JobFailedError":

@@ -21,7 +21,10 @@ TOLD = {
 
 def made(path: Path) -> Iterator[int]:
     """The lines on which a module makes a metric."""
-    tree = ast.parse(path.read_text())
+    text = path.read_text()
+    if "prometheus_client" not in text:
+        return
+    tree = ast.parse(text)
     imported = {
         name.asname or name.name
         for node in ast.walk(tree)
