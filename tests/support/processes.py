@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, below those that the kernel gives to clients."""
+    """A port that was free a moment ago, and that neither the kernel nor a launcher gives."""
     for port in _RANGE:
         with socket.socket() as probe:
             try:
@@ -37,8 +37,11 @@ def free_port() -> int:
 
 _GIVEN: set[int] = set()
 # Workers of one run have a range each, and two runs at once begin at different places of it.
-_FIRST = 20000 + 3000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4)
-_RANGE = range(_FIRST + os.getpid() % 1500, _FIRST + 3000)
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4
+_FIRST = 10000 + 2500 * _WORKER
+_RANGE = range(_FIRST + os.getpid() % 1500, _FIRST + 2500)
+LAUNCHER_RANGE = range(20000 + 3000 * _WORKER, 23000 + 3000 * _WORKER)
+"""Of which a worker's stacks take theirs: a port is taken seconds after it was found free."""
 
 
 class RegistryProcess:

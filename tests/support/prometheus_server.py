@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import httpx
 import yaml
+from support.processes import free_port
 from support.programs import program
 
 
@@ -49,9 +49,7 @@ def scraping(
     interval: str = "2s",
 ) -> Iterator[Prometheus]:
     """Scrapes addresses, each with labels of its own; `rule_files` lie in the folder."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     configuration = {
         "global": {
             "scrape_interval": interval,

@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2
+from support.processes import free_port
 
 
 @dataclass
@@ -87,10 +87,8 @@ def _launchers(processes: int, machines: int) -> list[list[str]]:
     torchrun = ["torch.distributed.run", f"--nproc-per-node={processes}"]
     if machines == 1:
         return [[*torchrun, "--standalone", "-m"]]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    together = [f"--nnodes={machines}", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    port = f"--master-port={free_port()}"
+    together = [f"--nnodes={machines}", "--master-addr=127.0.0.1", port]
     return [[*torchrun, *together, f"--node-rank={rank}", "-m"] for rank in range(machines)]
 
 
