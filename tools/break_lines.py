@@ -42,7 +42,7 @@ NOT_COPIED = shutil.ignore_patterns(
     "build",
 )
 PASSED, FAILED = 0, 1
-# A test has 120 seconds of its own; this is for what hangs outside of one.
+# A test has 300 seconds of its own; this is for what hangs outside of one.
 SUITE_SECONDS = 1800
 NO_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 UNPROVEN = "fails without the break too: "

@@ -178,7 +178,8 @@ async def test_one_that_lives_and_thinks_has_its_idle_time_and_no_more(
     fleet: Fleet, client: Client
 ) -> None:
     spec = client_job(2)
-    spec.client.idle_seconds = 1.5
+    # In which the other must be seen to wait, on any machine.
+    spec.client.idle_seconds = 4
     job = await client.create(spec, "thinks")
     await beat(client, job.id, 3600)
     await client.until(job.id, lambda job: job.phase == "collect")

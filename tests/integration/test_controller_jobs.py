@@ -28,6 +28,7 @@ from support.controlled_fixtures import client, fleet, registry
 from support.fake_judge import fake_judge, scores
 from support.fleet import Fleet
 from support.fleet_doubles import HELDOUT_SCENARIOS, TRAIN_SCENARIOS
+from support.waiting import eventually
 
 __all__ = ["client", "fleet", "registry"]
 
@@ -151,7 +152,9 @@ async def test_t22_collection_overlaps_training_within_its_staleness(
         nonlocal training
         if point == "step:begin":
             training = int(about)
-            # Long enough for the whole of the next step to be collected.
+            if training in (2, 3):
+                await eventually(lambda: any(step == training for step, _ in seen))
+            # Long enough for the whole of the next step to be collected, and for one more.
             await asyncio.sleep(0.6)
         elif point == "step:taken":
             training = 0

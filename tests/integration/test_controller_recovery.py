@@ -188,7 +188,7 @@ async def test_a_service_that_dies_in_mid_step_costs_only_time(
 
 async def recovery_events(client: Client, job_id: str, beginning: str) -> list[pb.Event]:
     """The job's events of recovery that begin so, as soon as there are any."""
-    for _ in range(200):
+    for _ in range(1000):
         found = [
             event
             for event in await client.events(job_id)
@@ -364,7 +364,7 @@ async def put_to_sleep_until_replaced(
     """SIGSTOP. One that fell asleep in a transaction holds its lock, and is woken for a moment."""
     for _ in range(5):
         leader.signal(signal.SIGSTOP)
-        for _ in range(40):
+        for _ in range(100):
             if await standby.leads():
                 return
             await asyncio.sleep(0.1)

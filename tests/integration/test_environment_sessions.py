@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -59,8 +59,23 @@ RESET = pb.ResetRequest(scenario=trajectory_pb2.Scenario(id="only"))
 SCORE, CLOSE = pb.ScoreRequest(), pb.CloseRequest()
 
 
+class Served:
+    """Opens streams to a server of this process."""
+
+    def __init__(self, stub: Any, servicer: EnvironmentServicer) -> None:
+        self._stub = stub
+        self._servicer = servicer
+
+    def __call__(self) -> Stream:
+        return Stream(self._stub)
+
+    async def waiting(self, opens: int) -> None:
+        """Returns once so many opens wait for a slot."""
+        await eventually(lambda: self._servicer._sessions._slots._waiting == opens)
+
+
 @asynccontextmanager
-async def served(**limits: float) -> AsyncIterator[Callable[[], Stream]]:
+async def served(**limits: float) -> AsyncIterator[Served]:
     server = Server("environment", ServerSettings())
     servicer = EnvironmentServicer(Counting, Limits(**limits))  # type: ignore[arg-type]
     server.add(
@@ -72,7 +87,7 @@ async def served(**limits: float) -> AsyncIterator[Callable[[], Stream]]:
     channel = connect(f"127.0.0.1:{server.port}")
     stub = pb_grpc.EnvironmentServiceStub(channel)
     try:
-        yield lambda: Stream(stub)
+        yield Served(stub, servicer)
     finally:
         await channel.close()
         await server.stop(0)
@@ -264,10 +279,10 @@ async def test_a_session_that_nobody_takes_up_again_is_closed() -> None:
 
 
 async def test_a_session_that_is_silent_for_too_long_is_closed_unless_a_step_runs() -> None:
-    async with served(idle_seconds=0.3) as stream:
+    async with served(idle_seconds=1.5) as stream:
         one = await begun(stream(), idle_seconds=100)
         await one.send(2, step=step("wait"))
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(2.0)
         Counting.release.set()
         assert (await one.read()).step.reward == 1
         with pytest.raises(errors.DeadlineExceededError) as caught:
@@ -282,7 +297,7 @@ async def test_an_open_waits_for_its_turn_and_credits_tell_what_is_free() -> Non
         assert (await one.ask(open=opening("a"))).credits == 1
         assert (await two.ask(open=opening("b"))).credits == 0
         await three.send(open=opening("c", wait_seconds=60))
-        await asyncio.sleep(0.1)
+        await stream.waiting(1)
         await four.send(open=opening("d", wait_seconds=60))
         with pytest.raises(errors.ResourceExhaustedError) as caught:
             await stream().ask(open=opening("e"))
@@ -299,9 +314,9 @@ async def test_an_open_that_gave_up_leaves_no_gap() -> None:
         one, gone, next_ = (stream() for _ in range(3))
         await one.ask(open=opening("a"))
         await gone.send(open=opening("b", wait_seconds=60))
-        await asyncio.sleep(0.1)
+        await stream.waiting(1)
         await next_.send(open=opening("c", wait_seconds=60))
-        await asyncio.sleep(0.1)
+        await stream.waiting(2)
         gone.call.cancel()
         await one.ask(1, close=CLOSE)
         assert (await next_.read()).HasField("open")

@@ -181,7 +181,7 @@ async def test_a_call_past_its_deadline_stops_its_episodes_too() -> None:
     policy = PolicyDouble(otherwise="hold")
     async with serve_inference(policy) as inference, rollout(inference) as stub:
         with pytest.raises(DeadlineExceededError):
-            await collect(stub, group_request(2), timeout_s=0.5)
+            await collect(stub, group_request(2), timeout_s=3)
         await eventually(lambda: policy.aborted == 2)
         await eventually(lambda: Guess.open == 0)
 

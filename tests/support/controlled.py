@@ -95,7 +95,7 @@ class Client:
             return list((await self.stub.ListTrajectories(request)).trajectories)
 
     async def until(
-        self, job_id: str, condition: Callable[[pb.Job], bool], within: float = 60
+        self, job_id: str, condition: Callable[[pb.Job], bool], within: float = 200
     ) -> pb.Job:
         """The job once the condition holds; through restarts of the controller."""
         job = pb.Job()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-async def eventually(condition: Callable[[], bool], within: float = 60.0) -> None:
+async def eventually(condition: Callable[[], bool], within: float = 200.0) -> None:
     """Returns once the condition holds; fails the test after `within` seconds."""
     deadline = time.monotonic() + within
     while not condition():

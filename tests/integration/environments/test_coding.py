@@ -159,7 +159,8 @@ async def test_code_is_found_in_a_block_or_without_one(reply: str) -> None:
     ],
 )
 async def test_what_went_wrong_is_told(body: str, told: str) -> None:
-    (result,) = await submit(f"def f(n):\n    {body}", case_seconds=1)
+    # In which its process must start too.
+    (result,) = await submit(f"def f(n):\n    {body}", case_seconds=3)
     assert told in text_of(result.observation)
     assert len(text_of(result.observation)) < 1000
 
@@ -169,7 +170,7 @@ async def test_a_test_that_hangs_or_kills_fails_alone() -> None:
     hangs = (
         "import os\ndef f(n):\n  while n == 20: pass\n  return os._exit(0) if n == 40 else n + 1"
     )
-    (result,) = await submit(hangs, case_seconds=1)
+    (result,) = await submit(hangs, case_seconds=3)
     assert result.metrics["tests_passed"] == 2.0
     dies = "import os\ndef f(n):\n    return n + 1 if n in (1, 7, 50) else os._exit(0)"
     (result,) = await submit(dies)

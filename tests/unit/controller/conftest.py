@@ -1,5 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+from podium_controller.cluster import trainers
+from podium_controller.training import recovery
 from support.spans import exporter, spans
 
 __all__ = ["exporter", "spans"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tried_again_soon() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recovery, "_FIRST_PAUSE", 0.001)
+        patch.setattr(trainers, "_FIRST_PAUSE", 0.01)
+        yield

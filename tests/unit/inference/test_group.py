@@ -13,6 +13,7 @@ from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium_inference.adapters.node_group import Leader, Member, in_thread
 from podium_inference.settings import Settings
 from pydantic import ValidationError
+from support.waiting import eventually
 
 TRAITS = {"tensor_parallel_size": 2, "dtype": "float32"}
 HOST = "127.0.0.1"
@@ -84,8 +85,7 @@ async def test_a_rank_that_the_group_has_not_is_refused(group: Group, rank: int)
 
 async def test_two_nodes_of_one_rank_are_refused(group: Group) -> None:
     first = asyncio.create_task(group.joined(1))
-    with pytest.raises(UnavailableError):
-        await group.gather(0.5)
+    await eventually(lambda: 1 in group.leader._members)
     with pytest.raises(FailedPreconditionError, match="1 is there already"):
         await group.joined(1)
     second = asyncio.create_task(group.joined(2))
@@ -95,8 +95,9 @@ async def test_two_nodes_of_one_rank_are_refused(group: Group) -> None:
 
 async def test_the_leader_says_who_did_not_come(group: Group) -> None:
     coming = asyncio.create_task(group.joined(1))
+    await eventually(lambda: 1 in group.leader._members)
     with pytest.raises(UnavailableError) as caught:
-        await group.gather(1.0)
+        await group.gather(0.05)
     assert caught.value.reason == "NODES_MISSING"
     assert "of 3 nodes 2 did not come" in caught.value.message
     coming.cancel()
