@@ -70,27 +70,26 @@ async def test_a_killed_service_comes_back_at_its_address(tmp_path: Path, name: 
     assert crash.log_tail, "the last log lines are told"
 
 
-async def test_with_auth_only_the_token_opens(tmp_path: Path) -> None:
-    async with Launcher(config(tmp_path, auth=True)) as stack:
-        token_file = tmp_path / "data" / "token"
-        mode = (await asyncio.to_thread(token_file.stat)).st_mode
-        assert mode & 0o077 == 0
-        found = locate(data_dir=tmp_path / "data")
-        assert found.token
-        async with client_of(stack) as client:
-            with pytest.raises(UnauthenticatedError):
-                await client.environments.list()
-        async with AsyncClient(found) as client:
-            assert await client.environments.list()
-            assert [job async for job in client.jobs.list()] == []
+async def only_the_token_opens(stack: Launcher, data_dir: Path) -> None:
+    mode = (await asyncio.to_thread((data_dir / "token").stat)).st_mode
+    assert mode & 0o077 == 0
+    found = locate(data_dir=data_dir)
+    assert found.token
+    async with client_of(stack) as client:
+        with pytest.raises(UnauthenticatedError):
+            await client.environments.list()
+    async with AsyncClient(found) as client:
+        assert await client.environments.list()
+        assert [job async for job in client.jobs.list()] == []
 
 
-async def test_s17_s18_the_console_shows_what_the_token_of_its_caller_may_see(
+async def test_s17_s18_only_the_token_opens_and_the_console_shows_what_its_caller_may_see(
     tmp_path: Path,
 ) -> None:
     events: list[Event] = []
     chosen = replace(config(tmp_path, auth=True), services=(*LIGHT, "console"))
     async with Launcher(chosen, events.append) as stack:
+        await only_the_token_opens(stack, tmp_path / "data")
         token = (await asyncio.to_thread((tmp_path / "data" / "token").read_text)).strip()
         async with httpx.AsyncClient(base_url=stack.console_url, timeout=30) as http:
             assert "<title>Podium</title>" in (await http.get("/")).text

@@ -93,7 +93,8 @@ async def pair(setting: Setting) -> AsyncIterator[ServiceProcess]:
     log = setting.folder / "pair.log"
     async with service("trainer", log, setting.environment(), processes=2) as process:
         yield process
-        await process.terminate()
+        if process.process.returncode is None:
+            await process.terminate()
 
 
 def all_shards(folder: Path) -> list[tuple[str, torch.Tensor]]:
@@ -244,19 +245,17 @@ async def test_every_process_stores_its_own_part_of_whole_weights(
 
 @pytest.mark.timeout(400)
 async def test_a_lost_process_ends_the_trainer_and_the_job_goes_on(
-    setting: Setting, alone: ServiceProcess
+    setting: Setting, alone: ServiceProcess, pair: ServiceProcess
 ) -> None:
+    """The last of the module: it ends the pair."""
     training = spec("lora")
-    environment = setting.environment()
-    log = setting.folder / "lost.log"
-    async with service("trainer", log, environment, processes=2) as process:
-        await train(process, setting, "lost", training, [1])
-        (follower,) = await asyncio.to_thread(followers, process.process.pid)
-        os.kill(follower, signal.SIGKILL)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await train(process, setting, "lost", training, [2])
-        assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
-        assert await asyncio.wait_for(process.process.wait(), 60) != 0
+    await train(pair, setting, "lost", training, [1])
+    (follower,) = await asyncio.to_thread(followers, pair.process.pid)
+    os.kill(follower, signal.SIGKILL)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await train(pair, setting, "lost", training, [2])
+    assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
+    assert await asyncio.wait_for(pair.process.wait(), 60) != 0
     # By one process alone, of what two have stored.
     (metrics,) = await train(alone, setting, "lost", training, [2])
     assert metrics["tokens_trained"] > 0

@@ -44,11 +44,11 @@ def player(seed: int) -> Callable[[list[dict[str, Any]], int], str]:
 async def test_2048() -> None:
     script = example("art_2048")
     with InProcessBackend(player(3)) as backend:
-        model = await script.train(backend, base_model="none", steps=2, games=4, groups=2)
+        model = await script.train(backend, base_model="none", steps=2, games=2, groups=2)
         batches = backend.batches[model.name]
         assert [len(batch) for batch in batches] == [2, 2]
         trajectories = [t for batch in batches for group in batch for t in group.trajectories]
-        assert len(trajectories) == 16
+        assert len(trajectories) == 8
         for trajectory in trajectories:
             # A conversation that goes on token for token is one history.
             (history,) = trajectory.histories
