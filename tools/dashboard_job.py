@@ -227,6 +227,22 @@ PIPELINE: Row = (
             stacked=True,
         ),
         Panel(
+            "Since the last step",
+            "Since the trainer took one, and since one was published, served and committed.",
+            "s",
+            (
+                (
+                    f"time() - max(podium_trainer_last_step_timestamp_seconds{{{J}}})",
+                    "trained",
+                ),
+                (
+                    f"time() - max(podium_controller_last_step_timestamp_seconds{{{J}}})",
+                    "committed",
+                ),
+            ),
+            alert="PodiumCheckpointOverdue",
+        ),
+        Panel(
             "Trained and committed",
             "Step that the trainer's weights are at, and the last that is published and served.",
             "none",

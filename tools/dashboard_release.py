@@ -8,6 +8,8 @@ _HANDLED = "podium_grpc_server_handled_total"
 _USERS = 'service=~"podium[.](jobs|registry)[.].+"'
 _FAULTS = 'code=~"INTERNAL|UNKNOWN|UNAVAILABLE"'
 _BUDGET = 0.005
+_NO_CONSOLE = "no data: no console, or nobody looked"
+_NO_TRACKING = "no data: no tracking service"
 
 
 def _faulty(window: str) -> str:
@@ -271,6 +273,72 @@ SERVICES: tuple[Row, ...] = (
                     ),
                 ),
                 empty="none",
+            ),
+        ),
+    ),
+    (
+        "Console and trackers",
+        (
+            Panel(
+                "Requests of browsers",
+                "To the console, a second, by status.",
+                "reqps",
+                ((rate("podium_console_requests_total", "status"), "{{status}}"),),
+                empty=_NO_CONSOLE,
+            ),
+            Panel(
+                "Time of a browser's request",
+                "Until its answer begins, 95th percentile by route.",
+                "s",
+                ((quantile(0.95, "podium_console_request_seconds", "route"), "{{route}}"),),
+                empty=_NO_CONSOLE,
+            ),
+            Panel(
+                "Open pages",
+                "Which the console tells of changes.",
+                "none",
+                ((f"sum(podium_console_streams{{{R}}})", "pages"),),
+                empty=_NO_CONSOLE,
+            ),
+            Panel(
+                "Steps behind",
+                "Of the job that is furthest behind: committed, and not told its tracker yet.",
+                "none",
+                ((f"max by (tracker) (podium_tracking_lag_steps{{{R}}})", "{{tracker}}"),),
+                empty=_NO_TRACKING,
+                alert="PodiumTrackingBehind",
+            ),
+            Panel(
+                "Steps told",
+                "An hour, by tracker.",
+                "none",
+                (
+                    (
+                        f"3600 * {rate('podium_tracking_steps_total', 'tracker')}",
+                        "{{tracker}}",
+                    ),
+                ),
+                empty="no data: no job names a tracker",
+            ),
+            Panel(
+                "Trackers that failed",
+                "An hour, by tracker and reason.",
+                "none",
+                (
+                    (
+                        f"3600 * {rate('podium_tracking_failures_total', 'tracker, reason')}",
+                        "{{tracker}}: {{reason}}",
+                    ),
+                ),
+                empty="none",
+                alert="PodiumTrackingFailing",
+            ),
+            Panel(
+                "Workers of trackers",
+                "Processes, each of which tells one tracker of one job.",
+                "none",
+                ((f"sum by (tracker) (podium_tracking_workers{{{R}}})", "{{tracker}}"),),
+                empty=_NO_TRACKING,
             ),
         ),
     ),
