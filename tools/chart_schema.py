@@ -71,6 +71,16 @@ DEFINITIONS: dict[str, Any] = {
                 "minimum": 0,
                 "description": "GPUs of the trainers of those jobs.",
             },
+            "maxGpuHours": {
+                "type": "number",
+                "minimum": 0,
+                "description": "GPU hours of its jobs in a calendar month (UTC): then they pause.",
+            },
+            "maxJudgeCost": {
+                "type": "number",
+                "minimum": 0,
+                "description": "What its jobs' judges cost in such a month: then they pause.",
+            },
             "maxPoolShare": {
                 "type": "number",
                 "exclusiveMinimum": 0,

@@ -32,6 +32,8 @@ ON_PURPOSE = {
     "token_file": "of the same Secret",
     "api_keys_file": "of the same Secret",
     "key_file": "the judge asks the installation's own pool, which wants a token",
+    "tracking": "the chart knows whether it has that service, and a controller alone does not",
+    "tracking_secrets_file": "the Secrets that the values list",
     "trainer_template": "trainers are Jobs of their own",
     "trainer_owner": "they go with the release",
     "environment_template": "environments that are images are Deployments",

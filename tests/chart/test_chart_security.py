@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
+import yaml
 from chart_golden import render
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.environment_template import EnvironmentTemplate
@@ -164,6 +166,29 @@ def test_pods_reach_each_other_by_the_call_graph_alone() -> None:
 def test_gitops_calls_the_controller_alone() -> None:
     found = edges(render({"gitops": {"enabled": True}}))
     assert found - EDGES == {("gitops", "controller", GRPC["controller"])}
+
+
+def test_the_controller_is_told_whose_jobs_may_name_which_secret() -> None:
+    given = [
+        {"name": "mail", "existingSecret": "x", "projects": ["mail"]},
+        {"name": "shared", "existingSecret": "y"},
+    ]
+    objects = render({"tracking": {"enabled": True, "secrets": given}})
+    (pod,) = [each for each in pods(objects) if each.component == "controller"]
+    env = {each["name"]: each.get("value") for each in pod.spec["containers"][0]["env"]}
+    assert env["PODIUM_CONTROLLER_TRACKING"] == "true"
+    path = PurePosixPath(env["PODIUM_CONTROLLER_TRACKING_SECRETS_FILE"])
+    (mount,) = [m for m in pod.spec["containers"][0]["volumeMounts"] if m["name"] == "trackers"]
+    assert mount["mountPath"] == str(path.parent)
+    (config,) = [
+        each
+        for each in of_kind(objects, "ConfigMap")
+        if each["metadata"]["name"] == "podium-trackers"
+    ]
+    assert yaml.safe_load(config["data"][path.name]) == {
+        "mail": {"projects": ["mail"]},
+        "shared": {},
+    }
 
 
 def test_tracking_calls_the_controller_alone_and_has_what_its_values_name() -> None:

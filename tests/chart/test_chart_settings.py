@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from chart_golden import render
+from helm_python import HelmError
 from podium.kit.rpc.pools import parse_pools
 from support.chart_pods import pods
 from support.defaults import CLIENTS, SERVICES, settings_class
@@ -78,3 +80,33 @@ def test_peers_are_addressed_by_services_of_the_chart(objects: list[dict[str, An
                 assert value in offered, name
             if name.endswith("_POOLS"):
                 assert set(parse_pools(value).values()) <= offered, name
+
+
+def controller_env(values: dict[str, Any]) -> dict[str, str]:
+    (container,) = (c for name, c in containers(render(values)) if name == "controller")
+    return variables(container)
+
+
+@pytest.mark.parametrize(
+    ("size", "bytes_"), [("40Gi", 40 * 2**30), ("1Ti", 2**40), ("12345", 12345), ("0", 0)]
+)
+def test_how_long_trajectories_stay_and_what_gpus_cost(size: str, bytes_: int) -> None:
+    env = controller_env(
+        {"controller": {"trajectories": {"maxSize": size, "maxDays": 1.5}, "gpuHourPrice": 2.25}}
+    )
+    assert int(env["PODIUM_CONTROLLER_TRAJECTORY_STORE_MAX_BYTES"]) == bytes_
+    assert float(env["PODIUM_CONTROLLER_TRAJECTORY_RETENTION_DAYS"]) == 1.5
+    assert float(env["PODIUM_CONTROLLER_GPU_HOUR_PRICE"]) == 2.25
+
+
+def test_a_size_or_price_that_is_none_is_refused_and_none_is_stated_by_default() -> None:
+    for wrong in (
+        {"trajectories": {"maxSize": "40GB"}},
+        {"trajectories": {"maxSize": "-1"}},
+        {"trajectories": {"maxDays": -1}},
+        {"gpuHourPrice": -1},
+        {"gpuHourPrice": "2"},
+    ):
+        with pytest.raises(HelmError):
+            render({"controller": wrong})
+    assert not {name for name in controller_env({}) if "TRAJECTORY" in name or "PRICE" in name}

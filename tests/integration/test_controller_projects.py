@@ -205,3 +205,26 @@ async def test_a_job_without_its_projects_share_of_the_pool_says_so_and_goes_on(
             await assert_every_step_once(fleet, client, job, 1)
     assert shown("pool_episodes", pool="default", project="a") == 0
     assert shown("pool_groups_waiting", pool="default") == 0
+
+
+async def test_a_project_cannot_name_another_s_secret_and_is_warned_that_nobody_tells(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets.yaml"
+    secrets.write_text("of-a: {projects: [a]}\nshared: {}\n")
+    settings = limits(tmp_path, "a: {}\nb: {}\n")
+    settings |= {"tracking_secrets_file": secrets, "tracking": False}
+    async with running_controller(fleet, "trackers", **settings) as client:
+        tracking = spec_pb2.TrackingSpec(wandb=spec_pb2.WandbSpec(secret="of-a"))
+        with pytest.raises(InvalidArgumentError, match="are shared") as refused:
+            await client.create(small_job(1, project="b", tracking=tracking), "theirs")
+        (violation,) = refused.value.violations
+        assert violation.field == "job.spec.tracking.wandb.secret"
+        job = small_job(1, project="a", tracking=tracking)
+        request = pb.CreateJobRequest(job=pb.Job(id="own", spec=job))
+        with rpc_errors("controller"):
+            (warning,) = (await client.stub.CreateJob(request)).warnings
+        assert "no tracking service" in warning
+        told = [e.message for e in await client.events("own") if e.type == pb.EVENT_TYPE_WARNING]
+        assert warning in told
+        await client.succeeded("own")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +128,55 @@ async def test_a_job_that_has_used_its_budget_pauses_and_goes_on_with_a_greater_
         done = await client.succeeded("frugal")
         # What ends with the budget has not been stopped by it.
         assert done.usage.sampled_tokens == 3 * a_step
+
+
+async def test_a_project_that_has_used_its_budget_pauses_its_jobs_until_it_has_more(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    def settings(hours: float) -> dict[str, Any]:
+        path = tmp_path / "projects.yaml"
+        path.write_text(f"poor: {{maxGpuHours: {hours:.6f}, maxJudgeCost: 9}}\nrich: {{}}\n")
+        return {"projects_file": path, "trainer_gpus": 1000}
+
+    async with running_controller(fleet, **settings(1e-6)) as client:
+        await client.create(small_job(2, project="poor"), "poor-1")
+        paused = await client.state("poor-1", pb.JOB_STATE_PAUSED)
+        assert paused.wait_reason == "PROJECT_BUDGET_EXHAUSTED"
+        assert "of the project 'poor' maxGpuHours is 1e-06" in paused.wait_message
+        told = (await client.events("poor-1"))[-1].message
+        assert told == f"the job is paused: {paused.wait_message}"
+        # Trainer and pool are others'.
+        await client.create(small_job(1, project="rich"), "rich-1")
+        await client.succeeded("rich-1")
+        # What is resumed, or new, waits in line, and is told why.
+        await client.resume("poor-1")
+        await client.create(small_job(1, project="poor"), "poor-2")
+        for job_id in ("poor-1", "poor-2"):
+            waits = await client.until(job_id, lambda job: bool(job.wait_reason))
+            assert waits.state == pb.JOB_STATE_QUEUED
+            assert waits.wait_reason == "PROJECT_BUDGET_EXHAUSTED"
+        (budget,) = await budgets(client)
+        assert (budget.project, budget.max_gpu_hours, budget.max_judge_cost) == ("poor", 1e-6, 9)
+        used = (await client.get("poor-1")).usage
+        assert budget.gpu_hours == pytest.approx(used.trainer_gpu_seconds / 3600)
+        assert budget.judge_cost == 0
+        assert await budgets(client, project="rich") == []
+        assert len(await budgets(client, page_size=1)) == 1
+        assert await budgets(client, page_size=1, page_token=await next_page(client)) == []
+    async with running_controller(fleet, **settings(1000.0)) as client:
+        for job_id in ("poor-1", "poor-2"):
+            await client.succeeded(job_id)
+
+
+async def budgets(client: Client, **fields: Any) -> list[pb.ProjectBudget]:
+    with rpc_errors("controller"):
+        return list((await client.stub.ListUsage(pb.ListUsageRequest(**fields))).budgets)
+
+
+async def next_page(client: Client) -> str:
+    with rpc_errors("controller"):
+        response = await client.stub.ListUsage(pb.ListUsageRequest(page_size=1))
+    return response.next_page_token
 
 
 async def resume(client: Client, budget: spec_pb2.BudgetSpec) -> pb.Job:

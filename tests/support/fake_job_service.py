@@ -36,6 +36,9 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
     evaluations: list[jobs.Evaluation] = field(default_factory=list)
     trajectories: list[trajectory_pb2.Trajectory] = field(default_factory=list)
     used: list[jobs.UsageRow] = field(default_factory=list)
+    budgets: list[jobs.ProjectBudget] = field(default_factory=list)
+    deleted: list[jobs.DeletedTrajectories] = field(default_factory=list)
+    """Told of the trajectories of training."""
     asked_usage: list[jobs.ListUsageRequest] = field(default_factory=list)
     break_watch_after: list[int] = field(default_factory=list)
     """A watch breaks after the sequence that is first here, which is then taken away."""
@@ -95,7 +98,8 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
     ) -> jobs.ListUsageResponse:
         self.asked_usage.append(request)
         page, more = page_of(self.used, 1, request.page_token, [request.project])
-        return jobs.ListUsageResponse(rows=page, next_page_token=more)
+        budgets = [] if request.page_token else self.budgets
+        return jobs.ListUsageResponse(rows=page, next_page_token=more, budgets=budgets)
 
     async def CancelJob(
         self, request: jobs.CancelJobRequest, context: Context
@@ -180,7 +184,10 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
             self.break_trajectories_after -= len(page)
             if self.break_trajectories_after < 0:
                 raise UnavailableError("draining")
-        return jobs.ListTrajectoriesResponse(trajectories=page, next_page_token=more)
+        deleted = [] if request.page_token or request.evaluation else self.deleted
+        return jobs.ListTrajectoriesResponse(
+            trajectories=page, next_page_token=more, deleted=deleted
+        )
 
     def _job(self, job_id: str) -> jobs.Job:
         if job_id not in self.known:

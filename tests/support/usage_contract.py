@@ -15,6 +15,8 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.errors import LeaseLostError
 from podium_controller.domain.ports import COLLECTED, JUDGED, GroupKey, Wait
+from podium_controller.domain.timestamps import now_ns
+from podium_controller.store.usage import HOUR
 from support.stores import Stores, group, lead, new, step
 
 
@@ -96,6 +98,25 @@ async def test_usage_outlives_its_job(stores: Stores) -> None:
     await stores.jobs.request("job", job_states.after_cancel)
     await stores.jobs.delete("job")
     assert (await ledger.usage.totals(["job"]))["job"].sampled_tokens == 12
+
+
+async def test_what_projects_use_is_told_of_a_time_and_of_one_of_them(stores: Stores) -> None:
+    ledger = await lead(stores)
+    for job_id, project in (("job", "a"), ("two", "b"), ("three", "a")):
+        made = new(job_id)
+        made.spec.project = project
+        await stores.jobs.create(made)
+    for number, job_id in enumerate(("job", "two", "three"), start=1):
+        await ledger.usage.report(job_id, number, pb.Usage(trainer_gpu_seconds=number))
+    await stores.jobs.request("three", job_states.after_cancel)
+    await stores.jobs.delete("three")
+    assert await ledger.usage.of_projects(0) == {
+        "a": pb.Usage(trainer_gpu_seconds=4),
+        "b": pb.Usage(trainer_gpu_seconds=2),
+    }
+    assert list(await ledger.usage.of_projects(0, "b")) == ["b"]
+    later = now_ns() // 10**9 + 2 * HOUR
+    assert await ledger.usage.of_projects(later) == {}
 
 
 async def test_a_job_that_has_used_what_it_may_rests_and_says_why(stores: Stores) -> None:

@@ -14,6 +14,14 @@
 {{- end -}}
 {{- end -}}
 
+{{/* A size such as 40Gi in bytes. */}}
+{{- define "podium.bytes" -}}
+{{- $powers := dict "Ki" 1 "Mi" 2 "Gi" 3 "Ti" 4 "" 0 -}}
+{{- $bytes := regexFind "^[0-9]+" . | int64 -}}
+{{- range until (index $powers (regexFind "[KMGT]i$" .) | int) }}{{ $bytes = mul $bytes 1024 }}{{ end -}}
+{{- $bytes -}}
+{{- end -}}
+
 {{/* Of one component: (list root "judge"). */}}
 {{- define "podium.componentName" -}}
 {{- printf "%s-%s" (include "podium.fullname" (index . 0)) (index . 1) -}}

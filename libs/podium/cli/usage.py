@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.connection import connected
-from podium.cli.output import emit_list, output_option
+from podium.cli.output import emit_list, note, output_option
 
 if TYPE_CHECKING:
     from podium.sdk import AsyncClient
@@ -49,9 +49,12 @@ async def usage(
     """Show what jobs have used, newest first; those that were deleted too.
 
     Usage is kept by the hour. GPUs have a cost where the installation names the price of an hour,
-    judges where they have prices.
+    judges where they have prices. What a project with a budget has used of it this month is told on
+    stderr.
     """
-    from podium.cli.views import PROJECT_USAGE, USAGE
+    from podium.cli.views import PROJECT_USAGE, USAGE, budget
 
     rows = client.jobs.usage(project=project, since=since, by_project=by_project)
     emit_list([row async for row in rows], PROJECT_USAGE if by_project else USAGE, output)
+    for each in await client.jobs.budgets(project=project):
+        note(budget(each))

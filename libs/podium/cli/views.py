@@ -101,6 +101,27 @@ def used(usage: jobs.Usage) -> str:
     return ", ".join(filter(None, parts))
 
 
+def deleted(told: jobs.DeletedTrajectories, evaluation: bool) -> str:
+    """Which episodes were deleted, in a line."""
+    kind = "version" if evaluation else "step"
+    first, last = told.first_step, told.last_step
+    part = f"{kind} {first}" if first == last else f"{kind}s {first} to {last}"
+    mode = f", {told.mode}" if told.mode else ""
+    groups = "1 group" if told.groups == 1 else f"{told.groups} groups"
+    return f"deleted to make room: {groups} of {part}{mode}, {local_time(told.delete_time)}"
+
+
+def budget(told: jobs.ProjectBudget) -> str:
+    """What a project has used of its budget, in a line."""
+    parts = []
+    if told.HasField("max_gpu_hours"):
+        parts.append(f"{told.gpu_hours:.2f} of {told.max_gpu_hours:g} GPU hours")
+    if told.HasField("max_judge_cost"):
+        parts.append(f"{told.judge_cost:.2f} of {told.max_judge_cost:g} for judges")
+    month = told.start_time.ToDatetime(UTC).strftime("%Y-%m")
+    return f"budget of {told.project} in {month} (UTC): {', '.join(parts)}"
+
+
 _USED: tuple[tuple[str, Callable[[jobs.UsageRow], str]], ...] = (
     ("PROMPT", lambda row: str(row.usage.prompt_tokens)),
     ("SAMPLED", lambda row: str(row.usage.sampled_tokens)),

@@ -132,6 +132,12 @@ class Jobs:
             async for row in pages(self._stub.ListUsage, request, lambda r: r.rows):
                 yield row
 
+    async def budgets(self, *, project: str = "") -> Sequence[pb.ProjectBudget]:
+        """Projects that have a budget of a month, by name, and what they have used of it."""
+        request = pb.ListUsageRequest(project=project, by_project=True, page_size=1)
+        with rpc_errors("controller"):
+            return (await self._stub.ListUsage(request)).budgets
+
     async def events(self, job_id: str) -> AsyncGenerator[pb.Event, None]:
         """A job's events so far, oldest first."""
         request = pb.ListEventsRequest(job_id=job_id, page_size=_PAGE)
@@ -164,6 +170,16 @@ class Jobs:
         with rpc_errors("controller"):
             async for item in pages(self._stub.ListTrajectories, request, lambda r: r.trajectories):
                 yield item
+
+    async def deleted_trajectories(
+        self, job_id: str, *, step: int | None = None, evaluation: bool = False
+    ) -> Sequence[pb.DeletedTrajectories]:
+        """What `trajectories` would have listed besides, and was deleted to make room."""
+        request = pb.ListTrajectoriesRequest(
+            job_id=job_id, step=step, evaluation=evaluation, page_size=1
+        )
+        with rpc_errors("controller"):
+            return (await self._stub.ListTrajectories(request)).deleted
 
     async def watch(
         self,

@@ -86,7 +86,9 @@ class SyncJobs(_Part):
     steps = _iterated(Jobs.steps)
     evaluations = _iterated(Jobs.evaluations)
     trajectories = _iterated(Jobs.trajectories)
+    deleted_trajectories = _called(Jobs.deleted_trajectories)
     usage = _iterated(Jobs.usage)
+    budgets = _called(Jobs.budgets)
     watch = _iterated(Jobs.watch)
     wait = _called(Jobs.wait)
 

@@ -12,7 +12,9 @@ from podium.kit.rpc import Server
 
 from podium_controller.api.admission import Admission
 from podium_controller.api.job_servicer import JobServicer
+from podium_controller.api.project_budgets import ProjectBudgets
 from podium_controller.api.session_servicer import SessionServicer
+from podium_controller.api.trackers import Trackers
 from podium_controller.domain.notifications import Notifications
 from podium_controller.grpc_peers.peers import connected, connected_pools
 from podium_controller.pools.projects import Projects
@@ -33,10 +35,12 @@ from podium_controller.store import (
 async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
     """Adds JobService and SessionService to the server and runs jobs inside the block."""
     projects = Projects.load(settings.projects_file)
+    trackers = Trackers.load(settings.tracking, settings.tracking_secrets_file, projects)
     database = Database(settings.resolved_database_url())
     try:
         await database.migrate()
         notifications = Notifications()
+        usage = UsageStore(database)
         async with (
             connected(settings) as peers,
             connected_pools(settings, projects) as pools,
@@ -53,13 +57,14 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
                 job_service_pb2_grpc.add_JobServiceServicer_to_server,
                 JobServicer(
                     JobStore(database, notifications),
-                    Admission(peers, pools, projects),
+                    Admission(peers, pools, projects, trackers),
                     notifications,
                     scheduler.wake,
                     settings.poll_seconds,
                     scheduler.episodes_running,
-                    UsageStore(database),
+                    usage,
                     settings.gpu_hour_price,
+                    ProjectBudgets(projects, usage),
                 ),
                 "podium.jobs.v1.JobService",
             )

@@ -56,6 +56,12 @@ class Settings(ServerSettings):
 
     projects_file: Path | None = None
     """Limits of projects, as YAML by their names; without it every name is a project."""
+    tracking: bool | None = None
+    """Whether there is a tracking service; false: who submits a job that names trackers is warned.
+    None for not known."""
+    tracking_secrets_file: Path | None = None
+    """The secrets of the tracking service, as YAML by their names, each with the projects whose
+    jobs may name it; without it any may be named."""
     max_active_jobs: int = Field(default=1, ge=1, le=1000)
     """Jobs that run at once, each with a trainer of its own; more wait in line."""
     max_jobs_per_pool: int = Field(default=16, ge=1, le=1000)

@@ -38,6 +38,18 @@ class MemoryUsage:
 
         return await self._database.transact(work)  # type: ignore[no-any-return]
 
+    async def of_projects(self, since: int, project: str = "") -> dict[str, pb.Usage]:
+        def work() -> dict[str, pb.Usage]:
+            found: dict[str, pb.Usage] = {}
+            for row in self._database.jobs.values():
+                own = row.project
+                for hour, used in row.used.items():
+                    if hour > since - HOUR and project in ("", own):
+                        add(found.setdefault(own, pb.Usage()), used)
+            return found
+
+        return await self._database.transact(work)  # type: ignore[no-any-return]
+
 
 def count_usage(row: JobRow, used: pb.Usage) -> None:
     """Adds to what a job has used in this hour."""

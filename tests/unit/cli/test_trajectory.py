@@ -8,6 +8,7 @@ import os
 import pty
 
 import pytest
+from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.types.v1 import trajectory_pb2 as pb
 from support.cli import COMMAND
 from support.cli_user import Cli, add_job
@@ -124,6 +125,21 @@ async def test_episodes_are_listed(cli_with_episode: Cli) -> None:
     done = await cli_with_episode("trajectory", "list", "w", "--step", "3", "-o", "name")
     assert done.out.split() == ["w/s3/g1/t1", "w/s3/g0/t1"]
     assert (await cli_with_episode("trajectory", "list", "w", "--step", "4")).out == ""
+
+
+async def test_episodes_that_were_deleted_are_told_of(cli_with_episode: Cli) -> None:
+    gone = jobs.DeletedTrajectories(first_step=1, last_step=20, groups=160)
+    cli_with_episode.fake.jobs.deleted = [gone, jobs.DeletedTrajectories(first_step=22, groups=1)]
+    cli_with_episode.fake.jobs.deleted[1].last_step = 22
+    done = await cli_with_episode("trajectory", "list", "w", "-o", "name")
+    assert "deleted to make room: 160 groups of steps 1 to 20" in done.err
+    assert "deleted to make room: 1 group of step 22" in done.err
+    assert "deleted" not in done.out
+    assert "deleted" not in (await cli_with_episode("trajectory", "list", "w", "--evaluation")).err
+    # Who asks for one of them learns why it is not there.
+    done = await cli_with_episode("trajectory", "show", "w/s3/g0/t9")
+    assert done.code == 5
+    assert "160 groups of steps 1 to 20" in done.err
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,21 @@ async def run(fake: FakePodium, tmp_path: Path, *arguments: str) -> Result:
     return await invoke(*arguments, cwd=tmp_path, environment=fake.environment, stdin="")
 
 
+async def test_what_projects_have_used_of_their_budgets_is_told_beside(
+    fake: FakePodium, tmp_path: Path
+) -> None:
+    both = jobs.ProjectBudget(
+        project="one", max_gpu_hours=100, gpu_hours=4.5, max_judge_cost=20, judge_cost=0.25
+    )
+    both.start_time.FromDatetime(datetime(2026, 11, 1, tzinfo=UTC))
+    fake.jobs.budgets = [both]
+    found = await run(fake, tmp_path, "usage", "-o", "json")
+    # On stderr: what reads the rows reads rows.
+    assert len(json.loads(found.out)) == 2
+    line = "budget of one in 2026-11 (UTC): 4.50 of 100 GPU hours, 0.25 of 20 for judges"
+    assert line in found.err
+
+
 async def test_usage_in_every_format(fake: FakePodium, tmp_path: Path) -> None:
     table = await run(fake, tmp_path, "usage")
     head, first, second = table.out.splitlines()
@@ -58,6 +73,7 @@ async def test_usage_in_every_format(fake: FakePodium, tmp_path: Path) -> None:
     by_project = await run(fake, tmp_path, "usage", "--by-project", "-o", "name")
     assert by_project.out.split() == ["one", "two"]
     assert fake.jobs.asked_usage[-1].by_project
+    assert not fake.jobs.asked_usage[0].by_project
 
 
 @pytest.mark.parametrize(
@@ -68,7 +84,7 @@ async def test_usage_since_some_time_ago(
 ) -> None:
     done = await run(fake, tmp_path, "usage", "--since", since, "--project", "one")
     assert done.code == 0, done.err
-    asked = fake.jobs.asked_usage[-1]
+    asked = fake.jobs.asked_usage[0]
     assert asked.project == "one"
     begun = asked.start_time.ToDatetime(UTC)
     assert abs(datetime.now(UTC) - ago - begun) < timedelta(minutes=10)
@@ -77,7 +93,7 @@ async def test_usage_since_some_time_ago(
 async def test_usage_since_a_date(fake: FakePodium, tmp_path: Path) -> None:
     done = await run(fake, tmp_path, "usage", "--since", "2026-11-01T12:00:00+02:00")
     assert done.code == 0, done.err
-    asked = fake.jobs.asked_usage[-1].start_time.ToDatetime(UTC)
+    asked = fake.jobs.asked_usage[0].start_time.ToDatetime(UTC)
     assert asked == datetime(2026, 11, 1, 10, tzinfo=UTC)
     for wrong in ("yesterday", "-3d", "99999999d", "0001-01-01"):
         refused = await run(fake, tmp_path, "usage", "--since", wrong)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import InvalidArgumentError
+from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.pools.projects import ProjectLimits, Projects
 
 
@@ -26,6 +27,20 @@ def test_limits_are_read_by_name_and_each_may_be_left_out(tmp_path: Path) -> Non
     assert projects.of("gone") == ProjectLimits()
 
 
+def test_a_project_s_budget_is_of_trainers_pools_and_judges(tmp_path: Path) -> None:
+    projects = load(tmp_path, "a: {maxGpuHours: 2, maxJudgeCost: 0.5}\nb: {maxGpus: 1}\nc: {}")
+    limits = projects.of("a")
+    assert list(projects.with_budgets()) == ["a"]
+    half = {"trainer_gpu_seconds": 3600.0, "pool_gpu_seconds": 3599.0, "trainer_seconds": 1e9}
+    assert limits.exhausted("a", pb.Usage(**half, judge_cost=0.49)) == ""
+    found = limits.exhausted("a", pb.Usage(trainer_gpu_seconds=3600, pool_gpu_seconds=3600))
+    assert found == "of the project 'a' maxGpuHours is 2 and it has used 2 this month"
+    assert "maxJudgeCost is 0.5" in limits.exhausted("a", pb.Usage(judge_cost=0.5))
+    assert projects.of("b").exhausted("b", pb.Usage(trainer_gpu_seconds=1e12)) == ""
+    # Of nothing, nothing may be used.
+    assert ProjectLimits(maxGpuHours=0).exhausted("z", pb.Usage())
+
+
 @pytest.mark.parametrize(
     ("text", "field"),
     [
@@ -33,6 +48,10 @@ def test_limits_are_read_by_name_and_each_may_be_left_out(tmp_path: Path) -> Non
         ("a: {maxActiveJobs: -1}", "projects_file.a.maxActiveJobs"),
         ("a: {maxActiveJobs: '4'}", "projects_file.a.maxActiveJobs"),
         ("a: {maxJudgeTokens: 1.5}", "projects_file.a.maxJudgeTokens"),
+        ("a: {maxGpuHours: -1}", "projects_file.a.maxGpuHours"),
+        ("a: {maxGpuHours: .inf}", "projects_file.a.maxGpuHours"),
+        ("a: {maxJudgeCost: .nan}", "projects_file.a.maxJudgeCost"),
+        ("a: {maxJudgeCost: '3'}", "projects_file.a.maxJudgeCost"),
         ("a: {maxPoolShare: 0}", "projects_file.a.maxPoolShare"),
         ("a: {maxPoolShare: 1.5}", "projects_file.a.maxPoolShare"),
         ("a", "projects_file"),

@@ -18,12 +18,15 @@ ON_PURPOSE = {
     "token_file": "asked for by auth",
     "api_keys_file": "asked for by auth",
     "key_file": "asked for by auth",
+    "tracking": "whether the stack has that service, which a controller alone does not know",
 }
 
 
 def test_no_default_differs_but_on_purpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PODIUM_JUDGE_BASE_URL", "PODIUM_SCENARIOS_DIR"):
         monkeypatch.delenv(name, raising=False)
+    # A machine's GPU is no choice of anybody's.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     ports = choose_ports(DEFAULT_PORT_BASE)
     config = LauncherConfig(tmp_path, auth=True)
     found = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from podium.core.errors import AlreadyExistsError, InvalidArgumentError
-from podium.local.launcher import LauncherConfig, logs, upfile, variables
+from podium.local.launcher import LauncherConfig, gpus, logs, upfile, variables
 from podium.local.launcher.config import RestartPolicy
 from podium.local.launcher.events import Event, EventKind, describe_exit
 from podium.local.launcher.guardian import Guardian
@@ -80,6 +80,47 @@ def test_peers_are_found_where_they_listen(tmp_path: Path) -> None:
     for peer in ("registry", "inference", "rollout", "judge", "trainer"):
         address = made[f"PODIUM_CONTROLLER_{peer.upper()}_ADDRESS"]
         assert address == f"127.0.0.1:{ports[peer].grpc}"
+
+
+def test_the_controller_knows_whether_the_stack_has_a_tracking_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*services: str) -> str:
+        config = LauncherConfig(tmp_path, services=services)
+        made = variables.of_service("controller", config, choose_ports(0), tmp_path)
+        return made["PODIUM_CONTROLLER_TRACKING"]
+
+    monkeypatch.delenv("PODIUM_CONTROLLER_TRACKING", raising=False)
+    assert (told(), told(*SERVICES, "tracking")) == ("false", "true")
+    # Somebody runs their own beside the stack.
+    monkeypatch.setenv("PODIUM_CONTROLLER_TRACKING", "true")
+    assert told() == "true"
+
+
+@pytest.mark.parametrize(
+    ("torch", "devices", "visible", "expected"),
+    [
+        ("2.9.1", ["nvidia0", "nvidia1", "nvidiactl"], None, 1),
+        ("2.9.1+cu128", ["nvidia3"], "3", 1),
+        ("2.9.1", ["nvidiactl", "nvidia-uvm"], None, 0),
+        ("2.9.1", ["nvidia0"], "", 0),
+        ("2.9.1", ["nvidia0"], "-1", 0),
+        ("2.9.1+cpu", ["nvidia0"], None, 0),
+    ],
+)
+def test_the_trainer_s_gpu_counts_where_it_computes_on_one(
+    torch: str,
+    devices: list[str],
+    visible: str | None,
+    expected: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpus.metadata, "version", {"torch": torch}.__getitem__)
+    for name in devices:
+        (tmp_path / name).touch()
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert gpus.trainer_gpus(environment, tmp_path) == expected
 
 
 def test_the_caller_s_environment_wins(tmp_path: Path) -> None:

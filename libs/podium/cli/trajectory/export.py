@@ -16,6 +16,7 @@ from podium.cli.exits import CliError, Exit
 from podium.cli.output import note, plain_terminal
 from podium.cli.ranges import Range, RangeType
 from podium.core.job_environments import environments_of
+from podium.cli.trajectory.listing import tell_deleted
 
 if TYPE_CHECKING:
     from podium.jobs.v1 import job_service_pb2 as jobs
@@ -90,6 +91,9 @@ async def export(
                         click.echo(f"\r{count} episodes", nl=False, err=True)
     if not plain_terminal():
         click.echo("\r", nl=False, err=True)
+    if steps is None:
+        for evaluation, _ in episodes:
+            await tell_deleted(client, job, evaluation=evaluation)
     note(f"wrote {count} episodes" + ("" if str(output) == "-" else f" to {output}"))
     if str(output) != "-":
         click.echo(str(output))

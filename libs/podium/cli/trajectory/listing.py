@@ -11,7 +11,7 @@ from podium.cli.completers import job_argument
 from podium.cli.connection import connected
 from podium.cli.exits import CliError, Exit
 from podium.cli.integers import Count
-from podium.cli.output import emit_list, output_option
+from podium.cli.output import emit_list, note, output_option
 
 if TYPE_CHECKING:
     from podium.sdk import AsyncClient
@@ -41,7 +41,8 @@ async def list_trajectories(
     """List a job's episodes, how they ended and what they were worth.
 
     Training episodes are listed unless --evaluation is given. -o json has them whole, with every
-    message and token; 'podium trajectory export' writes many of them to a file.
+    message and token; 'podium trajectory export' writes many of them to a file. Those that were
+    deleted to make room are told on stderr.
     """
     await print_list(client, job, step, evaluation, limit, output)
 
@@ -58,6 +59,17 @@ async def print_list(
         if len(found) == limit:
             break
     emit_list(found, TRAJECTORIES, output)
+    await tell_deleted(client, job, step, evaluation)
+
+
+async def tell_deleted(
+    client: AsyncClient, job: str, step: int | None = None, evaluation: bool = False
+) -> None:
+    """Says which episodes of those that were asked for are not there any more, on stderr."""
+    from podium.cli.views import deleted
+
+    for each in await client.jobs.deleted_trajectories(job, step=step, evaluation=evaluation):
+        note(deleted(each, evaluation))
 
 
 async def find(
@@ -79,6 +91,7 @@ async def find(
     async for item in client.jobs.trajectories(job, step=step, evaluation=evaluation):
         if item.id == trajectory:
             return item
+    await tell_deleted(client, job, step, evaluation)
     raise CliError(
         f"job {job} has no trajectory {trajectory}",
         f"'podium trajectory list {job}' lists them.",

@@ -600,25 +600,89 @@ class ListUsageResponse(_message.Message):
 
     ROWS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Set when there are more."""
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsageRow]:
         """The rows."""
 
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProjectBudget]:
+        """What of those projects that were asked for, by name, has a budget, whatever
+        time was asked for. On the first page alone.
+        """
+
     def __init__(
         self,
         *,
         rows: _abc.Iterable[Global___UsageRow] | None = ...,
         next_page_token: _builtins.str = ...,
+        budgets: _abc.Iterable[Global___ProjectBudget] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "next_page_token", b"next_page_token", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListUsageResponse: _TypeAlias = ListUsageResponse  # noqa: Y015
+
+@_typing.final
+class ProjectBudget(_message.Message):
+    """What a project may use in a calendar month (UTC), and what it has used of it.
+    At the first step's border where it has used as much, its jobs pause
+    (`PROJECT_BUDGET_EXHAUSTED`); resumed, they wait in line for more.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    MAX_GPU_HOURS_FIELD_NUMBER: _builtins.int
+    GPU_HOURS_FIELD_NUMBER: _builtins.int
+    MAX_JUDGE_COST_FIELD_NUMBER: _builtins.int
+    JUDGE_COST_FIELD_NUMBER: _builtins.int
+    project: _builtins.str
+    """The project."""
+    max_gpu_hours: _builtins.float
+    """GPU hours of its jobs' trainers and of their shares of pools; absent for no
+    bound.
+    """
+    gpu_hours: _builtins.float
+    """How many of those it has used."""
+    max_judge_cost: _builtins.float
+    """What its jobs' judges may cost, by their prices; absent for no bound."""
+    judge_cost: _builtins.float
+    """What they have cost."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When this month began."""
+
+    def __init__(
+        self,
+        *,
+        project: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        max_gpu_hours: _builtins.float | None = ...,
+        gpu_hours: _builtins.float = ...,
+        max_judge_cost: _builtins.float | None = ...,
+        judge_cost: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours", "_max_judge_cost", b"_max_judge_cost", "max_gpu_hours", b"max_gpu_hours", "max_judge_cost", b"max_judge_cost", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours", "_max_judge_cost", b"_max_judge_cost", "gpu_hours", b"gpu_hours", "judge_cost", b"judge_cost", "max_gpu_hours", b"max_gpu_hours", "max_judge_cost", b"max_judge_cost", "project", b"project", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_gpu_hours: _TypeAlias = _typing.Literal["max_gpu_hours"]  # noqa: Y015
+    _WhichOneofArgType__max_gpu_hours: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours"]  # noqa: Y015
+    _WhichOneofReturnType__max_judge_cost: _TypeAlias = _typing.Literal["max_judge_cost"]  # noqa: Y015
+    _WhichOneofArgType__max_judge_cost: _TypeAlias = _typing.Literal["_max_judge_cost", b"_max_judge_cost"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_gpu_hours) -> _WhichOneofReturnType__max_gpu_hours | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_judge_cost) -> _WhichOneofReturnType__max_judge_cost | None: ...
+
+Global___ProjectBudget: _TypeAlias = ProjectBudget  # noqa: Y015
 
 @_typing.final
 class UsageRow(_message.Message):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from podium.local.launcher.config import LauncherConfig
+from podium.local.launcher.gpus import trainer_gpus
 from podium.local.launcher.layout import Ports
 
 _PEERS = {
@@ -53,6 +54,10 @@ def of_service(
     variables = {f"PODIUM_{name.upper()}_{key.upper()}": value for key, value in own.items()}
     # On somebody's own machine their jobs may read what lies where they started it.
     default = {"PODIUM_SCENARIOS_DIR": os.getcwd()} if name == "rollout" else {}
+    if name == "controller":
+        default["PODIUM_CONTROLLER_TRACKING"] = str("tracking" in config.services).lower()
+        gpus = trainer_gpus({**os.environ, **config.environment})
+        default["PODIUM_CONTROLLER_TRAINER_GPUS"] = str(gpus)
     return {**default, **os.environ, "PYTHONUNBUFFERED": "1", **variables, **config.environment}
 
 

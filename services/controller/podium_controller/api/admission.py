@@ -20,6 +20,7 @@ from podium.core.errors import (
 from podium.core.job_environments import environments_of, name_of, path_of
 from podium.types.v1 import spec_pb2
 
+from podium_controller.api.trackers import Trackers
 from podium_controller.domain.budget import bounded
 from podium_controller.domain.ports import Peers
 from podium_controller.domain.row_length import complete_row_length, row_length_warnings
@@ -32,14 +33,17 @@ logger = logging.getLogger(__name__)
 class Admission:
     """The checks of CreateJob that need other services."""
 
-    def __init__(self, peers: Peers, pools: Pools, projects: Projects) -> None:
+    def __init__(
+        self, peers: Peers, pools: Pools, projects: Projects, trackers: Trackers | None = None
+    ) -> None:
         self._peers = peers
         self._pools = pools
         self._projects = projects
+        self._trackers = trackers or Trackers()
 
     def check_project(self, spec: spec_pb2.JobSpec) -> list[Violation]:
-        """Whether there is such a project."""
-        return self._projects.violations(project_of(spec))
+        """Whether there is such a project, and it may use the trackers' secrets that it names."""
+        return self._projects.violations(project_of(spec)) or self._trackers.violations(spec)
 
     async def check_model(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """What the engines of the pools say against the specification.
@@ -69,7 +73,7 @@ class Admission:
     def warnings(self, spec: spec_pb2.JobSpec) -> list[str]:
         """What is allowed and may not be what was meant, of a job that passed the checks."""
         serving = [offer for offer in self._pools.offers() if offer.serves(spec)]
-        return row_length_warnings(spec, _window(serving))
+        return row_length_warnings(spec, _window(serving)) + self._trackers.warnings(spec)
 
     async def check_fork(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether there is what the job starts from; an open version becomes the newest one's."""

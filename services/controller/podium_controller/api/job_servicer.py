@@ -22,6 +22,7 @@ from podium.types.v1 import spec_pb2
 
 from podium_controller.api import paging
 from podium_controller.api.admission import Admission
+from podium_controller.api.project_budgets import ProjectBudgets
 from podium_controller.api.specification import complete, violations
 from podium_controller.domain import job_states
 from podium_controller.domain.budget import BUDGET_EXHAUSTED, budget_violations, exhausted
@@ -57,6 +58,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         episodes_running: Callable[[str], int | None],
         usage: UsageStore,
         gpu_hour_price: float,
+        budgets: ProjectBudgets,
     ) -> None:
         """Makes the service.
 
@@ -73,6 +75,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         self._episodes_running = episodes_running
         self._usage = usage
         self._gpu_hour_price = gpu_hour_price
+        self._budgets = budgets
 
     async def CreateJob(
         self, request: pb.CreateJobRequest, context: Context
@@ -279,7 +282,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         for row in rows:
             price(row.usage, self._gpu_hour_price)
         token = paging.encode(request, [last]) if last is not None else ""
-        return pb.ListUsageResponse(rows=rows, next_page_token=token)
+        budgets = [] if request.page_token else await self._budgets.told(request.project)
+        return pb.ListUsageResponse(rows=rows, next_page_token=token, budgets=budgets)
 
     async def _check(self, job: pb.Job, *, is_draft: bool) -> None:
         """Everything that can be wrong with a job, at once; a draft waits for no service.

@@ -64,6 +64,14 @@ class UsageBook(Protocol):
     async def totals(self, job_ids: Collection[str]) -> dict[str, pb.Usage]:
         """What each of these jobs has used in all."""
 
+    async def of_projects(self, since: int, project: str = "") -> dict[str, pb.Usage]:
+        """What jobs have used since an hour's begin, by project; deleted jobs too.
+
+        Args:
+            since: in seconds since the epoch.
+            project: only this one's; empty for all.
+        """
+
 
 class JobMeter(Protocol):
     """Counts what the run of one job uses while it lasts."""
@@ -73,6 +81,10 @@ class JobMeter(Protocol):
 
     async def spent(self) -> pb.Usage:
         """What the job has used in all, this moment included."""
+
+    async def spent_by_project(self, project: str) -> pb.Usage:
+        """What the project's jobs have used in this calendar month, UTC; others' half a minute
+        ago."""
 
     async def close(self) -> None:
         """The run is over; what it has used until now is reported. Idempotent."""

@@ -8,15 +8,21 @@ from podium.types.v1 import spec_pb2
 
 BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
 """The reason for which a job rests that has used what it may."""
+PROJECT_BUDGET_EXHAUSTED = "PROJECT_BUDGET_EXHAUSTED"
+"""The reason for which a job rests, or waits in line, whose project has."""
 
 _HOUR = 3600
 
 
+def gpu_hours(used: pb.Usage) -> float:
+    """Of trainers and of shares of pools."""
+    return (used.trainer_gpu_seconds + used.pool_gpu_seconds) / _HOUR
+
+
 def exhausted(budget: spec_pb2.BudgetSpec, used: pb.Usage) -> str:
     """Which bounds are reached, for people; empty for none."""
-    gpu_hours = (used.trainer_gpu_seconds + used.pool_gpu_seconds) / _HOUR
     amounts = {
-        "max_gpu_hours": gpu_hours,
+        "max_gpu_hours": gpu_hours(used),
         "max_judge_cost": used.judge_cost,
         "max_sampled_tokens": used.sampled_tokens,
         "max_trainer_hours": used.trainer_seconds / _HOUR,

@@ -34,7 +34,12 @@ class JobIdleError(Exception):
 
 
 class BudgetSpentError(Exception):
-    """The job has used what it may, and has come to where it can rest; in words for people."""
+    """The job, or its project, has used what it may, and it has come to where it can rest."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        """`message` is for people."""
+        super().__init__(message)
+        self.reason = reason
 
 
 class PauseRequestedError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import time
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -15,6 +16,12 @@ def now_ns() -> int:
 def month() -> str:
     """The calendar month, in UTC: `2026-11`."""
     return time.strftime("%Y-%m", time.gmtime())
+
+
+def month_start() -> int:
+    """When the calendar month began, in UTC, in seconds since the epoch."""
+    now = time.gmtime()
+    return calendar.timegm((now.tm_year, now.tm_mon, 1, 0, 0, 0))
 
 
 def timestamp(nanoseconds: int) -> Timestamp:

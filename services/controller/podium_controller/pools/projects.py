@@ -7,10 +7,12 @@ from pathlib import Path
 
 import yaml
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from podium_controller.domain.budget import gpu_hours
 from podium_controller.domain.identifiers import DEFAULT_PROJECT
 
 _OTHER = "other"
@@ -30,6 +32,28 @@ class ProjectLimits(BaseModel):
 
     max_judge_tokens: int | None = Field(default=None, ge=0)
     """Tokens that the judges of its jobs read and write in a calendar month, UTC."""
+    max_gpu_hours: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """GPU hours of its jobs, of their trainers and their shares of pools, in such a month."""
+    max_judge_cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """What its jobs' judges cost in such a month, by their prices."""
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether its jobs pause when it has used as much as it may."""
+        return self.max_gpu_hours is not None or self.max_judge_cost is not None
+
+    def exhausted(self, project: str, used: pb.Usage) -> str:
+        """Which bounds of a month's usage are reached, for people; empty for none."""
+        amounts = (
+            ("maxGpuHours", self.max_gpu_hours, gpu_hours(used)),
+            ("maxJudgeCost", self.max_judge_cost, used.judge_cost),
+        )
+        reached = [
+            f"{name} is {most:.12g} and it has used {amount:.12g}"
+            for name, most, amount in amounts
+            if most is not None and amount >= most
+        ]
+        return f"of the project {project!r} {'; '.join(reached)} this month" if reached else ""
 
     @property
     def weight(self) -> float:
@@ -79,6 +103,10 @@ class Projects:
     def of(self, project: str) -> ProjectLimits:
         """A project's limits; none of one that the file names no more."""
         return self._limits.get(project, _UNLIMITED)
+
+    def with_budgets(self) -> dict[str, ProjectLimits]:
+        """Those whose jobs pause when they have used as much as they may, by name."""
+        return {name: each for name, each in self._limits.items() if each.has_budget}
 
     def violations(self, project: str) -> list[Violation]:
         """What is wrong with a new job's project."""

@@ -13,7 +13,6 @@ from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller.domain import job_states, metrics
 from podium_controller.domain.accounts import JobMeter
-from podium_controller.domain.budget import BUDGET_EXHAUSTED
 from podium_controller.domain.errors import (
     BudgetSpentError,
     DatabaseUnavailableError,
@@ -39,7 +38,7 @@ class _End:
     message: str = ""
     idle: bool = False
     spent: bool = False
-    """Whether it has used what it may."""
+    """Whether it, or its project, has used what it may."""
 
 
 class JobRun:
@@ -138,7 +137,7 @@ class JobRun:
         except PauseRequestedError:
             return _End(pb.JOB_STATE_PAUSED)
         except BudgetSpentError as error:
-            return _End(pb.JOB_STATE_PAUSED, BUDGET_EXHAUSTED, str(error), spent=True)
+            return _End(pb.JOB_STATE_PAUSED, error.reason, str(error), spent=True)
         except JobIdleError:
             return _End(pb.JOB_STATE_PAUSED, idle=True)
         except (DatabaseUnavailableError, LeaseLostError):

@@ -16,6 +16,7 @@ from podium_controller.domain import metrics
 from podium_controller.domain.accounts import UsageBook
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.timestamps import month_start
 from podium_controller.domain.usage import add
 from podium_controller.pools.pools import Pool
 
@@ -114,6 +115,12 @@ class Meter:
             # Not written down yet, but used.
             add(total, run.pending[1])
         return total
+
+    async def spent_by_project(self, job_id: str, project: str) -> pb.Usage:
+        """See `ports.JobMeter`."""
+        await self._report(job_id)
+        used = await self._book.of_projects(month_start(), project)
+        return used.get(project, pb.Usage())
 
     async def end(self, job_id: str) -> None:
         """See `JobMeter.close`."""
@@ -225,6 +232,10 @@ class RunMeter:
     async def spent(self) -> pb.Usage:
         """See `ports.JobMeter`."""
         return await self._meter.spent(self._job_id)
+
+    async def spent_by_project(self, project: str) -> pb.Usage:
+        """See `ports.JobMeter`."""
+        return await self._meter.spent_by_project(self._job_id, project)
 
     async def close(self) -> None:
         """See `ports.JobMeter`."""

@@ -19,7 +19,7 @@ from podium_controller.domain import job_states, metrics
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.domain.ports import JobRecord, LeaderLedger, Leases, Peers, Wait
 from podium_controller.domain.stop_signals import StopSignals
-from podium_controller.domain.timestamps import month, now_ns
+from podium_controller.domain.timestamps import month, month_start, now_ns
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects, project_of
 from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits, Place
@@ -211,7 +211,8 @@ class Scheduler:
             return
         self._pools.refresh(self.wake)
         places = [running.place for running in self._runs.values()]
-        queue = AdmissionQueue(self._limits, self._projects, self._pools.offers(), places)
+        spent = await self._spent(ledger)
+        queue = AdmissionQueue(self._limits, self._projects, self._pools.offers(), places, spent)
         waits: dict[str, Wait] = {}
         still: list[tuple[JobRecord, Wait]] = []
         for job in queued:
@@ -228,6 +229,18 @@ class Scheduler:
             for job, wait in still
         )
         await ledger.keep_waiting(waits)
+
+    async def _spent(self, ledger: LeaderLedger) -> dict[str, str]:
+        """Of projects that have used what they may this month, what that is, for people."""
+        budgets = self._projects.with_budgets()
+        if not budgets:
+            return {}
+        used = await ledger.usage.of_projects(month_start())
+        told = {
+            project: limits.exhausted(project, used.get(project, pb.Usage()))
+            for project, limits in budgets.items()
+        }
+        return {project: text for project, text in told.items() if text}
 
     async def _steer(self, job: JobRecord, ledger: LeaderLedger) -> None:
         running = self._runs.get(job.id)

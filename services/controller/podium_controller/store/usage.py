@@ -68,6 +68,11 @@ class UsageBook:
         async with self._database.read() as connection:
             return await totals(connection, job_ids)
 
+    async def of_projects(self, since: int, project: str = "") -> dict[str, pb.Usage]:
+        """See `ports.UsageBook`."""
+        async with self._database.read() as connection:
+            return await _of_projects(connection, since, project)
+
 
 async def count_usage(connection: AsyncConnection, job_id: str, used: pb.Usage) -> None:
     """Adds to what a job has used in this hour."""
@@ -91,6 +96,14 @@ async def totals(connection: AsyncConnection, job_ids: Collection[str]) -> dict[
     query = select(usage.c.job_id, *_SUMS).where(usage.c.job_id.in_(job_ids))
     rows = (await connection.execute(query.group_by(usage.c.job_id))).all()
     return {job_id: pb.Usage() for job_id in job_ids} | {row.job_id: _message(row) for row in rows}
+
+
+async def _of_projects(
+    connection: AsyncConnection, since: int, project: str
+) -> dict[str, pb.Usage]:
+    query = select(usage.c.project, *_SUMS).where(*Within(project, since).conditions())
+    rows = (await connection.execute(query.group_by(usage.c.project))).all()
+    return {row.project: _message(row) for row in rows}
 
 
 class UsageStore:
@@ -120,6 +133,11 @@ class UsageStore:
             for row in rows[:limit]
         ]
         return page, rows[limit - 1].number if len(rows) > limit else None
+
+    async def of_projects(self, since: int, project: str = "") -> dict[str, pb.Usage]:
+        """As `ports.UsageBook.of_projects`."""
+        async with self._database.read() as connection:
+            return await _of_projects(connection, since, project)
 
     async def by_project(
         self, within: Within, after: str, limit: int

@@ -21,7 +21,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium.types.v1.spec_pb2 import BudgetSpec
 
 from podium_controller.domain import metrics
-from podium_controller.domain.budget import exhausted
+from podium_controller.domain.budget import BUDGET_EXHAUSTED, exhausted
 from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.identifiers import training_group
 from podium_controller.domain.ports import (
@@ -228,7 +228,7 @@ class Collector:
                 each.skip_reason = ""
                 key = GroupKey(self._job_id, batch.step, position)
                 await self._ledger.save_group(key, COLLECTED, each)
-        raise BudgetSpentError(text)
+        raise BudgetSpentError(BUDGET_EXHAUSTED, text)
 
     async def _give_up_or_warn(self, batch: StepBatch, rounds: int) -> None:
         """All groups of the step were of no use: makes room for another round, or ends the job."""

@@ -21,7 +21,12 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain import metrics
 from podium_controller.domain.accounts import JobMeter
-from podium_controller.domain.budget import bounded, exhausted
+from podium_controller.domain.budget import (
+    BUDGET_EXHAUSTED,
+    PROJECT_BUDGET_EXHAUSTED,
+    bounded,
+    exhausted,
+)
 from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.domain.reasons import CLIENT
@@ -171,15 +176,20 @@ class TrainingLoop:
             await prefetch.close()
 
     async def _check_budget(self) -> None:
-        """At a step's border: ends the run of a job that has used what it may.
+        """At a step's border: ends the run of a job that has used what it or its project may.
 
         Raises:
-            BudgetSpentError: it has.
+            BudgetSpentError: one has.
         """
         if self._spec.HasField("budget"):
             text = exhausted(self._spec.budget, await self._meter.spent())
             if text:
-                raise BudgetSpentError(text)
+                raise BudgetSpentError(BUDGET_EXHAUSTED, text)
+        if self._limits.has_budget:
+            project = project_of(self._spec)
+            used = await self._meter.spent_by_project(project)
+            if text := self._limits.exhausted(project, used):
+                raise BudgetSpentError(PROJECT_BUDGET_EXHAUSTED, text)
 
     async def close(self) -> None:
         """What is told of the job from now on, its end, is told by the caller."""
