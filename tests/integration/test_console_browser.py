@@ -89,6 +89,32 @@ async def test_a_curve_grows_as_steps_are_committed_and_ends_with_the_job(
         assert chromium.complaints == []
 
 
+async def test_usage_is_shown_and_an_alias_is_given_once_it_is_confirmed(fake: FakePodium) -> None:
+    used = jobs.Usage(sampled_tokens=1234, trainer_gpu_seconds=5400)
+    fake.jobs.used = [jobs.UsageRow(job_id="live", project=HOSTILE, usage=used)]
+    fake.jobs.budgets = [jobs.ProjectBudget(project=HOSTILE, max_gpu_hours=1, gpu_hours=1.5)]
+    async with console(fake) as here, browser(here.url) as chromium:
+        page = chromium.page
+        await chromium.open("/")
+        await page.get_by_role("link", name="Usage").click()
+        row = page.locator(".usage tbody tr")
+        await row.first.wait_for()
+        assert {"live", "1,234", "1.50"} <= set(await row.locator("td").all_text_contents())
+        await page.get_by_text("used up: its jobs pause").wait_for()
+        await page.goto(f"{here.url}/#/models/live")
+        for answer in ("Back", "Point it there"):
+            await page.get_by_role("button", name="give version 3 an alias").click()
+            await page.get_by_label("Alias", exact=True).fill("prod")
+            await page.get_by_role("button", name="Next").click()
+            await page.get_by_text("It points nowhere now").wait_for()
+            assert list(fake.registry.versions[0].aliases) == ["latest"]
+            await page.get_by_role("button", name=answer).click()
+        await page.locator(".tags li", has_text="prod").wait_for()
+        assert list(fake.registry.versions[0].aliases) == ["latest", "prod"]
+        assert await page.title() != "owned"
+        assert chromium.complaints == []
+
+
 async def test_a_page_asks_for_the_token_and_goes_on_with_it(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("the-token\n")

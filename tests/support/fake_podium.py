@@ -16,6 +16,7 @@ from typing import Any
 import google_crc32c
 import grpc
 from podium.core.errors import (
+    AbortedError,
     FailedPreconditionError,
     NotFoundError,
     UnavailableError,
@@ -82,6 +83,22 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
             if item.manifest.model == request.model and right:
                 return registry.GetVersionResponse(version=item)
         raise NotFoundError(f"no such version of {request.model}")
+
+    async def SetAlias(
+        self, request: registry.SetAliasRequest, context: Context
+    ) -> registry.SetAliasResponse:
+        own = [item for item in self.versions if item.manifest.model == request.model]
+        there = next((i for i in own if request.alias in i.aliases), None)
+        at = there.manifest.version if there else -1
+        if request.HasField("expected_version") and request.expected_version != at:
+            raise AbortedError(f"{request.alias} points at {at}", reason="ALIAS_MOVED")
+        made = next((i for i in own if i.manifest.version == request.version), None)
+        if made is None:
+            raise NotFoundError(f"no such version of {request.model}")
+        if there:
+            there.aliases.remove(request.alias)
+        made.aliases.append(request.alias)
+        return registry.SetAliasResponse(version=made)
 
     async def DownloadBlob(
         self, request: registry.DownloadBlobRequest, context: Context

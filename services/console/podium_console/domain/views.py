@@ -75,8 +75,37 @@ def job_row(found: pb.Job) -> dict[str, Any]:
 
 
 def whole_job(found: pb.Job) -> dict[str, Any]:
-    """A job with its specification as a job file."""
-    return {**job(found), "spec": to_yaml(found.spec)}
+    """A job with its specification as a job file, and what it has used."""
+    return {**job(found), "spec": to_yaml(found.spec), "usage": usage(found.usage)}
+
+
+def usage(found: pb.Usage) -> dict[str, Any]:
+    """What was used; a cost is None where the installation has no price."""
+    return {
+        "prompt_tokens": found.prompt_tokens,
+        "sampled_tokens": found.sampled_tokens,
+        "trained_tokens": found.trained_tokens,
+        "trainer_seconds": rounded(found.trainer_seconds),
+        "trainer_gpu_seconds": rounded(found.trainer_gpu_seconds),
+        "pool_gpu_seconds": rounded(found.pool_gpu_seconds),
+        "judge_tokens": found.judge_prompt_tokens + found.judge_completion_tokens,
+        "judge_cost": rounded(found.judge_cost),
+        "gpu_cost": rounded(found.gpu_cost) if found.HasField("gpu_cost") else None,
+    }
+
+
+def budget(found: pb.ProjectBudget) -> dict[str, Any]:
+    """What a project may use in this month, None for no bound, and what it has."""
+    most_hours = found.max_gpu_hours if found.HasField("max_gpu_hours") else None
+    most_cost = found.max_judge_cost if found.HasField("max_judge_cost") else None
+    return {
+        "project": found.project,
+        "month": seconds(found.start_time),
+        "max_gpu_hours": most_hours,
+        "gpu_hours": rounded(found.gpu_hours),
+        "max_judge_cost": most_cost,
+        "judge_cost": rounded(found.judge_cost),
+    }
 
 
 def event(found: pb.Event) -> dict[str, Any]:

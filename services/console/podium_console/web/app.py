@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from podium_console.adapters.installation import Installation
 from podium_console.settings import Settings
-from podium_console.web import checkpoints, episodes, jobs, overview, replies, session
+from podium_console.web import checkpoints, episodes, jobs, overview, replies, session, usage
 from podium_console.web.guard import Guard
 
 STATIC = Path(__file__).parent.parent / "static"
@@ -48,6 +48,9 @@ def build(settings: Settings, installation: Installation, draining: asyncio.Even
             Route("/api/models", checkpoints.list_models),
             Route("/api/models/{model}", checkpoints.list_versions),
             Route("/api/models/{model}/{version}/lineage", checkpoints.get_lineage),
+            Route("/api/models/{model}/aliases/{alias}", checkpoints.get_alias),
+            Route("/api/models/{model}/aliases/{alias}", checkpoints.set_alias, methods=["POST"]),
+            Route("/api/usage", usage.list_usage),
             Route("/api/pools", checkpoints.list_pools),
             Route("/api/load", checkpoints.load_policy, methods=["POST"]),
             Route("/api/chat", checkpoints.talk, methods=["POST"]),

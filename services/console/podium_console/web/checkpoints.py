@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from podium.core.errors import DeadlineExceededError, FailedPreconditionError
+from podium.core.errors import DeadlineExceededError, FailedPreconditionError, NotFoundError
 from podium.core.policy_names import resolve_policy
 from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
@@ -69,6 +69,34 @@ async def get_lineage(request: Request) -> Response:
     return JSONResponse({"ancestors": [views.ref(each) for each in found.ancestors]})
 
 
+async def get_alias(request: Request) -> Response:
+    """The version that an alias points at; None where it points nowhere."""
+    message = pb.GetVersionRequest(
+        model=request.path_params["model"], alias=request.path_params["alias"]
+    )
+    try:
+        with rpc_errors("registry"):
+            found = await installation(request).registry_stub.GetVersion(message)
+    except NotFoundError:
+        return JSONResponse({"version": None})
+    return JSONResponse({"version": found.version.manifest.version})
+
+
+async def set_alias(request: Request) -> Response:
+    """Points an alias at a `version`, if it still points where who asks saw it: `expected`."""
+    body = await arguments.body(request)
+    expected = body.get("expected")
+    message = pb.SetAliasRequest(
+        model=request.path_params["model"],
+        alias=request.path_params["alias"],
+        version=_version(body, "version"),
+        expected_version=-1 if expected is None else _version(body, "expected"),
+    )
+    with rpc_errors("registry"):
+        found = await installation(request).registry_stub.SetAlias(message)
+    return JSONResponse(views.version(found.version))
+
+
 async def list_pools(request: Request) -> Response:
     """Every pool with what it serves."""
     here = installation(request)
@@ -127,6 +155,13 @@ async def _policy(request: Request, body: dict[str, Any]) -> tuple[policy_pb2.Po
         version: int | str = policy.version if policy.HasField("version") else "latest"
         base_model = (await here.checkpoints.get(policy.job, version)).manifest.base_model
     return policy, await chat.choose_pool(here, base_model, wanted)
+
+
+def _version(body: dict[str, Any], name: str) -> int:
+    value = body.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise arguments.wrong(name, f"got {str(value)[:40]!r}; allowed are versions, from 0")
+    return value
 
 
 def _conversation(found: Any) -> list[trajectory_pb2.Message]:

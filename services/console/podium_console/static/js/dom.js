@@ -49,6 +49,21 @@ export function violation(each) {
     .filter(Boolean).join(": ");
 }
 
+/** Asks for a short text; null where somebody thinks better of it. */
+export function asked(question, label, word, properties = {}) {
+  return new Promise((resolve) => {
+    const input = h("input", { id: "asked", required: true, spellcheck: "false", autocomplete: "off", ...properties });
+    const form = h("form", { method: "dialog", onsubmit: () => dialog.close("yes") },
+      h("p", {}, question), h("label", { for: "asked" }, label), input,
+      h("div", { class: "row end" },
+        h("button", { class: "quiet", type: "button", onclick: () => dialog.close("no") }, "Back"), h("button", {}, word)));
+    const dialog = h("dialog", { "aria-label": question }, form);
+    dialog.addEventListener("close", () => { resolve(dialog.returnValue === "yes" ? input.value.trim() : null); dialog.remove(); });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
 /** Asks before something that cannot be undone. */
 export function confirmed(question, word) {
   return new Promise((resolve) => {

@@ -25,6 +25,16 @@ export function duration(seconds) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.round(hours / 24)} days`;
 }
 
+/** Seconds, of GPUs or of a trainer, in hours. */
+export function hours(seconds) {
+  return seconds === undefined || seconds === null ? "–" : (seconds / 3600).toFixed(seconds < 36000 ? 2 : 1);
+}
+
+/** A cost, in whatever the prices are; a dash where there is no price. */
+export function money(value) {
+  return value === undefined || value === null ? "–" : value.toFixed(2);
+}
+
 export function bytes(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let at = 0;

@@ -12,6 +12,7 @@ import { jobsPage } from "./pages/jobs.js";
 import { modelPage, modelsPage } from "./pages/models.js";
 import { signInPage } from "./pages/signin.js";
 import { submitPage } from "./pages/submit.js";
+import { usagePage } from "./pages/usage.js";
 
 const ROUTES = [
   [/^\/$/, jobsPage, "Jobs"],
@@ -22,6 +23,7 @@ const ROUTES = [
   [/^\/models$/, modelsPage, "Checkpoints"],
   [/^\/models\/([^/]+)$/, modelPage, (name) => `Checkpoints of ${name}`],
   [/^\/chat$/, chatPage, "Chat"],
+  [/^\/usage$/, usagePage, "Usage"],
   [/^\/submit$/, submitPage, "Submit"],
 ];
 const main = document.getElementById("main");

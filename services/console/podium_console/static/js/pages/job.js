@@ -2,7 +2,7 @@
 import { get, listen, post } from "../api.js";
 import { drop, lineChart, stackedChart } from "../charts.js";
 import { confirmed, fill, h, problem, toast } from "../dom.js";
-import { duration, number, percent, when, words } from "../format.js";
+import { duration, hours, money, number, percent, when, words } from "../format.js";
 import { follow } from "../live.js";
 import { badge, card, now } from "./jobs.js";
 
@@ -30,7 +30,7 @@ export async function jobPage(context, id) {
   const head = header(id, path);
   const curves = charts(steps, evaluations.evaluations);
   const told = eventList(path, events, signal);
-  fill(main, head.element, curves.element, told.element,
+  fill(main, head.element, curves.element, told.element, used(job.usage),
     h("details", { class: "panel" }, h("summary", {}, "Specification, with every default"),
       h("pre", { tabindex: 0 }, job.spec)));
   head.update(job);
@@ -125,6 +125,16 @@ function header(id, path) {
     h("div", { class: "row spread" }, h("h1", {}, id, " ", state), actions),
     doing, meter, lostNote, notes, cards);
   return { element, update, counts, lost };
+}
+
+function used(usage) {
+  const rows = [["tokens of prompts", number(usage.prompt_tokens)], ["tokens sampled", number(usage.sampled_tokens)],
+    ["tokens trained on", number(usage.trained_tokens)], ["hours of a trainer", hours(usage.trainer_seconds)],
+    ["GPU hours, trainer", hours(usage.trainer_gpu_seconds)], ["GPU hours, share of the pool", hours(usage.pool_gpu_seconds)],
+    ["GPU cost", money(usage.gpu_cost)], ["tokens of judges", number(usage.judge_tokens)], ["judges' cost", money(usage.judge_cost || null)]];
+  return h("details", { class: "panel used" }, h("summary", {}, "What it had used when this page was opened"),
+    h("table", {}, h("tbody", {}, rows.map(([what, value]) => h("tr", {}, h("th", { scope: "row" }, what), h("td", { class: "n" }, value))))),
+    h("p", {}, h("a", { href: "#/usage" }, "All jobs' and projects'")));
 }
 
 function ended(job) {

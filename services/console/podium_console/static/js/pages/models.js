@@ -1,6 +1,6 @@
 // Checkpoints: the models, a model's versions with their aliases, and what each came from.
-import { get } from "../api.js";
-import { fill, h, problem, toast } from "../dom.js";
+import { get, post } from "../api.js";
+import { asked, confirmed, fill, h, problem, toast } from "../dom.js";
 import { bytes, number, percent, when } from "../format.js";
 
 export async function modelsPage({ main, signal }) {
@@ -29,6 +29,7 @@ export async function modelPage({ main, signal }, name) {
   const path = `/api/models/${encodeURIComponent(name)}`;
   const body = h("tbody", {});
   const more = h("button", { class: "quiet", hidden: true }, "Older versions");
+  const shown = [];
   let next = "";
   fill(main,
     h("p", { class: "crumbs" }, h("a", { href: "#/models" }, "Checkpoints"), " / ", h("a", { href: `#/jobs/${encodeURIComponent(name)}` }, `job ${name}`)),
@@ -47,17 +48,40 @@ export async function modelPage({ main, signal }, name) {
   function row(each) {
     const heldOut = Object.entries(each.evaluation).find(([key]) => key.includes("success"));
     const from = h("td", {});
+    const tags = h("ul", { class: "tags" });
+    shown.push({ each, tags });
+    show();
     fill(from, each.parents.map((parent, at) => [at ? ", " : "", reference(parent)]),
       each.parents.length ? h("button", { class: "quiet small", "aria-label": `lineage of version ${each.version}`, onclick: () => lineage(each, from) }, "all") : "the base model");
     return h("tr", {},
       h("td", {}, h("b", {}, each.version), h("span", { class: "soft" }, each.kind)),
-      h("td", {}, h("ul", { class: "tags" }, each.aliases.map((alias) => h("li", {}, alias)))),
+      h("td", {}, tags, h("button", { class: "quiet small", "aria-label": `give version ${each.version} an alias`, onclick: () => name_(each) }, "alias")),
       h("td", { class: "n" }, number(each.metrics.reward_mean, 3)),
       h("td", { class: "n" }, percent(each.metrics.success_mean)),
       h("td", { class: "n", title: heldOut?.[0] }, heldOut ? percent(heldOut[1]) : "–"),
       h("td", { class: "n" }, bytes(each.bytes)),
       h("td", {}, when(each.created)), from,
       h("td", {}, h("a", { class: "button quiet small", href: `#/chat?${new URLSearchParams({ policy: `${name}@${each.version}` })}` }, "Chat")));
+  }
+  function show() {
+    for (const { each, tags } of shown) fill(tags, each.aliases.map((alias) => h("li", {}, alias)));
+  }
+  async function name_(each) {
+    const alias = await asked(`An alias for ${name}@${each.version}`, "Alias", "Next",
+      { maxlength: 64, pattern: "[a-z]([a-z0-9\\-]*[a-z0-9])?", title: "lower-case letters, digits and dashes" });
+    if (!alias) return;
+    const place = `${path}/aliases/${encodeURIComponent(alias)}`;
+    try {
+      const { version } = await get(place, {}, signal);
+      const was = version === null ? "It points nowhere now." : `It points at version ${version} now.`;
+      if (version === each.version) { toast(`${alias} points at version ${version} already`, "good"); return; }
+      if (!(await confirmed(`Point ${alias} of ${name} at version ${each.version}? ${was} Whoever asks for ${name}@${alias} gets the other one from then on.`, "Point it there"))) return;
+      await post(place, { version: each.version, expected: version });
+      for (const other of shown) other.each.aliases = other.each.aliases.filter((found) => found !== alias);
+      each.aliases = [...each.aliases, alias].sort();
+      show();
+      toast(`${alias} points at version ${each.version}`, "good");
+    } catch (error) { toast(error.message); }
   }
   async function lineage(each, place) {
     try {
