@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, SamplingResult
 from podium.core.errors import InvalidArgumentError
+from podium.kit.rpc import client_interceptors
 from podium.kit.telemetry import (
     attributes,
     current_span_id,
@@ -50,6 +52,28 @@ def test_a_span_that_nobody_keeps_has_a_trace_id_and_no_more() -> None:
         assert current_span_id() == ""
         assert exemplar() is None
         assert not span.is_recording()
+
+
+def test_of_a_trace_that_nobody_keeps_nothing_is_made_but_its_root() -> None:
+    made: list[str] = []
+
+    class Noted(ParentBased):
+        def should_sample(self, *arguments: Any, **named: Any) -> SamplingResult:
+            made.append(arguments[2])
+            return super().should_sample(*arguments, **named)
+
+    own = TracerProvider(sampler=Noted(ALWAYS_OFF)).get_tracer("t")
+    told = {attributes.RPC_METHOD: "a/b"}
+    with traced(own, "root", root=True) as root:
+        with traced(own, "child") as child:
+            assert child is root
+        assert client_interceptors._span("a/b", told) == (root, False)
+        # The root of another trace is asked about by itself.
+        with traced(own, "another", root=True) as another:
+            assert another is not root
+        # It has not ended with what is below it.
+        assert trace.get_current_span() is root
+    assert made == ["root", "another"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from podium.kit.rpc.ended import ToldStreamUnaryCall, on_end
 from podium.kit.rpc.metrics import CLIENT_HANDLED
 from podium.kit.rpc.watched_files import Token, token_now
-from podium.kit.telemetry import attributes, tracer
+from podium.kit.telemetry import attributes, tracer, unkept
 
 _tracer = tracer(__name__)
 
@@ -114,13 +114,15 @@ def _span(path: str, told: dict[str, str]) -> tuple[trace.Span, bool]:
     """The span of a call, and whether it was made for it.
 
     Who asks in a CLIENT span, such as a `chat` with a model, has one already: two for one call
-    would only be dearer.
+    would only be dearer. In a trace that nobody keeps none is made.
     """
     current = trace.get_current_span()
     # Of the SDK's spans alone, which light clients do not load.
     if getattr(current, "kind", None) is SpanKind.CLIENT and current.is_recording():
         current.set_attributes(told)
         return current, False
+    if (dropped := unkept()) is not None:
+        return dropped, False
     return _tracer.start_span(path, kind=SpanKind.CLIENT, attributes=told), True
 
 

@@ -11,6 +11,7 @@ from podium.kit.telemetry.tracing import (
     span_of,
     traced,
     tracer,
+    unkept,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "timed",
     "traced",
     "tracer",
+    "unkept",
 ]

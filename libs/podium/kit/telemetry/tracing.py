@@ -56,6 +56,17 @@ def exemplar() -> dict[str, str] | None:
     return {"trace_id": f"{context.trace_id:032x}"} if kept else None
 
 
+def unkept() -> trace.Span | None:
+    """The current span where nobody keeps its trace; None where somebody does, or there is none.
+
+    It stands for all that would be below it: no sampler that there is (see `telemetry.exporter`)
+    keeps a part of a trace, and what is made only to be dropped costs too.
+    """
+    span = trace.get_current_span()
+    context = span.get_span_context()
+    return span if context.is_valid and not context.trace_flags.sampled else None
+
+
 def span_of(trace_id: str, span_id: str) -> trace.SpanContext | None:
     """A span that others stored by its ids; None for what are none, as clients may send."""
     if not (_TRACE_ID.fullmatch(trace_id) and _SPAN_ID.fullmatch(span_id)):
@@ -85,6 +96,9 @@ def traced(
         told: attributes of the span.
         root: begins a trace, linked to the span outside the block if there is one.
     """
+    if not root and (dropped := unkept()) is not None:
+        yield dropped
+        return
     links, context = [], None
     if root:
         outside = trace.get_current_span().get_span_context()

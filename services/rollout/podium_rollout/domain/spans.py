@@ -14,7 +14,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
 from podium.inference.v1 import inference_service_pb2 as inference_pb
-from podium.kit.telemetry import attributes, content, traced, tracer
+from podium.kit.telemetry import attributes, content, traced, tracer, unkept
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
@@ -73,6 +73,9 @@ def chat(
     request: inference_pb.GenerateRequest, turn: int, trajectory_id: str
 ) -> Iterator[trace.Span]:
     """One call of a policy."""
+    if (dropped := unkept()) is not None:
+        yield dropped
+        return
     sampling, policy = request.sampling, request.policy
     told: dict[str, AttributeValue] = {
         attributes.GEN_AI_OPERATION_NAME: "chat",
@@ -133,6 +136,9 @@ class Acting:
     @contextmanager
     def step(self) -> Iterator[Acting]:
         """Around the step."""
+        if unkept() is not None:
+            yield self
+            return
         told: dict[str, AttributeValue] = {attributes.TURN: self._turn}
         if self._calls:
             told[attributes.TOOL_CALLS] = len(self._calls)
