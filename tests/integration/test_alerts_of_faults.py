@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from podium.core.errors import FailedPreconditionError, PodiumError
 from podium.kit.telemetry.metrics import start_metrics_server
 from podium.types.v1 import spec_pb2
 from support.chart_pods import of_kind
-from support.controlled import Client, running_controller, small_job
+from support.controlled import ATTEMPTS, Client, running_controller, small_job
 from support.fleet import Fleet, fleet_of_doubles
 from support.processes import RegistryProcess, running_registry
 from support.prometheus_server import Prometheus, scraping
@@ -101,6 +103,8 @@ class World:
     client: Client
     registry: RegistryProcess
     prometheus: Prometheus
+    held: ExitStack
+    """What a fault holds until the end."""
 
 
 @pytest.fixture
@@ -125,7 +129,8 @@ async def watched(registry: RegistryProcess, folder: Path) -> AsyncIterator[Worl
                 # Prometheus looks for its targets some seconds after it looks at the rules.
                 await until(lambda: not firing(prometheus))
                 assert firing(prometheus) == set(), told(prometheus)
-                yield World(fleet, client, registry, prometheus)
+                with ExitStack() as held:
+                    yield World(fleet, client, registry, prometheus, held)
     finally:
         server.stop()
 
@@ -169,6 +174,58 @@ async def a_stored_file_is_damaged(world: World) -> None:
         await world.fleet.client.pull("healthy", 2, world.fleet.folder / "pulled")
 
 
+async def all_attempts_are_alike(world: World) -> None:
+    world.fleet.trainer.skips = "zero_variance"
+    await world.client.create(small_job(100_000), "alike")
+
+
+async def each_group_is_too_old_once(world: World) -> None:
+    asked: Counter[str] = Counter()
+
+    def version_of(group_id: str, version: int) -> int:
+        asked[group_id] += 1
+        return max(0, version - 1) if asked[group_id] <= ATTEMPTS else version
+
+    world.fleet.rollout.version_of = version_of
+    await world.client.create(small_job(100_000), "late")
+
+
+async def rewards_fall(world: World) -> None:
+    real = world.fleet.rollout._episode
+
+    def worth(request: Any, attempt: int) -> Any:
+        made = real(request, attempt)
+        # Longer than the mean that the rule looks at.
+        early = int(request.group_id.split("/")[1].removeprefix("s")) <= 30
+        made.environment_reward = 1.0 if early else 0.0
+        return made
+
+    world.fleet.rollout._episode = worth  # type: ignore[method-assign]
+    world.fleet.step_seconds = 0.5
+    await world.client.create(small_job(100_000), "falling")
+
+
+async def no_rollout_worker_is_left(world: World) -> None:
+    await world.client.create(small_job(100_000, recovery_timeout_seconds=3600), "waiting")
+    await world.client.until("waiting", lambda job: job.completed_steps > 0)
+    await world.fleet.rollout.kill()
+
+
+async def a_service_that_is_driven_has_a_defect(world: World) -> None:
+    async def at(point: str, about: str) -> None:
+        if point == "collect:begin" and world.fleet.rollout.calls[point] % 3 == 0:
+            raise RuntimeError("a defect")
+
+    world.fleet.at = at
+    await world.client.create(small_job(100_000), "broken")
+
+
+async def another_holds_the_database(world: World) -> None:
+    (path,) = world.fleet.folder.glob("in-process/*.db")
+    other = world.held.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+    other.execute("BEGIN EXCLUSIVE")
+
+
 @pytest.mark.parametrize(
     ("fault", "alert"),
     [
@@ -178,6 +235,12 @@ async def a_stored_file_is_damaged(world: World) -> None:
         (the_registry_dies, "PodiumTargetMissing"),
         (the_judges_model_is_away, "PodiumJudgeDown"),
         (a_stored_file_is_damaged, "PodiumDamagedBlobs"),
+        (all_attempts_are_alike, "PodiumGroupsWithoutVariance"),
+        (each_group_is_too_old_once, "PodiumGroupsStale"),
+        (rewards_fall, "PodiumRewardCollapse"),
+        (no_rollout_worker_is_left, "PodiumJobWaitingLong"),
+        (a_service_that_is_driven_has_a_defect, "PodiumInternalErrors"),
+        (another_holds_the_database, "PodiumNoLeader"),
     ],
 )
 async def test_a_fault_fires_the_alert_that_names_it(
