@@ -15,8 +15,8 @@ from podium.cli.connection import connected
 from podium.cli.exits import CliError, Exit
 from podium.cli.output import note, plain_terminal
 from podium.cli.ranges import Range, RangeType
-from podium.core.job_environments import environments_of
 from podium.cli.trajectory.listing import tell_deleted
+from podium.core.job_environments import environments_of
 
 if TYPE_CHECKING:
     from podium.jobs.v1 import job_service_pb2 as jobs
