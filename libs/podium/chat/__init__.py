@@ -1,9 +1,9 @@
 """Asking a model behind any OpenAI-compatible API for JSON: judges, and makers of scenarios."""
 
 from podium.chat.config import CallLimits, Endpoint, Price, Sampling, Usage
+from podium.chat.http_api import HttpApi, Observer
 from podium.chat.replies import Reply
 from podium.chat.structured import (
-    Observer,
     PromptTooLongError,
     RequestRefusedError,
     StructuredChat,
@@ -12,6 +12,7 @@ from podium.chat.structured import (
 __all__ = [
     "CallLimits",
     "Endpoint",
+    "HttpApi",
     "Observer",
     "Price",
     "PromptTooLongError",

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 from opentelemetry.trace import SpanKind
 
 from podium.chat.config import CallLimits, Endpoint, Price, Sampling, Usage
+from podium.chat.http_api import HttpApi, Nobody, Observer
 from podium.chat.models import frozen_model
 from podium.chat.replies import Reply, completion_of
-from podium.core.backoff import Backoff, retry_after
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.core.weight_modes import MERGED, WEIGHT_MODE_HEADER
 from podium.kit.telemetry import attributes, traced, tracer
 
 log = logging.getLogger(__name__)
 _tracer = tracer(__name__)
-
-_RETRIED_STATUS = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-_REFUSED_STATUS = {
-    401: "check its key",
-    402: "its account has no credit left",
-    403: "check its key, and what the key may do",
-    404: "check its address and the model's name",
-    405: "check its address",
-}
-_MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 _TOO_LONG = ("context length", "context_length", "maximum context", "too long", "context window")
 
@@ -48,33 +37,6 @@ class RequestRefusedError(Exception):
 
 class PromptTooLongError(RequestRefusedError):
     """The API will not answer it because it does not fit the model's context."""
-
-
-class Observer(Protocol):
-    """Is told of every call, for metrics."""
-
-    def called(self, outcome: str) -> None:
-        """How a request ended: ok, busy, timeout, unreachable, refused (key, address or model
-        name), rejected (this request), malformed."""
-        ...
-
-    def spent(self, prompt_tokens: int, completion_tokens: int, cost: float | None) -> None:
-        """What an answer took; no cost without a price."""
-        ...
-
-
-class _Nobody:
-    def called(self, outcome: str) -> None:
-        """Nothing is kept."""
-
-    def spent(self, prompt_tokens: int, completion_tokens: int, cost: float | None) -> None:
-        """Nothing is kept."""
-
-
-class _TryAgainError(Exception):
-    def __init__(self, what: str, after: float | None = None) -> None:
-        super().__init__(what)
-        self.after = after
 
 
 class StructuredChat:
@@ -103,13 +65,12 @@ class StructuredChat:
             role: what errors call the model, and their reason begins with.
             observer: told of every call.
         """
-        self._client = client
         self._endpoint = endpoint
         self._sampling = sampling
-        self._limits = limits
         self._price = price
         self._role = role
-        self._observer: Observer = observer or _Nobody()
+        self._observer: Observer = observer or Nobody()
+        self._api = HttpApi(client, endpoint, limits, role=role, observer=self._observer)
         self._model = endpoint.model
         self._dropped: set[str] = set()
 
@@ -156,7 +117,7 @@ class StructuredChat:
             UnavailableError: it cannot be reached, or not now, after the retries.
             FailedPreconditionError: it refuses to list its models.
         """
-        response = await self._request("GET", "/models")
+        response = await self._api.request("GET", "/models")
         mode: str | None = response.headers.get(WEIGHT_MODE_HEADER)
         return mode == MERGED
 
@@ -183,7 +144,7 @@ class StructuredChat:
     ) -> Reply:
         while True:
             body = self._body(messages, schema, name)
-            response = await self._request("POST", "/chat/completions", body)
+            response = await self._api.request("POST", "/chat/completions", body)
             usage.calls += 1
             if response.status_code in (400, 413, 422):
                 refused = self._refused_parameter(body, response.text)
@@ -226,7 +187,7 @@ class StructuredChat:
             what = "something that is no chat completion" if status == 200 else f"HTTP {status}"
             raise UnavailableError(
                 f"the {self._role} endpoint answered with {what}",
-                reason=self._reason("UNAVAILABLE"),
+                reason=self._api.reason("UNAVAILABLE"),
             ) from None
         prompt, completion = answer.prompt_tokens, answer.completion_tokens
         usage.prompt_tokens += prompt
@@ -239,13 +200,13 @@ class StructuredChat:
 
     async def _frozen_model(self) -> str:
         """The first model that the API lists, but for those that Podium trains there."""
-        response = await self._request("GET", "/models")
+        response = await self._api.request("GET", "/models")
         if response.headers.get(WEIGHT_MODE_HEADER) == MERGED:
             raise FailedPreconditionError(
                 f"no {self._role} model is named, and the {self._role} endpoint is a pool that"
                 " merges what it trains into its weights: the policy under training would answer."
                 " Name another endpoint and its model, or have the pool serve adapters",
-                reason=self._reason("MISCONFIGURED"),
+                reason=self._api.reason("MISCONFIGURED"),
             )
         name = frozen_model(response.content)
         if not name:
@@ -254,77 +215,9 @@ class StructuredChat:
                 if name is None
                 else f"the {self._role} endpoint lists none but policies that Podium trains; name"
                 " another model",
-                reason=self._reason("MISCONFIGURED"),
+                reason=self._api.reason("MISCONFIGURED"),
             )
         return name
-
-    async def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None
-    ) -> httpx.Response:
-        """The first answer that is not a passing trouble."""
-        problem = _TryAgainError("no request was made")
-        longest = self._limits.max_backoff_seconds
-        backoff = Backoff(self._limits.backoff_seconds, longest)
-        for number in range(self._limits.attempts):
-            if number:
-                drawn = backoff.next()
-                asked = problem.after
-                await asyncio.sleep(drawn if asked is None else min(asked, longest))
-            try:
-                return await self._once(method, path, body)
-            except _TryAgainError as error:
-                problem = error
-        raise UnavailableError(
-            f"the {self._role} model cannot be reached: {problem} "
-            f"(tried {self._limits.attempts} times)",
-            reason=self._reason("UNAVAILABLE"),
-        )
-
-    def _reason(self, what: str) -> str:
-        return f"{self._role.upper().replace(' ', '_')}_{what}"
-
-    async def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self._endpoint.key}"} if self._endpoint.key else {}
-        try:
-            async with asyncio.timeout(self._limits.timeout_seconds):
-                response = await self._read(method, path, body, headers)
-        except (TimeoutError, httpx.TimeoutException):
-            self._observer.called("timeout")
-            raise _TryAgainError(
-                f"no answer within {self._limits.timeout_seconds:g} seconds"
-            ) from None
-        except httpx.HTTPError as error:
-            self._observer.called("unreachable")
-            raise _TryAgainError(type(error).__name__) from None
-        if response.status_code in _RETRIED_STATUS:
-            self._observer.called("busy")
-            raise _TryAgainError(
-                f"HTTP {response.status_code}", retry_after(response.headers.get("retry-after", ""))
-            )
-        if response.status_code in _REFUSED_STATUS:
-            self._observer.called("refused")
-            raise FailedPreconditionError(
-                f"the {self._role} endpoint refused with HTTP {response.status_code}: "
-                f"{_REFUSED_STATUS[response.status_code]}",
-                reason=self._reason("MISCONFIGURED"),
-                metadata={"status": str(response.status_code)},
-            )
-        return response
-
-    async def _read(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: dict[str, str]
-    ) -> httpx.Response:
-        async with self._client.stream(
-            method, self._endpoint.base_url.rstrip("/") + path, json=body, headers=headers
-        ) as response:
-            content = bytearray()
-            async for chunk in response.aiter_bytes():
-                content += chunk
-                if len(content) > _MAX_ANSWER_BYTES:
-                    raise httpx.DecodingError("the answer is too long")
-        return httpx.Response(
-            response.status_code, headers=_plain(response.headers), content=bytes(content)
-        )
 
 
 def _refusal(response: httpx.Response, role: str) -> RequestRefusedError:
@@ -332,9 +225,3 @@ def _refusal(response: httpx.Response, role: str) -> RequestRefusedError:
     if response.status_code == 413 or any(words in text for words in _TOO_LONG):
         return PromptTooLongError(f"the prompt does not fit the context of the {role}")
     return RequestRefusedError(f"the {role} API answered {response.status_code}")
-
-
-def _plain(headers: httpx.Headers) -> dict[str, str]:
-    # The body is decoded already; its old encoding and length would be applied again.
-    kept = ("content-type", "retry-after", WEIGHT_MODE_HEADER)
-    return {name: headers[name] for name in kept if name in headers}
