@@ -21,7 +21,7 @@ from typing import Any
 from podium.kit.http_server import end_http_server
 
 _ATTEMPT = re.compile(
-    r'<attempt-(?P<nonce>[a-z]+) id="(?P<id>[^"]+)">\n(?P<text>.*?)\n</attempt-(?P=nonce)>',
+    r'<attempt-(?P<nonce>[a-z]+)(?: id="(?P<id>[^"]+)")?>\n(?P<text>.*?)\n</attempt-(?P=nonce)>',
     re.DOTALL,
 )
 
@@ -95,6 +95,23 @@ def scores(score: Callable[[str], float], **edit: Any) -> Behaviour:
     return behave
 
 
+def grades(grade: Callable[[str, str], float]) -> Behaviour:
+    """An honest judge with a rubric: `grade` of each criterion and the attempt's text."""
+
+    def behave(request: dict[str, Any]) -> Answer:
+        prompt = next(m["content"] for m in request["messages"] if m["role"] == "user")
+        (match,) = _ATTEMPT.finditer(prompt)
+        schema = request["response_format"]["json_schema"]["schema"]
+        names = schema["properties"]["scores"]["items"]["properties"]["criterion"]["enum"]
+        entries = [
+            {"criterion": name, "explanation": f"{name}?", "score": grade(name, match["text"])}
+            for name in names
+        ]
+        return completion(json.dumps({"scores": entries}))
+
+    return behave
+
+
 def truncated(behaviour: Behaviour, keep: float = 0.6) -> Behaviour:
     """The same words, cut off by the token limit."""
 
@@ -133,6 +150,7 @@ class FakeJudge:
         """What its API lists."""
         self.headers: dict[str, str] = {}
         """On its list of models."""
+        self.paths: list[str] = []
         self.arrivals: list[float] = []
         """When each request came, in seconds of a steady clock."""
         self.when_never: Callable[[], None] = lambda: None
@@ -145,6 +163,7 @@ class FakeJudge:
             self.script = list(behaviours)
             self.requests.clear()
             self.authorizations.clear()
+            self.paths.clear()
             self.arrivals.clear()
 
     def answer(self, request: dict[str, Any], authorization: str | None) -> Answer:
@@ -187,6 +206,7 @@ def fake_judge() -> Iterator[FakeJudge]:
         def do_POST(self) -> None:
             length = int(self.headers.get("content-length", "0"))
             request = json.loads(self.rfile.read(length))
+            judge.paths.append(self.path)
             self._send(judge.answer(request, self.headers.get("authorization")))
 
         def log_message(self, format: str, *args: object) -> None:

@@ -107,6 +107,21 @@ class JudgeBench:
         context: grpc.aio.ServicerContext[Any, Any] = None  # type: ignore[assignment]
         return await self.servicer.ScoreGroup(request, context)
 
+    async def rewarded(
+        self,
+        group: trajectory_pb2.Group,
+        *scorers: spec_pb2.Scorer,
+        project_budget: judge_service_pb2.ProjectBudget | None = None,
+    ) -> judge_service_pb2.ScoreGroupResponse:
+        """What ScoreGroup answers for these scorers alone."""
+        request = judge_service_pb2.ScoreGroupRequest(
+            group=group,
+            reward=spec_pb2.RewardSpec(scorers=scorers),
+            project_budget=project_budget,
+        )
+        context: grpc.aio.ServicerContext[Any, Any] = None  # type: ignore[assignment]
+        return await self.servicer.ScoreGroup(request, context)
+
     async def score(
         self,
         group: trajectory_pb2.Group,

@@ -9,11 +9,12 @@ import grpc
 import httpx
 from opentelemetry import trace
 from podium.core.contract import apply_defaults
+from podium.core.contract.judging import PART_FIELDS
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
 from podium.kit.telemetry import attributes, span_of, timed, traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_judge.adapters.ruler_factory import Rulers, Told
+from podium_judge.adapters.scorer_factory import Scorers, Told
 from podium_judge.domain import metrics
 from podium_judge.domain.budget import ProjectBudget
 from podium_judge.domain.scores import Usage
@@ -33,7 +34,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
     """Keeps nothing that a result depends on."""
 
     def __init__(self, settings: Settings, client: httpx.AsyncClient) -> None:
-        self._rulers = Rulers(settings, client)
+        self._scorers = Scorers(settings, client)
 
     async def ScoreGroup(
         self,
@@ -51,7 +52,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
             group = await score_group(
                 request.group,
                 reward,
-                lambda spec, field: self._rulers.scorer(spec, field, job_id, told),
+                lambda spec, field: self._scorers.scorer(spec, field, job_id, told),
                 usage,
             )
             outcome = group.skip_reason or "scored"
@@ -81,8 +82,8 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         told = Told(Usage())
         await check_reward(
             _completed(request.reward),
-            lambda spec, field: self._rulers.scorer(spec, field, _ANY_JOB, told),
-            lambda spec, field: self._rulers.violations(spec, field, request.base_model),
+            lambda spec, field: self._scorers.scorer(spec, field, _ANY_JOB, told),
+            lambda spec, field: self._scorers.violations(spec, field, request.base_model),
         )
         return judge_service_pb2.CheckRewardResponse()
 
@@ -101,10 +102,8 @@ def _completed(reward: spec_pb2.RewardSpec) -> spec_pb2.RewardSpec:
     full.CopyFrom(reward)
     for scorer in full.scorers:
         # An absent part is the default one; apply_defaults cannot know the kind.
-        if scorer.kind == spec_pb2.SCORER_KIND_WEIGHTED:
-            scorer.weighted.SetInParent()
-        elif scorer.kind == spec_pb2.SCORER_KIND_RULER:
-            scorer.ruler.SetInParent()
+        if scorer.kind in PART_FIELDS:
+            getattr(scorer, PART_FIELDS[scorer.kind]).SetInParent()
     return apply_defaults(full)
 
 

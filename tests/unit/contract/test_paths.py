@@ -96,7 +96,7 @@ def test_every_field_is_described_once_and_can_be_written() -> None:
         "above 0, up to 1",
     )
     assert by_path["training.steps"].required
-    assert by_path["reward.scorers[].kind"].allowed == "environment, weighted, ruler"
+    assert by_path["reward.scorers[].kind"].allowed == "environment, weighted, ruler, rubric, http"
     assert by_path["training.dtype"].default == "bfloat16"
     for row in rows:
         if row.default and "[]" not in row.path:

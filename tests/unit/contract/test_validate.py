@@ -45,7 +45,8 @@ def test_all_violations_come_at_once_with_their_paths() -> None:
         "job.spec.base_model": "is required; got an empty value",
         "job.spec.rollout.sampling.top_p": "got 1.5; allowed are numbers above 0, up to 1",
         "job.spec.training.learning_rate": "got 0; allowed are numbers above 0, up to 1",
-        "job.spec.reward.scorers[0].kind": "is required; allowed are environment, weighted, ruler",
+        "job.spec.reward.scorers[0].kind": "is required; allowed are environment, weighted, ruler,"
+        " rubric, http",
     }
 
 

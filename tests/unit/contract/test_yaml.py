@@ -68,10 +68,10 @@ retention:
         'line 6: rollout.sampling.temperature: got "hot"; allowed are numbers',
         "line 6: rollout.sampling.top_p: got 2; allowed are numbers above 0, up to 1",
         'line 9: reward.scorers[0].kind: got "environmnt"; allowed are environment, weighted,'
-        " ruler; did you mean 'environment'?",
+        " ruler, rubric, http; did you mean 'environment'?",
         'line 11: reward.scorers[1].ruler: got "model"; allowed is a mapping of the fields'
         " base_url, model, rubric, api_key_env, judges, fallbacks, quorum, combination,"
-        " max_prompt_tokens, max_job_tokens, max_job_cost",
+        " max_prompt_tokens, max_job_tokens, max_job_cost, both_orders",
         "line 13: training.steps: got the number 10.5; allowed are whole numbers",
         "line 15: training.loss.epsilom: unknown field; did you mean 'epsilon'?",
         "line 16: training.warmup_steps: got the number 3000000000; allowed are whole numbers"

@@ -57,6 +57,15 @@ def test_judges_are_told_the_lesser_bound(own: float, told: float) -> None:
     assert bounded(reward, spec_pb2.BudgetSpec()) is reward
 
 
+def test_a_rubrics_judges_are_told_the_bound_too() -> None:
+    rubric = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RUBRIC, rubric=spec_pb2.RubricSpec())
+    reward = spec_pb2.RewardSpec(scorers=[rubric])
+    assert bounded(reward, BUDGET).scorers[0].rubric.max_job_cost == 1.0
+    assert budget_violations(reward, BUDGET, "b") == []
+    free = spec_pb2.RewardSpec(scorers=[spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP)])
+    assert len(budget_violations(free, BUDGET, "b")) == 1
+
+
 def test_a_cost_of_judges_needs_judges() -> None:
     (found,) = budget_violations(spec_pb2.RewardSpec(), BUDGET, "job.spec.budget")
     assert found.field == "job.spec.budget.max_judge_cost"

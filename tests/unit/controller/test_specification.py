@@ -121,6 +121,42 @@ def test_contradictions_about_judges_are_found_before_a_group_is_scored() -> Non
     assert fields(spec(reward=spec_pb2.RewardSpec(scorers=[good]))) == []
 
 
+def test_rubrics_and_scorers_over_http_are_checked_before_a_group_is_scored() -> None:
+    twice = spec_pb2.Criterion(name="a", description="?")
+    rubric = spec_pb2.RubricSpec(
+        criteria=[twice, twice], model="m", judges=[spec_pb2.JudgeModel(base_url="file:///etc")]
+    )
+    http = spec_pb2.HttpScorerSpec(base_url="http://scorer/?x", class_index=1)
+    scorers = [
+        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RUBRIC, rubric=rubric),
+        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP, http=http),
+        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RUBRIC, http=http),
+        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP),
+    ]
+    path = "job.spec.reward.scorers"
+    assert fields(spec(reward=spec_pb2.RewardSpec(scorers=scorers))) == [
+        f"{path}[0].rubric.criteria[1].name",
+        f"{path}[0].rubric.model",
+        f"{path}[0].rubric.judges[0].base_url",
+        f"{path}[1].http.base_url",
+        f"{path}[1].http.class_index",
+        f"{path}[2].http",
+        f"{path}[2].rubric.criteria",
+        f"{path}[3].http.base_url",
+    ]
+    rubric = spec_pb2.RubricSpec(criteria=[twice])
+    http = spec_pb2.HttpScorerSpec(base_url="http://scorer:50090")
+    good = [
+        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RUBRIC, rubric=rubric),
+        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP, http=http),
+    ]
+    assert fields(spec(reward=spec_pb2.RewardSpec(scorers=good))) == []
+    first, second = complete(spec(reward=spec_pb2.RewardSpec(scorers=good))).reward.scorers
+    assert first.rubric.criteria[0].weight == 1
+    assert second.http.protocol == spec_pb2.HTTP_SCORER_PROTOCOL_SCORE
+    assert not second.http.HasField("class_index")
+
+
 def test_an_environment_is_an_address_or_an_image() -> None:
     def given(**changes: object) -> list[str]:
         return fields(spec(environment=spec_pb2.EnvironmentSpec(name="mine", **changes)))

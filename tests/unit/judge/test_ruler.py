@@ -75,7 +75,11 @@ class Bench:
     ) -> list[Score | Unscored]:
         self.usage = Usage()
         scorer = ruler(self.model(limits, **endpoint))
-        return (await scorer.score(group, answers(*texts), self.usage, alone=alone)).verdicts
+        return (
+            await scorer.score(
+                trajectory_pb2.Group(id=group), answers(*texts), self.usage, alone=alone
+            )
+        ).verdicts
 
     async def values(self, *texts: str, **options: Any) -> list[float]:
         return [
@@ -332,7 +336,9 @@ async def test_a_parameter_that_the_server_refuses_is_left_out(
     bench.judge.then(picky)
     model = bench.model()
     for _ in range(2):
-        found = await ruler(model).score("g", answers("3", "9"), bench.usage, alone=True)
+        found = await ruler(model).score(
+            trajectory_pb2.Group(id="g"), answers("3", "9"), bench.usage, alone=True
+        )
         values = [score.value for score in found.verdicts if isinstance(score, Score)]
         assert values == [0.3, 0.9]
     assert [parameter in request for request in bench.judge.requests] == [True, False, False]

@@ -56,7 +56,7 @@ async def test_t26_c_the_order_is_shuffled_by_the_group_and_nothing_else(bench: 
     attempts = [f"answer {number}" for number in range(6)]
     orders = []
     for group in ("job/s1/g0", "job/s1/g1", "job/s1/g0"):
-        fresh = JudgeBench(bench.judge, bench.servicer._rulers._client)
+        fresh = JudgeBench(bench.judge, bench.servicer._scorers._client)
         scored = await fresh.score(group_of(*attempts, group=group))
         orders.append([a.place for a in scored.judgements[0].opinions[0].attempts])
     assert sorted(orders[0]) == [1, 2, 3, 4, 5, 6]

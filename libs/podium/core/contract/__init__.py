@@ -2,7 +2,7 @@
 
 from podium.core.contract.defaults import PRESENCE_IS_MEANING, apply_defaults
 from podium.core.contract.describe import FieldRow, describe_fields
-from podium.core.contract.judging import ruler_violations
+from podium.core.contract.judging import scorer_violations
 from podium.core.contract.nul import nul_violations
 from podium.core.contract.paths import set_path
 from podium.core.contract.reader import ParsedYaml, parse_yaml
@@ -20,7 +20,7 @@ __all__ = [
     "describe_fields",
     "nul_violations",
     "parse_yaml",
-    "ruler_violations",
+    "scorer_violations",
     "set_path",
     "to_plain",
     "to_yaml",

@@ -21,7 +21,8 @@ from podium.core.contract.scalars import from_text
 M = TypeVar("M", bound=Message)
 
 PRESENCE_IS_MEANING = frozenset(
-    {"evaluation", "lora", "weighted", "ruler", "client", "environment"}
+    {"evaluation", "lora", "weighted", "ruler", "rubric", "http"}
+    | {"client", "environment"}
     | {"tracking", "wandb", "langfuse", "mlflow", "openpipe"}
 )
 """Fields whose absence says something: no evaluation, no adapter, another kind of scorer, no

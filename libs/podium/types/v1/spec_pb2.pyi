@@ -127,6 +127,10 @@ class _ScorerKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ScorerKind
     """Weighted criteria: accuracy, efficiency, completeness, satisfaction."""
     SCORER_KIND_RULER: _ScorerKind.ValueType  # 3
     """RULER: one or more judge models rank the attempts of the group."""
+    SCORER_KIND_RUBRIC: _ScorerKind.ValueType  # 4
+    """A rubric: a judge model grades each attempt alone, criterion by criterion."""
+    SCORER_KIND_HTTP: _ScorerKind.ValueType  # 5
+    """Something that is served over HTTP: a reward model, or one's own code."""
 
 class ScorerKind(_ScorerKind, metaclass=_ScorerKindEnumTypeWrapper):
     """Who scores."""
@@ -139,6 +143,10 @@ SCORER_KIND_WEIGHTED: ScorerKind.ValueType  # 2
 """Weighted criteria: accuracy, efficiency, completeness, satisfaction."""
 SCORER_KIND_RULER: ScorerKind.ValueType  # 3
 """RULER: one or more judge models rank the attempts of the group."""
+SCORER_KIND_RUBRIC: ScorerKind.ValueType  # 4
+"""A rubric: a judge model grades each attempt alone, criterion by criterion."""
+SCORER_KIND_HTTP: ScorerKind.ValueType  # 5
+"""Something that is served over HTTP: a reward model, or one's own code."""
 Global___ScorerKind: _TypeAlias = ScorerKind  # noqa: Y015
 
 class _PanelCombination:
@@ -164,6 +172,46 @@ PANEL_COMBINATION_MEAN: PanelCombination.ValueType  # 1
 PANEL_COMBINATION_MEDIAN: PanelCombination.ValueType  # 2
 """Their median; of an even number, the mean of the middle two."""
 Global___PanelCombination: _TypeAlias = PanelCombination  # noqa: Y015
+
+class _HttpScorerProtocol:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _HttpScorerProtocolEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HttpScorerProtocol.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    HTTP_SCORER_PROTOCOL_UNSPECIFIED: _HttpScorerProtocol.ValueType  # 0
+    """Not set; the default is taken."""
+    HTTP_SCORER_PROTOCOL_SCORE: _HttpScorerProtocol.ValueType  # 1
+    """`POST {base_url}/score` with a whole group, as the judge service's README
+    has it; `podium scorer serve` serves a function so.
+    """
+    HTTP_SCORER_PROTOCOL_CLASSIFY: _HttpScorerProtocol.ValueType  # 2
+    """`POST {base_url}/classify` of vLLM, once for each conversation: the
+    probability of a class, or the score of a reward model with one output.
+    """
+    HTTP_SCORER_PROTOCOL_POOLING: _HttpScorerProtocol.ValueType  # 3
+    """`POST {base_url}/pooling` of vLLM, once for each conversation: the number
+    that a reward model gives it, and of one for each token the last.
+    """
+
+class HttpScorerProtocol(_HttpScorerProtocol, metaclass=_HttpScorerProtocolEnumTypeWrapper):
+    """What a scorer that is served over HTTP understands."""
+
+HTTP_SCORER_PROTOCOL_UNSPECIFIED: HttpScorerProtocol.ValueType  # 0
+"""Not set; the default is taken."""
+HTTP_SCORER_PROTOCOL_SCORE: HttpScorerProtocol.ValueType  # 1
+"""`POST {base_url}/score` with a whole group, as the judge service's README
+has it; `podium scorer serve` serves a function so.
+"""
+HTTP_SCORER_PROTOCOL_CLASSIFY: HttpScorerProtocol.ValueType  # 2
+"""`POST {base_url}/classify` of vLLM, once for each conversation: the
+probability of a class, or the score of a reward model with one output.
+"""
+HTTP_SCORER_PROTOCOL_POOLING: HttpScorerProtocol.ValueType  # 3
+"""`POST {base_url}/pooling` of vLLM, once for each conversation: the number
+that a reward model gives it, and of one for each token the last.
+"""
+Global___HttpScorerProtocol: _TypeAlias = HttpScorerProtocol  # noqa: Y015
 
 class _Objective:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -1526,6 +1574,7 @@ class RulerSpec(_message.Message):
     MAX_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     MAX_JOB_TOKENS_FIELD_NUMBER: _builtins.int
     MAX_JOB_COST_FIELD_NUMBER: _builtins.int
+    BOTH_ORDERS_FIELD_NUMBER: _builtins.int
     base_url: _builtins.str
     """Base URL of the only judge's API, as in JudgeModel; not with `judges`."""
     model: _builtins.str
@@ -1554,6 +1603,12 @@ class RulerSpec(_message.Message):
     """The same in money, which needs prices for all judges; 0 for no bound.
     Default 0.
     """
+    both_orders: _builtins.bool
+    """Whether every judge is asked twice, the second time with the attempts in
+    the reverse order, and the two scores averaged: what a judge gives for a
+    place cancels, for twice the tokens. A judge that fails in one order has
+    failed. Default false.
+    """
     @_builtins.property
     def judges(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeModel]:
         """The judges, each of which scores every group; none for the one that
@@ -1580,10 +1635,144 @@ class RulerSpec(_message.Message):
         max_prompt_tokens: _builtins.int | None = ...,
         max_job_tokens: _builtins.int | None = ...,
         max_job_cost: _builtins.float | None = ...,
+        both_orders: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_both_orders", b"_both_orders", "_combination", b"_combination", "_max_job_cost", b"_max_job_cost", "_max_job_tokens", b"_max_job_tokens", "_max_prompt_tokens", b"_max_prompt_tokens", "_quorum", b"_quorum", "both_orders", b"both_orders", "combination", b"combination", "max_job_cost", b"max_job_cost", "max_job_tokens", b"max_job_tokens", "max_prompt_tokens", b"max_prompt_tokens", "quorum", b"quorum"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_both_orders", b"_both_orders", "_combination", b"_combination", "_max_job_cost", b"_max_job_cost", "_max_job_tokens", b"_max_job_tokens", "_max_prompt_tokens", b"_max_prompt_tokens", "_quorum", b"_quorum", "api_key_env", b"api_key_env", "base_url", b"base_url", "both_orders", b"both_orders", "combination", b"combination", "fallbacks", b"fallbacks", "judges", b"judges", "max_job_cost", b"max_job_cost", "max_job_tokens", b"max_job_tokens", "max_prompt_tokens", b"max_prompt_tokens", "model", b"model", "quorum", b"quorum", "rubric", b"rubric"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__both_orders: _TypeAlias = _typing.Literal["both_orders"]  # noqa: Y015
+    _WhichOneofArgType__both_orders: _TypeAlias = _typing.Literal["_both_orders", b"_both_orders"]  # noqa: Y015
+    _WhichOneofReturnType__combination: _TypeAlias = _typing.Literal["combination"]  # noqa: Y015
+    _WhichOneofArgType__combination: _TypeAlias = _typing.Literal["_combination", b"_combination"]  # noqa: Y015
+    _WhichOneofReturnType__max_job_cost: _TypeAlias = _typing.Literal["max_job_cost"]  # noqa: Y015
+    _WhichOneofArgType__max_job_cost: _TypeAlias = _typing.Literal["_max_job_cost", b"_max_job_cost"]  # noqa: Y015
+    _WhichOneofReturnType__max_job_tokens: _TypeAlias = _typing.Literal["max_job_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_job_tokens: _TypeAlias = _typing.Literal["_max_job_tokens", b"_max_job_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__max_prompt_tokens: _TypeAlias = _typing.Literal["max_prompt_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_prompt_tokens: _TypeAlias = _typing.Literal["_max_prompt_tokens", b"_max_prompt_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__quorum: _TypeAlias = _typing.Literal["quorum"]  # noqa: Y015
+    _WhichOneofArgType__quorum: _TypeAlias = _typing.Literal["_quorum", b"_quorum"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__both_orders) -> _WhichOneofReturnType__both_orders | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__combination) -> _WhichOneofReturnType__combination | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_job_cost) -> _WhichOneofReturnType__max_job_cost | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_job_tokens) -> _WhichOneofReturnType__max_job_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_prompt_tokens) -> _WhichOneofReturnType__max_prompt_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quorum) -> _WhichOneofReturnType__quorum | None: ...
+
+Global___RulerSpec: _TypeAlias = RulerSpec  # noqa: Y015
+
+@_typing.final
+class Criterion(_message.Message):
+    """One thing that a rubric looks at."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, of which a rubric has one."""
+    description: _builtins.str
+    """What a judge is to look for: when it gives 1, and when 0."""
+    weight: _builtins.float
+    """Its share of the score, relative to the others'. Default 1."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        description: _builtins.str = ...,
+        weight: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "weight", b"weight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "description", b"description", "name", b"name", "weight", b"weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
+    _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight) -> _WhichOneofReturnType__weight | None: ...
+
+Global___Criterion: _TypeAlias = Criterion  # noqa: Y015
+
+@_typing.final
+class RubricSpec(_message.Message):
+    """What a judge model grades each attempt on, alone and not against the others.
+    The score is the weighted mean of the criteria's, each in [0, 1].
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CRITERIA_FIELD_NUMBER: _builtins.int
+    BASE_URL_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    API_KEY_ENV_FIELD_NUMBER: _builtins.int
+    JUDGES_FIELD_NUMBER: _builtins.int
+    FALLBACKS_FIELD_NUMBER: _builtins.int
+    QUORUM_FIELD_NUMBER: _builtins.int
+    COMBINATION_FIELD_NUMBER: _builtins.int
+    MAX_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_JOB_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_JOB_COST_FIELD_NUMBER: _builtins.int
+    base_url: _builtins.str
+    """Base URL of the only judge's API, as in JudgeModel; not with `judges`."""
+    model: _builtins.str
+    """The only judge's model name, as in JudgeModel; not with `judges`."""
+    api_key_env: _builtins.str
+    """The only judge's key variable, as in JudgeModel; not with `judges`."""
+    quorum: _builtins.int
+    """Judges that must have graded an attempt, or it has no score; 0 for more
+    than half of `judges`. Default 0.
+    """
+    combination: Global___PanelCombination.ValueType
+    """How several grades of a criterion become one. Default
+    PANEL_COMBINATION_MEAN.
+    """
+    max_prompt_tokens: _builtins.int
+    """About how many tokens an attempt's prompt may have, as in RulerSpec."""
+    max_job_tokens: _builtins.int
+    """Tokens that the job may have its judges read and write, as in RulerSpec.
+    Default 0.
+    """
+    max_job_cost: _builtins.float
+    """The same in money, as in RulerSpec. Default 0."""
+    @_builtins.property
+    def criteria(self) -> _containers.RepeatedCompositeFieldContainer[Global___Criterion]:
+        """The criteria."""
+
+    @_builtins.property
+    def judges(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeModel]:
+        """The judges, each of which grades every attempt, as in RulerSpec."""
+
+    @_builtins.property
+    def fallbacks(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgeModel]:
+        """Further judges, asked in order, one at a time, while fewer than `quorum`
+        judges have graded the attempt.
+        """
+
+    def __init__(
+        self,
+        *,
+        criteria: _abc.Iterable[Global___Criterion] | None = ...,
+        base_url: _builtins.str = ...,
+        model: _builtins.str = ...,
+        api_key_env: _builtins.str = ...,
+        judges: _abc.Iterable[Global___JudgeModel] | None = ...,
+        fallbacks: _abc.Iterable[Global___JudgeModel] | None = ...,
+        quorum: _builtins.int | None = ...,
+        combination: Global___PanelCombination.ValueType | None = ...,
+        max_prompt_tokens: _builtins.int | None = ...,
+        max_job_tokens: _builtins.int | None = ...,
+        max_job_cost: _builtins.float | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_combination", b"_combination", "_max_job_cost", b"_max_job_cost", "_max_job_tokens", b"_max_job_tokens", "_max_prompt_tokens", b"_max_prompt_tokens", "_quorum", b"_quorum", "combination", b"combination", "max_job_cost", b"max_job_cost", "max_job_tokens", b"max_job_tokens", "max_prompt_tokens", b"max_prompt_tokens", "quorum", b"quorum"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_combination", b"_combination", "_max_job_cost", b"_max_job_cost", "_max_job_tokens", b"_max_job_tokens", "_max_prompt_tokens", b"_max_prompt_tokens", "_quorum", b"_quorum", "api_key_env", b"api_key_env", "base_url", b"base_url", "combination", b"combination", "fallbacks", b"fallbacks", "judges", b"judges", "max_job_cost", b"max_job_cost", "max_job_tokens", b"max_job_tokens", "max_prompt_tokens", b"max_prompt_tokens", "model", b"model", "quorum", b"quorum", "rubric", b"rubric"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_combination", b"_combination", "_max_job_cost", b"_max_job_cost", "_max_job_tokens", b"_max_job_tokens", "_max_prompt_tokens", b"_max_prompt_tokens", "_quorum", b"_quorum", "api_key_env", b"api_key_env", "base_url", b"base_url", "combination", b"combination", "criteria", b"criteria", "fallbacks", b"fallbacks", "judges", b"judges", "max_job_cost", b"max_job_cost", "max_job_tokens", b"max_job_tokens", "max_prompt_tokens", b"max_prompt_tokens", "model", b"model", "quorum", b"quorum"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__combination: _TypeAlias = _typing.Literal["combination"]  # noqa: Y015
     _WhichOneofArgType__combination: _TypeAlias = _typing.Literal["_combination", b"_combination"]  # noqa: Y015
@@ -1606,7 +1795,84 @@ class RulerSpec(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__quorum) -> _WhichOneofReturnType__quorum | None: ...
 
-Global___RulerSpec: _TypeAlias = RulerSpec  # noqa: Y015
+Global___RubricSpec: _TypeAlias = RubricSpec  # noqa: Y015
+
+@_typing.final
+class HttpScorerSpec(_message.Message):
+    """A scorer that is served over HTTP. Its scores may be any finite numbers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_URL_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    API_KEY_ENV_FIELD_NUMBER: _builtins.int
+    TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    CLASS_INDEX_FIELD_NUMBER: _builtins.int
+    EXTRA_BODY_FIELD_NUMBER: _builtins.int
+    MAX_JOB_TOKENS_FIELD_NUMBER: _builtins.int
+    base_url: _builtins.str
+    """Where it is served, without the path that the protocol adds."""
+    protocol: Global___HttpScorerProtocol.ValueType
+    """What it understands. Default HTTP_SCORER_PROTOCOL_SCORE."""
+    model: _builtins.str
+    """The reward model's name there; empty for the one that is served. Not with
+    HTTP_SCORER_PROTOCOL_SCORE.
+    """
+    api_key_env: _builtins.str
+    """Environment variable of the judge service that holds the API key; it must
+    begin with `PODIUM_JUDGE_KEY`. Empty for no key.
+    """
+    timeout_seconds: _builtins.float
+    """How long one request may take. Absent for the judge service's default."""
+    class_index: _builtins.int
+    """With HTTP_SCORER_PROTOCOL_CLASSIFY, of a classifier with several classes
+    the one whose probability is the score, from 0.
+    """
+    max_job_tokens: _builtins.int
+    """Tokens that the job may have its reward models read, as in RulerSpec, where
+    they say how many they read. Default 0.
+    """
+    @_builtins.property
+    def extra_body(self) -> _struct_pb2.Struct:
+        """Further fields of the request, such as `use_activation` of vLLM's, passed
+        on as they are. None may be one that the judge service sets itself.
+        """
+
+    def __init__(
+        self,
+        *,
+        base_url: _builtins.str = ...,
+        protocol: Global___HttpScorerProtocol.ValueType | None = ...,
+        model: _builtins.str = ...,
+        api_key_env: _builtins.str = ...,
+        timeout_seconds: _builtins.float | None = ...,
+        class_index: _builtins.int | None = ...,
+        extra_body: _struct_pb2.Struct | None = ...,
+        max_job_tokens: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_class_index", b"_class_index", "_max_job_tokens", b"_max_job_tokens", "_protocol", b"_protocol", "_timeout_seconds", b"_timeout_seconds", "class_index", b"class_index", "extra_body", b"extra_body", "max_job_tokens", b"max_job_tokens", "protocol", b"protocol", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_class_index", b"_class_index", "_max_job_tokens", b"_max_job_tokens", "_protocol", b"_protocol", "_timeout_seconds", b"_timeout_seconds", "api_key_env", b"api_key_env", "base_url", b"base_url", "class_index", b"class_index", "extra_body", b"extra_body", "max_job_tokens", b"max_job_tokens", "model", b"model", "protocol", b"protocol", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__class_index: _TypeAlias = _typing.Literal["class_index"]  # noqa: Y015
+    _WhichOneofArgType__class_index: _TypeAlias = _typing.Literal["_class_index", b"_class_index"]  # noqa: Y015
+    _WhichOneofReturnType__max_job_tokens: _TypeAlias = _typing.Literal["max_job_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_job_tokens: _TypeAlias = _typing.Literal["_max_job_tokens", b"_max_job_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__protocol: _TypeAlias = _typing.Literal["protocol"]  # noqa: Y015
+    _WhichOneofArgType__protocol: _TypeAlias = _typing.Literal["_protocol", b"_protocol"]  # noqa: Y015
+    _WhichOneofReturnType__timeout_seconds: _TypeAlias = _typing.Literal["timeout_seconds"]  # noqa: Y015
+    _WhichOneofArgType__timeout_seconds: _TypeAlias = _typing.Literal["_timeout_seconds", b"_timeout_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__class_index) -> _WhichOneofReturnType__class_index | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_job_tokens) -> _WhichOneofReturnType__max_job_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__protocol) -> _WhichOneofReturnType__protocol | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_seconds) -> _WhichOneofReturnType__timeout_seconds | None: ...
+
+Global___HttpScorerSpec: _TypeAlias = HttpScorerSpec  # noqa: Y015
 
 @_typing.final
 class Scorer(_message.Message):
@@ -1618,6 +1884,8 @@ class Scorer(_message.Message):
     WEIGHT_FIELD_NUMBER: _builtins.int
     WEIGHTED_FIELD_NUMBER: _builtins.int
     RULER_FIELD_NUMBER: _builtins.int
+    RUBRIC_FIELD_NUMBER: _builtins.int
+    HTTP_FIELD_NUMBER: _builtins.int
     kind: Global___ScorerKind.ValueType
     """Who scores."""
     weight: _builtins.float
@@ -1630,6 +1898,14 @@ class Scorer(_message.Message):
     def ruler(self) -> Global___RulerSpec:
         """For SCORER_KIND_RULER."""
 
+    @_builtins.property
+    def rubric(self) -> Global___RubricSpec:
+        """For SCORER_KIND_RUBRIC."""
+
+    @_builtins.property
+    def http(self) -> Global___HttpScorerSpec:
+        """For SCORER_KIND_HTTP."""
+
     def __init__(
         self,
         *,
@@ -1637,10 +1913,12 @@ class Scorer(_message.Message):
         weight: _builtins.float | None = ...,
         weighted: Global___WeightedCriteria | None = ...,
         ruler: Global___RulerSpec | None = ...,
+        rubric: Global___RubricSpec | None = ...,
+        http: Global___HttpScorerSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "ruler", b"ruler", "weight", b"weight", "weighted", b"weighted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "http", b"http", "rubric", b"rubric", "ruler", b"ruler", "weight", b"weight", "weighted", b"weighted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "kind", b"kind", "ruler", b"ruler", "weight", b"weight", "weighted", b"weighted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_weight", b"_weight", "http", b"http", "kind", b"kind", "rubric", b"rubric", "ruler", b"ruler", "weight", b"weight", "weighted", b"weighted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__weight: _TypeAlias = _typing.Literal["weight"]  # noqa: Y015
     _WhichOneofArgType__weight: _TypeAlias = _typing.Literal["_weight", b"_weight"]  # noqa: Y015

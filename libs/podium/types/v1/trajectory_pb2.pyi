@@ -668,13 +668,14 @@ class Trajectory(_message.Message):
 
     @_builtins.property
     def reward_parts(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """Named parts of the final reward (`environment`, `ruler`, `weighted`, …)."""
+        """Named parts of the final reward (`environment`, `ruler`, `rubric`, …)."""
 
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """Numbers that the environment reports (`success`, `turns`, …), and, when
         RULER has scored it, `ruler_score` and, beside an environment's own
-        reward, `independent_reward`.
+        reward, `independent_reward`; when a rubric has, `rubric/NAME` for each
+        criterion.
         """
 
     @_builtins.property
@@ -788,9 +789,11 @@ class JudgedAttempt(_message.Message):
     trajectory_id: _builtins.str
     """The attempt. Those of the same words share score and place."""
     score: _builtins.float
-    """The score, in [0, 1]."""
+    """The score, in [0, 1]; of a scorer over HTTP any finite number."""
     place: _builtins.int
-    """Where the judge saw it among the attempts, from 1."""
+    """Where the judge saw it among the attempts, from 1; 0 when it saw it alone,
+    or was no judge model.
+    """
     def __init__(
         self,
         *,
@@ -808,7 +811,9 @@ Global___JudgedAttempt: _TypeAlias = JudgedAttempt  # noqa: Y015
 
 @_typing.final
 class JudgeOpinion(_message.Message):
-    """What one judge model said about a group."""
+    """What one judge model, or scorer over HTTP, said about a group; with both
+    orders, what it said in one of them.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -823,7 +828,9 @@ class JudgeOpinion(_message.Message):
     COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """The model's name; empty when its API was never reached to list it."""
+    """The model's name; empty when its API was never reached to list it. Of a
+    scorer over HTTP that names no model, its address.
+    """
     failure: _builtins.str
     """Why the opinion does not count; empty when it does."""
     position_correlation: _builtins.float
@@ -880,7 +887,7 @@ Global___JudgeOpinion: _TypeAlias = JudgeOpinion  # noqa: Y015
 
 @_typing.final
 class Judgement(_message.Message):
-    """How a RULER scorer came to its scores."""
+    """How a scorer that asks judges came to its scores."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -952,7 +959,7 @@ class Group(_message.Message):
 
     @_builtins.property
     def judgements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Judgement]:
-        """How each RULER scorer came to its scores."""
+        """How each scorer that asks judges came to its scores."""
 
     def __init__(
         self,

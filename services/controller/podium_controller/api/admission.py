@@ -6,6 +6,7 @@ import difflib
 import logging
 from collections.abc import Sequence
 
+from podium.core.contract.judging import asks_others
 from podium.core.errors import (
     AlreadyExistsError,
     DeadlineExceededError,
@@ -104,8 +105,8 @@ class Admission:
         return await self._peers.trainers.violations(spec.trainer)
 
     async def check_judge(self, spec: spec_pb2.JobSpec) -> list[Violation]:
-        """What the judge service says against RULER's judges; nothing while it is away."""
-        if all(each.kind != spec_pb2.SCORER_KIND_RULER for each in spec.reward.scorers):
+        """What the judge service says against whom it is to ask; nothing while it is away."""
+        if not asks_others(spec.reward):
             return []
         try:
             await self._peers.judge.check(bounded(spec.reward, spec.budget), spec.base_model)

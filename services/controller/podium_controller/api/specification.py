@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Literal
 
 from podium.core.chat_templates import violations_of as template_violations
 from podium.core.contract import (
     apply_defaults,
     complete_training,
-    ruler_violations,
+    scorer_violations,
     tracking_violations,
     training_violations,
 )
+from podium.core.contract.judging import PART_FIELDS
 from podium.core.errors import Violation
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
@@ -27,11 +26,6 @@ AGENT = "agent"
 """The main conversation, in EpisodeSpec.players."""
 _TASK_TYPES = ("general", "email_search", "code_generation", "question_answering")
 _WEIGHT_TOLERANCE = 1e-6
-_Part = Literal["weighted", "ruler"]
-_PART_FIELDS: Mapping[int, _Part] = {
-    spec_pb2.SCORER_KIND_WEIGHTED: "weighted",
-    spec_pb2.SCORER_KIND_RULER: "ruler",
-}
 
 
 def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
@@ -39,8 +33,8 @@ def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
     full = spec_pb2.JobSpec()
     full.CopyFrom(spec)
     for scorer in full.reward.scorers:
-        if scorer.kind in _PART_FIELDS:
-            getattr(scorer, _PART_FIELDS[scorer.kind]).SetInParent()
+        if scorer.kind in PART_FIELDS:
+            getattr(scorer, PART_FIELDS[scorer.kind]).SetInParent()
     if not full.reward.scorers:
         full.ClearField("reward")
     if not full.fork.model:
@@ -130,15 +124,14 @@ def _reward(reward: spec_pb2.RewardSpec) -> list[Violation]:
     found = []
     for index, scorer in enumerate(reward.scorers):
         path = f"job.spec.reward.scorers[{index}]"
-        own = _PART_FIELDS.get(scorer.kind)
-        for name in _PART_FIELDS.values():
+        own = PART_FIELDS.get(scorer.kind)
+        for name in PART_FIELDS.values():
             if name != own and scorer.HasField(name):
                 kind = spec_pb2.ScorerKind.Name(scorer.kind)
                 found.append(Violation(f"{path}.{name}", f"does not belong to a {kind} scorer"))
         if own == "weighted":
             found += _criteria(scorer.weighted, f"{path}.weighted")
-        if own == "ruler":
-            found += ruler_violations(scorer.ruler, f"{path}.ruler")
+        found += scorer_violations(scorer, path)
     if reward.scorers and not any(scorer.weight > 0 for scorer in reward.scorers):
         found.append(
             Violation("job.spec.reward.scorers", "got weight 0 for every scorer; one must count")

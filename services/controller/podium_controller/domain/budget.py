@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podium.core.contract.judging import judged_spec
 from podium.core.errors import Violation
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
@@ -42,9 +43,9 @@ def bounded(reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec) -> spec_pb
     told = spec_pb2.RewardSpec()
     told.CopyFrom(reward)
     for scorer in told.scorers:
-        if scorer.kind == spec_pb2.SCORER_KIND_RULER:
-            own = scorer.ruler.max_job_cost or budget.max_judge_cost
-            scorer.ruler.max_job_cost = min(own, budget.max_judge_cost)
+        if (judged := judged_spec(scorer)) is not None:
+            own = judged.max_job_cost or budget.max_judge_cost
+            judged.max_job_cost = min(own, budget.max_judge_cost)
     return told
 
 
@@ -52,8 +53,8 @@ def budget_violations(
     reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec, field: str
 ) -> list[Violation]:
     """What is wrong with a budget beyond its fields' own rules; `field` is where it stands."""
-    judged = any(each.kind == spec_pb2.SCORER_KIND_RULER for each in reward.scorers)
+    judged = any(judged_spec(scorer) is not None for scorer in reward.scorers)
     if not budget.HasField("max_judge_cost") or judged:
         return []
-    text = f"got {budget.max_judge_cost:g}; allowed with a RULER scorer alone: nothing else costs"
+    text = f"got {budget.max_judge_cost:g}; allowed with a RULER or rubric scorer, which alone cost"
     return [Violation(f"{field}.max_judge_cost", text)]

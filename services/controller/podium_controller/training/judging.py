@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from podium.core.contract.judging import asks_others
 from podium.core.errors import DeadlineExceededError, InternalError, UnavailableError
 from podium.core.skip_reasons import (
     ALL_FAILED,
@@ -69,7 +70,7 @@ class Judging:
 
     async def _ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
         request = judge_pb.ScoreGroupRequest(group=group, reward=self._reward)
-        if any(each.kind == spec_pb2.SCORER_KIND_RULER for each in self._reward.scorers):
+        if asks_others(self._reward):
             # Replicas of the judge do not know what the others have spent, nor before.
             request.job_usage.CopyFrom(await self._ledger.judge_usage(key.job_id))
             await self._bound(request)

@@ -1,4 +1,4 @@
-"""Which judge models a RulerSpec means, at what price, and which API key may go to them."""
+"""Which judge models and scorers a reward means, at what price, and which API key may go there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from podium.core.contract.judging import (
+    JudgedSpec,
     fallbacks_of,
+    http_violations,
     judge_violations,
     judges_of,
     panel_violations,
@@ -29,7 +31,7 @@ def _normal(url: str) -> str:
 
 
 def resolve_judges(
-    spec: spec_pb2.RulerSpec,
+    spec: JudgedSpec,
     field: str,
     settings: Settings,
     environ: Mapping[str, str] = os.environ,
@@ -83,7 +85,7 @@ def resolve_judge(
             key for an address that is not trusted.
     """
     base_url = _normal(spec.base_url or settings.base_url)
-    trusted = {_normal(url) for url in (settings.base_url, *settings.trusted_base_urls)}
+    trusted = _trusted(settings)
     is_default = base_url == _normal(settings.base_url)
     model = spec.model or (settings.model if is_default else "")
     return JudgeConfig(
@@ -97,6 +99,35 @@ def resolve_judge(
         _label(settings, model, is_default),
         base_url in trusted or settings.tell_failures,
     )
+
+
+def resolve_http(
+    spec: spec_pb2.HttpScorerSpec,
+    field: str,
+    settings: Settings,
+    environ: Mapping[str, str] = os.environ,
+) -> JudgeConfig:
+    """Where a scorer over HTTP is, and what may be shown there; no key unless one is named.
+
+    Raises:
+        InvalidArgumentError: names every fault, as `resolve_judges` does.
+    """
+    if violations := http_violations(spec, field):
+        raise InvalidArgumentError(violations=violations)
+    base_url = _normal(spec.base_url)
+    trusted = base_url in _trusted(settings)
+    key = ""
+    if spec.api_key_env:
+        key = _key(spec.api_key_env, f"{field}.api_key_env", settings, trusted, environ)
+    return JudgeConfig(
+        Endpoint(base_url, spec.model, key),
+        label=_label(settings, spec.model, False),
+        trusted=trusted or settings.tell_failures,
+    )
+
+
+def _trusted(settings: Settings) -> set[str]:
+    return {_normal(url) for url in (settings.base_url, *settings.trusted_base_urls)}
 
 
 def _key(
@@ -119,7 +150,7 @@ def _key(
 
 
 def _sampling(spec: spec_pb2.JudgeModel, settings: Settings) -> Sampling:
-    extra = _whole_numbers(plain_of(spec.extra_body))
+    extra = whole_numbers(plain_of(spec.extra_body))
     return Sampling(
         spec.temperature if spec.HasField("temperature") else settings.temperature,
         spec.max_completion_tokens or settings.max_completion_tokens,
@@ -127,14 +158,14 @@ def _sampling(spec: spec_pb2.JudgeModel, settings: Settings) -> Sampling:
     )
 
 
-def _whole_numbers(value: Any) -> Any:
+def whole_numbers(value: Any) -> Any:
     """Struct has only floats; an API that wants a whole number refuses 7.0."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {key: _whole_numbers(inner) for key, inner in value.items()}
+        return {key: whole_numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_whole_numbers(inner) for inner in value]
+        return [whole_numbers(inner) for inner in value]
     return value
 
 

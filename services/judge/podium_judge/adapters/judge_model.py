@@ -17,7 +17,7 @@ from podium_judge.domain.scores import Usage
 log = logging.getLogger(__name__)
 
 # A job may name any address; it is not to learn what listens there, and what not.
-_UNTOLD = (
+UNTOLD = (
     "the judge at the job's own base_url gave no answer that can be used: check its address,"
     " its key and the model's name; the judge service's log says more"
 )
@@ -36,7 +36,7 @@ class OpenAIJudge:
             limits,
             config.price,
             role="judge",
-            observer=_Metrics(config.label),
+            observer=CallMetrics(config.label),
         )
 
     @property
@@ -58,15 +58,15 @@ class OpenAIJudge:
             if self._trusted:
                 raise
             log.info("a judge that a job names: %s", error.message)
-            raise type(error)(_UNTOLD, reason=error.reason) from error
+            raise type(error)(UNTOLD, reason=error.reason) from error
         except RequestRefusedError as error:
             if self._trusted or isinstance(error, PromptTooLongError):
                 raise
             log.info("a judge that a job names: %s", error)
-            raise RequestRefusedError(_UNTOLD) from error
+            raise RequestRefusedError(UNTOLD) from error
 
 
-class _Metrics:
+class CallMetrics:
     """Counts the calls of one model."""
 
     def __init__(self, label: str) -> None:

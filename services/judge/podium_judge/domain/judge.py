@@ -16,7 +16,7 @@ from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge_config import JudgeConfig
 from podium_judge.domain.opinion import Failure, FailureKind, Opinion
 from podium_judge.domain.ports import JudgeModel
-from podium_judge.domain.prompt import JudgePrompt, Question, build_prompt
+from podium_judge.domain.question import JudgePrompt, Question
 from podium_judge.domain.scores import Score, Usage
 from podium_judge.domain.trimming import tokens_of
 
@@ -59,7 +59,7 @@ class ModelJudge:
         except RequestRefusedError as error:
             failure = Failure(FailureKind.REFUSED, str(error))
         except FailedPreconditionError as error:
-            failure = Failure(FailureKind.MISCONFIGURED, error.message, _absence(error))
+            failure = Failure(FailureKind.MISCONFIGURED, error.message, absence(error))
         except UnavailableError as error:
             failure = Failure(FailureKind.UNAVAILABLE, error.message, error)
         except TimeoutError:
@@ -82,14 +82,14 @@ class ModelJudge:
         self, question: Question, seed: str, usage: Usage
     ) -> tuple[JudgePrompt, list[Score]]:
         """Asks; halves the prompt as long as the model's context is too short for it."""
-        prompt = build_prompt(question, seed)
+        prompt = question.prompt(seed)
         for _ in range(_SHORTENINGS):
             try:
                 return prompt, await self._repaired(prompt, usage)
             except PromptTooLongError:
                 log.warning("the prompt is too long for the judge's context")
                 half = tokens_of(prompt.system + prompt.user) // 2
-                shorter = build_prompt(question, seed, half)
+                shorter = question.prompt(seed, half)
                 if len(shorter.user) >= len(prompt.user):
                     raise
                 prompt = shorter
@@ -99,7 +99,7 @@ class ModelJudge:
         """Asks, and once more with the complaint when the answer cannot be used."""
         if prompt.bytes_left_out:
             metrics.TRIMMED.inc()
-        schema = verdict.schema(prompt.labels)
+        schema = verdict.schema(prompt.labels, prompt.subject)
         messages = [
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": prompt.user},
@@ -114,13 +114,14 @@ class ModelJudge:
             {
                 "role": "user",
                 "content": f"That answer cannot be used: {complaint}. Answer again with the "
-                "whole JSON object: one entry for each attempt id, each score from 0 to 1.",
+                f"whole JSON object: one entry for each {prompt.subject.title}, each score from "
+                "0 to 1.",
             },
         ]
         return _read(await self._model.ask(messages, schema, usage), prompt)
 
 
-def _absence(error: FailedPreconditionError) -> PodiumError:
+def absence(error: FailedPreconditionError) -> PodiumError:
     """An account or a model may come back, so who refuses for lack of them is away."""
     if error.metadata.get("status") not in _ABSENT_STATUS:
         return error
@@ -131,7 +132,7 @@ def _absence(error: FailedPreconditionError) -> PodiumError:
 
 def _read(reply: Reply, prompt: JudgePrompt) -> list[Score]:
     try:
-        return verdict.parse(reply.text, prompt.labels)
+        return verdict.parse(reply.text, prompt.labels, prompt.subject)
     except verdict.VerdictError as error:
         metrics.PARSE_FAILURES.inc()
         complaint = f"{error}{'; it was cut off' if reply.cut_off else ''}"

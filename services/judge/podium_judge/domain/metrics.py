@@ -58,6 +58,13 @@ POSITION_SCORE = Histogram(
     ["model", "fifth"],
     buckets=(0.2, 0.4, 0.6, 0.8, 1.0),
 )
+ORDER_DIFFERENCE = Histogram(
+    "podium_judge_order_difference_ratio",
+    "Of judges that are asked in both orders, how far the two scores of the same attempt differ, "
+    "on average over the group.",
+    ["model"],
+    buckets=(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0),
+)
 POSITION_SLOPE = Gauge(
     "podium_judge_position_slope",
     "Score that an attempt gains by standing last instead of first, over all groups so far.",

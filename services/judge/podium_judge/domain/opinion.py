@@ -42,9 +42,9 @@ class Opinion:
 
     model: str
     scores: tuple[Score, ...] = ()
-    """One an attempt, in the question's order."""
+    """One an attempt, or criterion, in the question's order."""
     places: tuple[int, ...] = ()
-    """Where each attempt stood in the prompt, from 1."""
+    """Where each attempt stood in the prompt, from 1; none where nothing is compared."""
     failure: Failure | None = None
     usage: Usage = field(default_factory=Usage)
     has_price: bool = False

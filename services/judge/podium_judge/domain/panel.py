@@ -15,7 +15,7 @@ from podium_judge.domain.agreement import kendall_w
 from podium_judge.domain.judge import Judge
 from podium_judge.domain.opinion import FailureKind, Opinion
 from podium_judge.domain.position import PositionBias, fifth
-from podium_judge.domain.prompt import Question
+from podium_judge.domain.question import Question
 from podium_judge.domain.scores import Score
 
 Combine = Callable[[Sequence[float]], float]
@@ -41,13 +41,37 @@ class Seat:
 
 
 @dataclass(frozen=True)
+class _Voice:
+    """What one seat says: an opinion, or one for each order."""
+
+    opinions: tuple[Opinion, ...]
+
+    @property
+    def counts(self) -> bool:
+        """Whether there is no order that it failed in."""
+        return not any(opinion.failure for opinion in self.opinions)
+
+    @property
+    def scores(self) -> list[float]:
+        """The means over the orders."""
+        rows = [[score.value for score in opinion.scores] for opinion in self.opinions]
+        return [mean(column) for column in zip(*rows, strict=True)]
+
+    @property
+    def difference(self) -> float:
+        """How far the scores of the same differ between two orders, on average."""
+        first, second = (opinion.scores for opinion in self.opinions)
+        return mean([abs(a.value - b.value) for a, b in zip(first, second, strict=True)])
+
+
+@dataclass(frozen=True)
 class PanelVerdict:
     """What a panel says about a question."""
 
     opinions: tuple[Opinion, ...]
-    """Of all judges that were asked, in their order."""
+    """Of all judges that were asked, in their order; of one asked twice, both."""
     scores: tuple[Score, ...] = ()
-    """One an attempt; none when too few opinions count."""
+    """One an attempt, or criterion; none when too few opinions count."""
     agreement: float | None = None
     """Kendall's W of the opinions that count."""
 
@@ -95,36 +119,45 @@ class Panel:
         self._combine = combine
         self._biases = {} if biases is None else biases
 
-    async def verdict(self, question: Question, group_id: str) -> PanelVerdict:
+    async def verdict(self, group_id: str, *questions: Question) -> PanelVerdict:
         """Asks all seats at once, then fallbacks one by one while too few opinions count.
 
         Every judge sees the attempts in an order of its own, fixed by the group.
+
+        Args:
+            questions: one, or the same in both orders.
         """
         asked = [
-            self._ask("panel", seat, question, _seed(group_id, number))
+            self._ask("panel", seat, questions, _seed(group_id, number))
             for number, seat in enumerate(self._seats)
         ]
-        opinions = list(await asyncio.gather(*asked))
+        voices = list(await asyncio.gather(*asked))
         for number, seat in enumerate(self._fallbacks, start=len(self._seats)):
-            if self._count(opinions) >= self._quorum:
+            if self._count(voices) >= self._quorum:
                 break
             seed = _seed(group_id, number)
-            opinions.append(await self._ask("fallback", seat, question, seed))
-        if self._count(opinions) < self._quorum:
-            return PanelVerdict(tuple(opinions))
-        return self._combined(opinions)
+            voices.append(await self._ask("fallback", seat, questions, seed))
+        if self._count(voices) < self._quorum:
+            return PanelVerdict(_flat(voices))
+        return self._combined(voices)
 
     @staticmethod
-    def _count(opinions: Sequence[Opinion]) -> int:
-        return sum(not opinion.failure for opinion in opinions)
+    def _count(voices: Sequence[_Voice]) -> int:
+        return sum(voice.counts for voice in voices)
 
-    async def _ask(self, kind: str, seat: Seat, question: Question, seed: str) -> Opinion:
-        opinion = await seat.judge.opinion(question, seed)
-        outcome = opinion.failure.kind.value if opinion.failure else "scored"
-        metrics.OPINIONS.labels(seat=kind, outcome=outcome).inc()
-        if not opinion.failure and not opinion.cached:
-            self._observe_places(seat.label, opinion)
-        return opinion
+    async def _ask(self, kind: str, seat: Seat, questions: Sequence[Question], seed: str) -> _Voice:
+        asked = [seat.judge.opinion(question, seed) for question in questions]
+        voice = _Voice(tuple(await asyncio.gather(*asked)))
+        for opinion in voice.opinions:
+            outcome = opinion.failure.kind.value if opinion.failure else "scored"
+            metrics.OPINIONS.labels(seat=kind, outcome=outcome).inc()
+        # The statistic is of independent orders, which the reverse is not.
+        first = voice.opinions[0]
+        if not first.failure and not first.cached:
+            self._observe_places(seat.label, first)
+        if len(questions) == 2 and voice.counts:
+            metrics.ORDER_DIFFERENCE.labels(model=seat.label).observe(voice.difference)
+        return voice
 
     def _observe_places(self, label: str, opinion: Opinion) -> None:
         count = len(opinion.places)
@@ -139,17 +172,22 @@ class Panel:
         metrics.POSITION_SLOPE.labels(model=label).set(bias.slope)
         metrics.POSITION_Z.labels(model=label).set(bias.z)
 
-    def _combined(self, opinions: Sequence[Opinion]) -> PanelVerdict:
-        counting = [opinion for opinion in opinions if not opinion.failure]
-        rows = [[score.value for score in opinion.scores] for opinion in counting]
-        agreement = kendall_w(rows)
+    def _combined(self, voices: Sequence[_Voice]) -> PanelVerdict:
+        counting = [voice for voice in voices if voice.counts]
+        rows = [voice.scores for voice in counting]
+        # Of attempts that are compared; criteria have no rank.
+        agreement = kendall_w(rows) if counting[0].opinions[0].places else None
         if agreement is not None:
             metrics.AGREEMENT.observe(agreement)
         scores = tuple(
-            Score(self._combine(column), _explanation(counting, attempt))
+            Score(self._combine(column), _explanation(_flat(counting), attempt))
             for attempt, column in enumerate(zip(*rows, strict=True))
         )
-        return PanelVerdict(tuple(opinions), scores, agreement)
+        return PanelVerdict(_flat(voices), scores, agreement)
+
+
+def _flat(voices: Sequence[_Voice]) -> tuple[Opinion, ...]:
+    return tuple(opinion for voice in voices for opinion in voice.opinions)
 
 
 def _seed(group_id: str, number: int) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
+from podium_judge.domain.question import JudgePrompt
 from podium_judge.domain.transcript import Attempt, common_prefix, show
 from podium_judge.domain.trimming import BYTES_PER_TOKEN, fair_shares, shorten, size_of, tokens_of
 
@@ -53,6 +54,12 @@ class Question:
     """Empty for `DEFAULT_RUBRIC`."""
     max_tokens: int = 65_536
     """About the most tokens of the prompt."""
+    is_reversed: bool = False
+    """Whether the attempts stand in the reverse of the order that they would stand in."""
+
+    def prompt(self, seed: str, max_tokens: int = 0) -> JudgePrompt:
+        """See `build_prompt`."""
+        return build_prompt(self, seed, max_tokens)
 
     def tokens(self) -> tuple[int, int]:
         """About how many a judge reads and writes about it."""
@@ -66,23 +73,10 @@ class Question:
     def digest(self) -> str:
         """Hex SHA-256 of all of it."""
         content = [self.attempts, self.tools, self.rubric.strip(), self.max_tokens]
+        if self.is_reversed:
+            # The order is no part of a question, unless both are asked.
+            content.append("reversed")
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class JudgePrompt:
-    """A request to the judge model, and how to read its answer."""
-
-    system: str
-    user: str
-    places: tuple[int, ...]
-    """`places[i]` is where attempt i of the question stands, from 1; its id as a number."""
-    bytes_left_out: int = 0
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """`labels[i]` is the id under which attempt i was shown."""
-        return tuple(map(str, self.places))
 
 
 def presentation_order(seed: str, count: int) -> list[int]:
@@ -104,11 +98,12 @@ def build_prompt(
     `max_tokens` is about the most tokens of it, the question's own for 0; the
     middle of what is longer is left out. `nonce` is random unless given.
     """
-    # Few and letters, as each tag costs its tokens; a policy cannot learn what is never the same.
-    nonce = nonce or "".join(secrets.choice(ascii_lowercase) for _ in range(_NONCE_LETTERS))
+    nonce = nonce or new_nonce()
     attempts = question.attempts
     shared = common_prefix(attempts)
     order = presentation_order(seed, len(attempts))
+    if question.is_reversed:
+        order.reverse()
     places = [0] * len(attempts)
     for place, index in enumerate(order, start=1):
         places[index] = place
@@ -121,14 +116,33 @@ def build_prompt(
     if question.tools:
         sections.append(("tools", "", question.tools))
     sections += [("attempt", f' id="{places[i]}"', show(attempts[i], shared)) for i in order]
+    room = (max_tokens or question.max_tokens) - tokens_of(system)
+    user, left_out = records(sections, nonce, room)
+    labels = tuple(map(str, places))
+    return JudgePrompt(system, user, labels, tuple(places), left_out)
+
+
+def new_nonce() -> str:
+    """What the tags of one prompt end in."""
+    # Few and letters, as each tag costs its tokens; a policy cannot learn what is never the same.
+    return "".join(secrets.choice(ascii_lowercase) for _ in range(_NONCE_LETTERS))
+
+
+def records(
+    sections: Sequence[tuple[str, str, Sequence[str]]], nonce: str, max_tokens: int
+) -> tuple[str, int]:
+    """What agents and their tools wrote, between tags, and how many bytes of it had no room.
+
+    Args:
+        sections: each a tag, its attributes, and messages in their JSON form.
+        max_tokens: about the most tokens of all of it.
+    """
     tags = [
         (f"<{tag}-{nonce}{attributes}>", f"</{tag}-{nonce}>") for tag, attributes, _ in sections
     ]
     shares = fair_shares(
         [-(-size_of(lines) // BYTES_PER_TOKEN) for _, _, lines in sections],
-        (max_tokens or question.max_tokens)
-        - tokens_of(system)
-        - sum(tokens_of("\n".join(pair)) + 1 for pair in tags),
+        max_tokens - sum(tokens_of("\n".join(pair)) + 1 for pair in tags),
     )
     texts = []
     left_out = 0
@@ -136,4 +150,4 @@ def build_prompt(
         kept, missing = shorten(lines, max(share, _LEAST_SECTION_TOKENS))
         left_out += missing
         texts.append("\n".join([start, *kept, end]))
-    return JudgePrompt(system, "\n".join(texts), tuple(places), left_out)
+    return "\n".join(texts), left_out

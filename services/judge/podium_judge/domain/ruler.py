@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from podium.core import skip_reasons
 from podium.types.v1 import trajectory_pb2
@@ -11,21 +11,12 @@ from podium.types.v1 import trajectory_pb2
 from podium_judge.domain.budget import Allowance
 from podium_judge.domain.opinion import Opinion
 from podium_judge.domain.panel import Panel, PanelVerdict
-from podium_judge.domain.position import correlation
 from podium_judge.domain.prompt import Question
-from podium_judge.domain.scores import GroupSkippedError, Score, Unscored, Usage
+from podium_judge.domain.records import told
+from podium_judge.domain.scores import GroupScores, GroupSkippedError, Unscored, Usage
 from podium_judge.domain.transcript import Attempt, attempt_of, tools_of
 
 _SILENT = Unscored("ruler: the attempt has no messages")
-
-
-@dataclass(frozen=True)
-class RulerScores:
-    """What RULER makes of a group."""
-
-    verdicts: list[Score | Unscored]
-    """One an attempt, in order."""
-    judgement: trajectory_pb2.Judgement
 
 
 class RulerScorer:
@@ -39,20 +30,23 @@ class RulerScorer:
         rubric: str = "",
         max_prompt_tokens: int = 65_536,
         allowance: Allowance | None = None,
+        both_orders: bool = False,
     ) -> None:
+        """With `both_orders` each judge is asked in an order and in its reverse."""
         self._panel = panel
         self._rubric = rubric
         self._max_prompt_tokens = max_prompt_tokens
         self._allowance = allowance
+        self._both_orders = both_orders
 
     async def score(
         self,
-        group_id: str,
+        group: trajectory_pb2.Group,
         trajectories: Sequence[trajectory_pb2.Trajectory],
         usage: Usage,
         *,
         alone: bool,
-    ) -> RulerScores:
+    ) -> GroupScores:
         """A score in [0, 1] for each attempt; attempts of the same words score alike.
 
         One distinct attempt is judged by itself. With `alone`, when no other scorer
@@ -67,7 +61,7 @@ class RulerScorer:
         words = [attempt_of(trajectory) for trajectory in trajectories]
         distinct = sorted({attempt for attempt in words if attempt})
         if not distinct:
-            return RulerScores([_SILENT for _ in words], trajectory_pb2.Judgement())
+            return GroupScores([_SILENT for _ in words], trajectory_pb2.Judgement())
         if alone and len(words) > 1 and len(distinct) == 1 and all(words):
             raise GroupSkippedError(
                 skip_reasons.ZERO_VARIANCE, f"all {len(words)} attempts are word for word the same"
@@ -77,18 +71,21 @@ class RulerScorer:
         )
         if self._allowance:
             async with self._allowance.group(*question.tokens()):
-                verdict = await self._verdict(question, group_id, usage)
+                verdict = await self._verdict(question, group.id, usage)
         else:
-            verdict = await self._verdict(question, group_id, usage)
+            verdict = await self._verdict(question, group.id, usage)
         judgement = _judgement(verdict, distinct, words, trajectories)
         if not verdict.scores:
             verdict.raise_if_unreachable()
             raise GroupSkippedError(skip_reasons.JUDGE_FAILED, verdict.failures, judgement)
         found = dict(zip(distinct, verdict.scores, strict=True))
-        return RulerScores([found[attempt] if attempt else _SILENT for attempt in words], judgement)
+        return GroupScores([found[attempt] if attempt else _SILENT for attempt in words], judgement)
 
     async def _verdict(self, question: Question, group_id: str, usage: Usage) -> PanelVerdict:
-        verdict = await self._panel.verdict(question, group_id)
+        questions = [question]
+        if self._both_orders and len(question.attempts) > 1:
+            questions.append(replace(question, is_reversed=True))
+        verdict = await self._panel.verdict(group_id, *questions)
         for opinion in verdict.opinions:
             self._count(opinion, usage)
         return verdict
@@ -114,32 +111,6 @@ def _judgement(
         if attempt
     ]
     return trajectory_pb2.Judgement(
-        opinions=[_opinion(opinion, shown) for opinion in verdict.opinions],
+        opinions=[told(opinion, shown) for opinion in verdict.opinions],
         agreement=verdict.agreement,
     )
-
-
-def _opinion(opinion: Opinion, shown: Sequence[tuple[str, int]]) -> trajectory_pb2.JudgeOpinion:
-    usage = opinion.usage
-    told = trajectory_pb2.JudgeOpinion(
-        model=opinion.model,
-        cached=opinion.cached,
-        bytes_left_out=opinion.bytes_left_out,
-        calls=usage.calls,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cost=usage.cost if opinion.has_price else None,
-    )
-    if opinion.failure:
-        told.failure = opinion.failure.text
-        return told
-    for trajectory_id, number in shown:
-        told.attempts.add(
-            trajectory_id=trajectory_id,
-            score=opinion.scores[number].value,
-            place=opinion.places[number],
-        )
-    found = correlation(opinion.places, [score.value for score in opinion.scores])
-    if found is not None:
-        told.position_correlation = found
-    return told

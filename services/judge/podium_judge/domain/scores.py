@@ -14,6 +14,8 @@ class Score:
 
     value: float
     explanation: str = ""
+    criteria: tuple[tuple[str, float], ...] = ()
+    """Of a rubric's, the name and score of each."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,15 @@ class Usage(chat.Usage):
         """Takes back what was added; a cost that is left by rounding alone is none."""
         self.add(Usage(-other.calls, -other.prompt_tokens, -other.completion_tokens, -other.cost))
         self.cost = self.cost if self.tokens else 0.0
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """What a scorer that looks at the whole group makes of it."""
+
+    verdicts: list[Score | Unscored]
+    """One an attempt, in order."""
+    judgement: trajectory_pb2.Judgement
 
 
 class GroupSkippedError(Exception):

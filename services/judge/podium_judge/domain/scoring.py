@@ -4,22 +4,66 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from podium.core import skip_reasons
+from podium.core.contract.judging import PART_FIELDS, JudgedSpec, judged_spec
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.sides import by_side
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.domain.ruler import RulerScorer
-from podium_judge.domain.scores import GroupSkippedError, Score, Unscored, Usage
+from podium_judge.domain.scores import GroupScores, GroupSkippedError, Score, Unscored, Usage
 from podium_judge.domain.weighted import WeightedScorer
 
 INDEPENDENT_REWARD = "independent_reward"
 """ART's name, in the metrics of an attempt that RULER scored, for the environment's reward."""
 
-RulerFactory = Callable[[spec_pb2.RulerSpec, str], RulerScorer]
-"""Makes the scorer of a RulerSpec that stands at a field path in the request."""
+
+class GroupScorer(Protocol):
+    """A scorer that looks at a whole group, and asks others about it."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its part of the reward."""
+        ...
+
+    async def score(
+        self,
+        group: trajectory_pb2.Group,
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+        usage: Usage,
+        *,
+        alone: bool,
+    ) -> GroupScores:
+        """A score, or why there is none, for each of `trajectories`, which did not fail.
+
+        Adds the cost to `usage`. `alone` says that no other scorer tells attempts apart.
+
+        Raises:
+            GroupSkippedError: the group cannot be scored.
+            UnavailableError, FailedPreconditionError: who was asked is away, or set up wrongly.
+        """
+        ...
+
+
+GroupSpec = JudgedSpec | spec_pb2.HttpScorerSpec
+ScorerFactory = Callable[[GroupSpec, str], GroupScorer]
+"""Makes the scorer of a specification that stands at a field path in the request."""
+
+
+class AttemptScorer(Protocol):
+    """A scorer that needs one attempt alone, and nobody."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its part of the reward."""
+        ...
+
+    def score(self, trajectory: trajectory_pb2.Trajectory) -> Score | Unscored:
+        """The score, or why there is none."""
+        ...
 
 
 class EnvironmentScorer:
@@ -40,39 +84,51 @@ class EnvironmentScorer:
 class _Part:
     name: str
     weight: float
-    scorer: EnvironmentScorer | WeightedScorer | RulerScorer
+    kind: str
+    of_attempt: AttemptScorer | None = None
+    of_group: GroupScorer | None = None
 
 
-def _scorer(
-    spec: spec_pb2.Scorer, field: str, ruler: RulerFactory
-) -> EnvironmentScorer | WeightedScorer | RulerScorer:
-    if spec.kind == spec_pb2.SCORER_KIND_ENVIRONMENT:
-        return EnvironmentScorer()
-    if spec.kind == spec_pb2.SCORER_KIND_WEIGHTED:
-        return WeightedScorer(spec.weighted, f"{field}.weighted")
-    if spec.kind == spec_pb2.SCORER_KIND_RULER:
-        return ruler(spec.ruler, f"{field}.ruler")
+def _part(spec: spec_pb2.Scorer, field: str, make: ScorerFactory) -> _Part:
+    match spec.kind:
+        case spec_pb2.SCORER_KIND_ENVIRONMENT:
+            return _alone(spec.weight, EnvironmentScorer())
+        case spec_pb2.SCORER_KIND_WEIGHTED:
+            return _alone(spec.weight, WeightedScorer(spec.weighted, f"{field}.weighted"))
+        case spec_pb2.SCORER_KIND_RULER:
+            return _together(spec.weight, make(spec.ruler, f"{field}.ruler"))
+        case spec_pb2.SCORER_KIND_RUBRIC:
+            return _together(spec.weight, make(spec.rubric, f"{field}.rubric"))
+        case spec_pb2.SCORER_KIND_HTTP:
+            return _together(spec.weight, make(spec.http, f"{field}.http"))
     allowed = ", ".join(spec_pb2.ScorerKind.keys()[1:])
     raise InvalidArgumentError(
         violations=[Violation(f"{field}.kind", f"got {spec.kind}; allowed are {allowed}")]
     )
 
 
-def _parts(reward: spec_pb2.RewardSpec, ruler: RulerFactory) -> list[_Part]:
+def _alone(weight: float, scorer: AttemptScorer) -> _Part:
+    return _Part(scorer.kind, weight, scorer.kind, of_attempt=scorer)
+
+
+def _together(weight: float, scorer: GroupScorer) -> _Part:
+    return _Part(scorer.kind, weight, scorer.kind, of_group=scorer)
+
+
+def _parts(reward: spec_pb2.RewardSpec, make: ScorerFactory) -> list[_Part]:
     """The scorers with the names of their parts: `ruler`, `ruler_2`, …"""
     if not reward.scorers:
-        return [_Part("environment", 1.0, EnvironmentScorer())]
+        return [_alone(1.0, EnvironmentScorer())]
     parts: list[_Part] = []
     violations: list[Violation] = []
     for index, spec in enumerate(reward.scorers):
         try:
-            scorer = _scorer(spec, f"reward.scorers[{index}]", ruler)
+            part = _part(spec, f"reward.scorers[{index}]", make)
         except InvalidArgumentError as error:
             violations.extend(error.violations)
             continue
-        same = sum(part.scorer.kind == scorer.kind for part in parts)
-        name = f"{scorer.kind}_{same + 1}" if same else scorer.kind
-        parts.append(_Part(name, spec.weight, scorer))
+        same = sum(each.kind == part.kind for each in parts)
+        parts.append(replace(part, name=f"{part.kind}_{same + 1}") if same else part)
     if violations:
         raise InvalidArgumentError(violations=violations)
     return parts
@@ -80,22 +136,23 @@ def _parts(reward: spec_pb2.RewardSpec, ruler: RulerFactory) -> list[_Part]:
 
 async def check_reward(
     reward: spec_pb2.RewardSpec,
-    ruler: RulerFactory,
-    judge_violations: Callable[[spec_pb2.RulerSpec, str], Awaitable[list[Violation]]],
+    make: ScorerFactory,
+    judge_violations: Callable[[JudgedSpec, str], Awaitable[list[Violation]]],
 ) -> None:
     """Whether groups can be scored so; `reward` has its defaults filled in.
 
     Args:
-        judge_violations: what is wrong with the judges of a RulerSpec at a field path.
+        judge_violations: what is wrong with the judges that stand at a field path.
 
     Raises:
         InvalidArgumentError: with every violation.
     """
-    _parts(reward, ruler)
+    _parts(reward, make)
     found: list[Violation] = []
     for index, spec in enumerate(reward.scorers):
-        if spec.kind == spec_pb2.SCORER_KIND_RULER:
-            found += await judge_violations(spec.ruler, f"reward.scorers[{index}].ruler")
+        if (judged := judged_spec(spec)) is not None:
+            field = f"reward.scorers[{index}].{PART_FIELDS[spec.kind]}"
+            found += await judge_violations(judged, field)
     if found:
         raise InvalidArgumentError(violations=found, reason="POLICY_JUDGES_ITSELF")
 
@@ -117,6 +174,8 @@ def _cleared(group: trajectory_pb2.Group) -> trajectory_pb2.Group:
         for part in judged_before:
             trajectory.metrics.pop(f"{part}_score", None)
             trajectory.metrics.pop(INDEPENDENT_REWARD, None)
+            for name in [each for each in trajectory.metrics if each.startswith(f"{part}/")]:
+                del trajectory.metrics[name]
         trajectory.ClearField("reward")
         trajectory.ClearField("environment_weight")
         trajectory.reward_parts.clear()
@@ -151,6 +210,10 @@ def _write(
         part.weight for part in parts if part.scorer.kind == EnvironmentScorer.kind
     )
     _write_art_metrics(trajectory, parts)
+    for part, verdict in zip(parts, verdicts, strict=True):
+        assert isinstance(verdict, Score)
+        for criterion, score in verdict.criteria:
+            trajectory.metrics[f"{part.name}/{criterion}"] = score
     trajectory.explanation = (
         words[0][1] if len(words) == 1 else "\n".join(f"{name}: {text}" for name, text in words)
     )
@@ -158,7 +221,7 @@ def _write(
 
 
 def _write_art_metrics(trajectory: trajectory_pb2.Trajectory, parts: Sequence[_Part]) -> None:
-    names = [part.name for part in parts if part.scorer.kind == RulerScorer.kind]
+    names = [part.name for part in parts if part.kind == RulerScorer.kind]
     for name in names:
         trajectory.metrics[f"{name}_score"] = trajectory.reward_parts[name]
     own = trajectory.HasField("environment_reward") and math.isfinite(trajectory.environment_reward)
@@ -169,7 +232,7 @@ def _write_art_metrics(trajectory: trajectory_pb2.Trajectory, parts: Sequence[_P
 async def score_group(
     group: trajectory_pb2.Group,
     reward: spec_pb2.RewardSpec,
-    ruler: RulerFactory,
+    make: ScorerFactory,
     usage: Usage,
 ) -> trajectory_pb2.Group:
     """A copy of `group` with rewards, or with a skip_reason and none.
@@ -190,9 +253,9 @@ async def score_group(
     _check(group)
     sides = by_side(group)
     if len(sides) > 1:
-        scored_sides = [await score_group(side, reward, ruler, usage) for side in sides]
+        scored_sides = [await score_group(side, reward, make, usage) for side in sides]
         return _joined(group, scored_sides)
-    parts = _parts(reward, ruler)
+    parts = _parts(reward, make)
     scored = _cleared(group)
     running = []
     for trajectory in scored.trajectories:
@@ -246,11 +309,12 @@ async def _part_verdicts(
     *,
     alone: bool,
 ) -> list[Score | Unscored]:
-    if isinstance(part.scorer, RulerScorer):
-        found = await part.scorer.score(group.id, trajectories, usage, alone=alone)
-        _keep(group, part, found.judgement)
-        return found.verdicts
-    return [part.scorer.score(trajectory) for trajectory in trajectories]
+    if part.of_attempt is not None:
+        return [part.of_attempt.score(trajectory) for trajectory in trajectories]
+    assert part.of_group is not None
+    found = await part.of_group.score(group, trajectories, usage, alone=alone)
+    _keep(group, part, found.judgement)
+    return found.verdicts
 
 
 def _keep(group: trajectory_pb2.Group, part: _Part, judgement: trajectory_pb2.Judgement) -> None:

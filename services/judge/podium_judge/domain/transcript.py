@@ -77,19 +77,30 @@ def attempt_of(trajectory: trajectory_pb2.Trajectory) -> Attempt:
     A conversation that another one continues word for word is only the beginning of
     that one: the sampler starts a new history where a chat template rewrites its past.
     """
-    conversations: list[tuple[str, ...]] = []
+    return tuple(lines for lines, _ in _conversations(trajectory))
+
+
+def histories_of(trajectory: trajectory_pb2.Trajectory) -> list[trajectory_pb2.History]:
+    """The attempt's conversations, as `attempt_of` takes them."""
+    return [history for _, history in _conversations(trajectory)]
+
+
+def _conversations(
+    trajectory: trajectory_pb2.Trajectory,
+) -> list[tuple[tuple[str, ...], trajectory_pb2.History]]:
+    found: list[tuple[tuple[str, ...], trajectory_pb2.History]] = []
     for history in trajectory.histories:
         lines = tuple(_line(message) for message in history.messages)
         continued = next(
-            (n for n, each in enumerate(conversations) if lines[: len(each)] == each), None
+            (n for n, (each, _) in enumerate(found) if lines[: len(each)] == each), None
         )
         if not lines:
             continue
         if continued is None:
-            conversations.append(lines)
+            found.append((lines, history))
         else:
-            conversations[continued] = lines
-    return tuple(conversations)
+            found[continued] = (lines, history)
+    return found
 
 
 def tools_of(trajectories: Iterable[trajectory_pb2.Trajectory]) -> tuple[str, ...]:

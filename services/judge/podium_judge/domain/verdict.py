@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from podium.core.outside import clean
@@ -26,19 +27,38 @@ class VerdictError(Exception):
     """The answer cannot be used; the text tells the judge model what to mend."""
 
 
-def schema(labels: Sequence[str]) -> dict[str, Any]:
-    """JSON Schema of an answer about the attempts `labels`.
+@dataclass(frozen=True)
+class Subject:
+    """What an answer has a score for each of."""
+
+    name: str
+    key: str
+    """Its label in an entry of the answer."""
+    title: str
+    """The label in words."""
+
+    def ordered(self, labels: Sequence[str]) -> list[str]:
+        """Attempts by number, and anything else as it comes."""
+        return sorted(labels, key=int) if self is ATTEMPT else list(labels)
+
+
+ATTEMPT = Subject("attempt", "attempt_id", "attempt id")
+CRITERION = Subject("criterion", "criterion", "criterion")
+
+
+def schema(labels: Sequence[str], subject: Subject = ATTEMPT) -> dict[str, Any]:
+    """JSON Schema of an answer about the attempts, or criteria, `labels`.
 
     The explanation comes first: the model reasons before it commits to a number.
     """
     entry = {
         "type": "object",
         "properties": {
-            "attempt_id": {"type": "string", "enum": sorted(labels, key=int)},
+            subject.key: {"type": "string", "enum": subject.ordered(labels)},
             "explanation": {"type": "string"},
             "score": {"type": "number", "minimum": 0, "maximum": 1},
         },
-        "required": ["attempt_id", "explanation", "score"],
+        "required": [subject.key, "explanation", "score"],
         "additionalProperties": False,
     }
     return {
@@ -67,7 +87,12 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _strictly(text: str) -> Any:
+def strictly(text: str) -> Any:
+    """JSON as its standard has it: no NaN, and no key twice.
+
+    Raises:
+        VerdictError: it is not.
+    """
     try:
         return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_repeats)
     except (ValueError, RecursionError) as error:
@@ -108,30 +133,33 @@ def _number(value: Any) -> float | None:
         return math.inf
 
 
-def _entry(item: Any) -> tuple[str, Score]:
+def _entry(item: Any, subject: Subject) -> tuple[str, Score]:
     if not isinstance(item, dict):
         raise VerdictError("an entry of `scores` is not an object")
-    label, value = item.get("attempt_id"), item.get("score")
+    label, value = item.get(subject.key), item.get("score")
     if isinstance(label, int) and not isinstance(label, bool):
         label = str(label)
     if not isinstance(label, str):
-        raise VerdictError("an entry of `scores` has no attempt_id")
+        raise VerdictError(f"an entry of `scores` has no {subject.key}")
     number = _number(value)
     if number is None:
-        raise VerdictError(f"the score of attempt {label[:40]!r} is not a number")
+        raise VerdictError(f"the score of {subject.name} {label[:40]!r} is not a number")
     if not math.isfinite(number) or not 0 <= number <= 1:
-        raise VerdictError(f"the score of attempt {label[:40]!r} is {number:g}; allowed is 0 to 1")
+        raise VerdictError(
+            f"the score of {subject.name} {label[:40]!r} is {number:g}; allowed is 0 to 1"
+        )
     explanation = item.get("explanation")
     words = explanation if isinstance(explanation, str) else ""
     return label, Score(number, clean(words[:_MAX_EXPLANATION_CHARS]))
 
 
-def parse(text: str, labels: Sequence[str]) -> list[Score]:
-    """The scores of the attempts `labels`, in their order, joined by id.
+def parse(text: str, labels: Sequence[str], subject: Subject = ATTEMPT) -> list[Score]:
+    """The scores of the attempts, or criteria, `labels`, in their order, joined by id.
 
     Whatever else the model says, the last object that fits is its answer: the words after
     its thinking are read, and the thinking only when no answer is in them. A list of
-    scores stands for the object around it, and a numeral in a string for the number.
+    scores stands for the object around it, a mapping of criteria to scores for the list, and
+    a numeral in a string for the number.
 
     Raises:
         VerdictError: no JSON, an id that is missing, unknown or there twice, or a
@@ -141,7 +169,7 @@ def parse(text: str, labels: Sequence[str]) -> list[Score]:
     found = list(_answers(said)) or list(_answers(thought))
     if not found:
         # Says where it stops being JSON, which is all that it was asked for.
-        answer = _strictly(_unfenced(said))
+        answer = strictly(_unfenced(said))
         raise VerdictError(
             "the answer has no list `scores`"
             if isinstance(answer, dict | list)
@@ -150,7 +178,7 @@ def parse(text: str, labels: Sequence[str]) -> list[Score]:
     complaint = None
     for each in reversed(found):
         try:
-            return _scores(_strictly(each), labels)
+            return _scores(strictly(each), labels, subject)
         except VerdictError as error:
             complaint = complaint or error
     assert complaint is not None
@@ -163,18 +191,24 @@ def _unfenced(text: str) -> str:
     return fenced.group(1) if fenced else text
 
 
-def _scores(answer: Any, labels: Sequence[str]) -> list[Score]:
+def _scores(answer: Any, labels: Sequence[str], subject: Subject) -> list[Score]:
     entries = answer["scores"] if isinstance(answer, dict) else answer
+    if isinstance(entries, dict) and subject is CRITERION:
+        entries = [
+            {**(item if isinstance(item, dict) else {"score": item}), subject.key: label}
+            for label, item in entries.items()
+        ]
     if not isinstance(entries, list):
         raise VerdictError("the answer has no list `scores`")
     scores: dict[str, Score] = {}
     for item in entries:
-        label, score = _entry(item)
+        label, score = _entry(item, subject)
         if label not in labels:
-            raise VerdictError(f"there is no attempt {label[:40]!r}")
+            raise VerdictError(f"there is no {subject.name} {label[:40]!r}")
         if label in scores:
-            raise VerdictError(f"attempt {label!r} is scored twice")
+            raise VerdictError(f"{subject.name} {label!r} is scored twice")
         scores[label] = score
-    if missing := sorted(set(labels) - scores.keys(), key=int):
-        raise VerdictError(f"attempts without a score: {', '.join(missing)}")
+    if missing := subject.ordered([label for label in labels if label not in scores]):
+        many = "attempts" if subject is ATTEMPT else "criteria"
+        raise VerdictError(f"{many} without a score: {', '.join(missing)}")
     return [scores[label] for label in labels]

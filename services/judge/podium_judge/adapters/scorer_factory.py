@@ -1,4 +1,4 @@
-"""Makes RULER scorers from their specs; what they share between groups lives here."""
+"""Makes scorers that ask others from their specs; what they share between groups lives here."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import logging
 from dataclasses import dataclass, replace
 
 import httpx
-from podium.core.contract.judging import fallbacks_of, judges_of
+from podium.core.contract.judging import (
+    JudgedSpec,
+    criteria_violations,
+    fallbacks_of,
+    judges_of,
+)
 from podium.core.errors import InvalidArgumentError, PodiumError, Violation
 from podium.types.v1 import spec_pb2
 
-from podium_judge.adapters.endpoints import resolve_judges
+from podium_judge.adapters.endpoints import resolve_http, resolve_judges
+from podium_judge.adapters.http_scorer import HttpSource, Turns
 from podium_judge.adapters.judge_model import OpenAIJudge
 from podium_judge.domain.budget import Allowance, Budget, JobSpending, ProjectBudget, Spending
 from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge import CachedJudge, LimitedJudge, ModelJudge
-from podium_judge.domain.judge_config import CallLimits, JudgeConfig
+from podium_judge.domain.judge_config import CallLimits, JudgeConfig, Price
 from podium_judge.domain.panel import Panel, Seat, mean, median
 from podium_judge.domain.position import PositionBias
+from podium_judge.domain.rubric import RubricScorer
 from podium_judge.domain.ruler import RulerScorer
 from podium_judge.domain.scores import Usage
+from podium_judge.domain.scoring import GroupScorer, GroupSpec
+from podium_judge.domain.served import ServedScorer
 from podium_judge.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -39,7 +48,7 @@ class Told:
     project: ProjectBudget | None = None
 
 
-class Rulers:
+class Scorers:
     """Holds connections, turns, known answers, spending and the bias of places."""
 
     def __init__(self, settings: Settings, client: httpx.AsyncClient) -> None:
@@ -57,13 +66,59 @@ class Rulers:
         self._spending = Spending()
         self._biases: dict[str, PositionBias] = {}
 
-    def scorer(self, spec: spec_pb2.RulerSpec, field: str, job_id: str, told: Told) -> RulerScorer:
+    def scorer(self, spec: GroupSpec, field: str, job_id: str, told: Told) -> GroupScorer:
         """The scorer of `spec`, which stands at `field`, for a group of a job.
 
         Raises:
             InvalidArgumentError: the spec is wrong, or it has a budget and the group
                 no job.
         """
+        if isinstance(spec, spec_pb2.HttpScorerSpec):
+            return self._served(spec, field, job_id, told)
+        if isinstance(spec, spec_pb2.RubricSpec):
+            return self._rubric(spec, field, job_id, told)
+        panel, prices = self._panel(spec, field)
+        twice = 2 if spec.both_orders else 1
+        return RulerScorer(
+            panel,
+            spec.rubric,
+            spec.max_prompt_tokens or self._settings.max_prompt_tokens,
+            replace(self._allowance(spec, field, job_id, told), prices=prices * twice),
+            spec.both_orders,
+        )
+
+    def _rubric(
+        self, spec: spec_pb2.RubricSpec, field: str, job_id: str, told: Told
+    ) -> RubricScorer:
+        if violations := criteria_violations(spec, field):
+            raise InvalidArgumentError(violations=violations)
+        panel, prices = self._panel(spec, field)
+        return RubricScorer(
+            panel,
+            spec.criteria,
+            spec.max_prompt_tokens or self._settings.max_prompt_tokens,
+            replace(self._allowance(spec, field, job_id, told), prices=prices),
+        )
+
+    def _served(
+        self, spec: spec_pb2.HttpScorerSpec, field: str, job_id: str, told: Told
+    ) -> ServedScorer:
+        config = resolve_http(spec, field, self._settings)
+        seconds = spec.timeout_seconds or self._limits.timeout_seconds
+        limits = replace(self._limits, timeout_seconds=seconds)
+        return ServedScorer(
+            HttpSource(
+                self._client,
+                config,
+                limits,
+                spec,
+                Turns(self._turns, max(seconds, self._settings.question_seconds)),
+            ),
+            self._allowance(spec, field, job_id, told),
+        )
+
+    def _panel(self, spec: JudgedSpec, field: str) -> tuple[Panel, tuple[Price | None, ...]]:
+        """Who is asked, and the prices of those that are asked about every group."""
         judges, fallbacks = resolve_judges(spec, field, self._settings)
         seats = [self._seat(config, seat) for seat, config in enumerate((*judges, *fallbacks))]
         median_wanted = spec.combination == spec_pb2.PANEL_COMBINATION_MEDIAN
@@ -74,19 +129,9 @@ class Rulers:
             median if median_wanted else mean,
             self._biases,
         )
-        return RulerScorer(
-            panel,
-            spec.rubric,
-            spec.max_prompt_tokens or self._settings.max_prompt_tokens,
-            replace(
-                self._allowance(spec, field, job_id, told),
-                prices=tuple(config.price for config in judges),
-            ),
-        )
+        return panel, tuple(config.price for config in judges)
 
-    async def violations(
-        self, spec: spec_pb2.RulerSpec, field: str, base_model: str
-    ) -> list[Violation]:
+    async def violations(self, spec: JudgedSpec, field: str, base_model: str) -> list[Violation]:
         """Which judges of `spec`, which stands at `field`, would be the policy in training.
 
         Raises:
@@ -119,12 +164,11 @@ class Rulers:
             CachedJudge(LimitedJudge(judge, self._turns), config, self._cache, seat), config.label
         )
 
-    def _allowance(
-        self, spec: spec_pb2.RulerSpec, field: str, job_id: str, told: Told
-    ) -> Allowance:
+    def _allowance(self, spec: GroupSpec, field: str, job_id: str, told: Told) -> Allowance:
         bounds = [n for n in (spec.max_job_tokens, self._settings.max_job_tokens) if n]
-        budget = Budget(min(bounds, default=0), spec.max_job_cost)
-        if not job_id and (spec.max_job_tokens or spec.max_job_cost):
+        cost = 0.0 if isinstance(spec, spec_pb2.HttpScorerSpec) else spec.max_job_cost
+        budget = Budget(min(bounds, default=0), cost)
+        if not job_id and (spec.max_job_tokens or cost):
             name = "max_job_tokens" if spec.max_job_tokens else "max_job_cost"
             raise InvalidArgumentError(
                 violations=[

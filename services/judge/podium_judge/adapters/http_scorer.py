@@ -1,0 +1,178 @@
+"""Scorers over HTTP: reward models that vLLM serves, and anybody's own code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import httpx
+from podium.chat import HttpApi, RequestRefusedError
+from podium.core.errors import FailedPreconditionError, UnavailableError
+from podium.core.outside import plain_of
+from podium.core.skip_reasons import NO_JUDGE_ANSWERS
+from podium.types.v1 import spec_pb2, trajectory_pb2
+
+from podium_judge.adapters import http_protocols
+from podium_judge.adapters.endpoints import whole_numbers
+from podium_judge.adapters.http_protocols import NoAnswerError
+from podium_judge.adapters.judge_model import CallMetrics
+from podium_judge.domain.judge_config import CallLimits, JudgeConfig
+from podium_judge.domain.panel import mean
+from podium_judge.domain.scores import Score, Unscored, Usage
+from podium_judge.domain.transcript import Attempt, attempt_of, histories_of
+from podium_judge.domain.verdict import VerdictError
+
+log = logging.getLogger(__name__)
+
+# As of judges: a job may name any address, and is not to learn what listens there.
+_UNTOLD = (
+    "the scorer at the job's own base_url gave no answer that can be used: check its address and"
+    " its key; the judge service's log says more"
+)
+_SILENT = Unscored("http: the attempt has no messages")
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How many may ask at once, and how long one of them may take."""
+
+    free: asyncio.Semaphore
+    seconds: float
+    """For one request and its retries; the wait for a turn is no part of it."""
+
+
+class HttpSource:
+    """Asks what is served at an address by one of the protocols."""
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        config: JudgeConfig,
+        limits: CallLimits,
+        spec: spec_pb2.HttpScorerSpec,
+        turns: Turns,
+    ) -> None:
+        """Asks nothing yet."""
+        self._endpoint = config.endpoint
+        self._trusted = config.trusted
+        self._spec = spec
+        self._turns = turns
+        self._metrics = CallMetrics(config.label)
+        self._api = HttpApi(
+            client, config.endpoint, limits, role="judge", observer=self._metrics, named="scorer"
+        )
+        self._extra = whole_numbers(plain_of(spec.extra_body))
+
+    @property
+    def name(self) -> str:
+        """See `ScoreSource.name`."""
+        return self._endpoint.model or self._endpoint.base_url
+
+    @property
+    def reads_tokens(self) -> bool:
+        """See `ScoreSource.reads_tokens`."""
+        return self._spec.protocol != spec_pb2.HTTP_SCORER_PROTOCOL_SCORE
+
+    async def scores(
+        self,
+        group: trajectory_pb2.Group,
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+        usage: Usage,
+    ) -> list[Score | Unscored]:
+        """See `ScoreSource.scores`."""
+        try:
+            if not self.reads_tokens:
+                return await self._of_group(group, trajectories, usage)
+            return await self._of_conversations(trajectories, usage)
+        except (UnavailableError, FailedPreconditionError) as error:
+            if self._trusted:
+                raise
+            log.info("a scorer that a job names: %s", error.message)
+            raise type(error)(_UNTOLD, reason=error.reason, metadata=error.metadata) from error
+        except (RequestRefusedError, NoAnswerError) as error:
+            log.info("a scorer that a job names: %s", error)
+            raise RequestRefusedError(str(error) if self._trusted else _UNTOLD) from error
+
+    async def _of_group(
+        self,
+        group: trajectory_pb2.Group,
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+        usage: Usage,
+    ) -> list[Score | Unscored]:
+        body = self._extra | http_protocols.group_body(group, trajectories)
+        content = await self._post("/score", body, usage)
+        return http_protocols.group_scores(content, len(trajectories))
+
+    async def _of_conversations(
+        self, trajectories: Sequence[trajectory_pb2.Trajectory], usage: Usage
+    ) -> list[Score | Unscored]:
+        words = [attempt_of(trajectory) for trajectory in trajectories]
+        asked: dict[Attempt, trajectory_pb2.Trajectory] = {}
+        for attempt, trajectory in zip(words, trajectories, strict=True):
+            if attempt:
+                asked.setdefault(attempt, trajectory)
+        outcomes = await asyncio.gather(
+            *(self._of_attempt(trajectory, usage) for trajectory in asked.values()),
+            return_exceptions=True,
+        )
+        found: dict[Attempt, Score | Unscored] = {}
+        for attempt, outcome in zip(asked, outcomes, strict=True):
+            if isinstance(outcome, RequestRefusedError | NoAnswerError | VerdictError):
+                # Of this attempt alone, such as one that is too long for the model.
+                told = isinstance(outcome, VerdictError) or self._trusted
+                found[attempt] = Unscored(f"http: {outcome if told else _UNTOLD}")
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                found[attempt] = Score(outcome)
+        unscored = [each.reason for each in found.values() if isinstance(each, Unscored)]
+        if found and len(unscored) == len(found):
+            raise VerdictError(unscored[0].removeprefix("http: "))
+        return [found[attempt] if attempt else _SILENT for attempt in words]
+
+    async def _of_attempt(self, trajectory: trajectory_pb2.Trajectory, usage: Usage) -> float:
+        """The mean of its conversations' scores."""
+        asked = (self._of_history(history, usage) for history in histories_of(trajectory))
+        return mean(await asyncio.gather(*asked))
+
+    async def _of_history(self, history: trajectory_pb2.History, usage: Usage) -> float:
+        body = self._extra | {"messages": http_protocols.chat_messages(history)}
+        if self._endpoint.model:
+            body["model"] = self._endpoint.model
+        classifies = self._spec.protocol == spec_pb2.HTTP_SCORER_PROTOCOL_CLASSIFY
+        content = await self._post("/classify" if classifies else "/pooling", body, usage)
+        read = http_protocols.prompt_tokens(content)
+        usage.prompt_tokens += read
+        self._metrics.spent(read, 0, None)
+        if not classifies:
+            return http_protocols.pooled_score(content)
+        has_index = self._spec.HasField("class_index")
+        return http_protocols.class_score(content, self._spec.class_index if has_index else None)
+
+    async def _post(self, path: str, body: dict[str, object], usage: Usage) -> bytes:
+        async with self._turns.free:
+            try:
+                async with asyncio.timeout(self._turns.seconds):
+                    response = await self._api.request("POST", path, body)
+            except TimeoutError:
+                raise UnavailableError(
+                    f"the scorer had no answer within {self._turns.seconds:g} seconds",
+                    reason=NO_JUDGE_ANSWERS,
+                ) from None
+            except UnavailableError as error:
+                if error.metadata.get("status") != "500":
+                    raise
+                # Each time: it is there, and breaks on what it was asked.
+                raise RequestRefusedError("the scorer answered HTTP 500 each time") from error
+            finally:
+                usage.calls += 1
+        if response.status_code != 200:
+            self._metrics.called("rejected")
+            words = http_protocols.refusal(response.content)
+            raise RequestRefusedError(
+                f"the scorer answered HTTP {response.status_code}{': ' + words if words else ''}"
+            )
+        self._metrics.called("ok")
+        return response.content

@@ -1,0 +1,110 @@
+"""A scorer that is served elsewhere: a reward model, or a user's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from podium.chat import RequestRefusedError
+from podium.core import skip_reasons
+from podium.core.errors import FailedPreconditionError
+from podium.types.v1 import trajectory_pb2
+
+from podium_judge.domain.budget import Allowance
+from podium_judge.domain.judge import absence
+from podium_judge.domain.scores import GroupScores, GroupSkippedError, Score, Unscored, Usage
+from podium_judge.domain.transcript import attempt_of
+from podium_judge.domain.trimming import BYTES_PER_TOKEN, size_of
+from podium_judge.domain.verdict import VerdictError
+
+
+class ScoreSource(Protocol):
+    """Who gives the scores."""
+
+    @property
+    def name(self) -> str:
+        """For whoever reads what it said."""
+        ...
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether it is a model, and so counts against budgets of tokens."""
+        ...
+
+    async def scores(
+        self,
+        group: trajectory_pb2.Group,
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+        usage: Usage,
+    ) -> list[Score | Unscored]:
+        """One an attempt, finite; adds the cost to `usage`.
+
+        Raises:
+            VerdictError: its answer cannot be used.
+            RequestRefusedError: it will not score this group.
+            UnavailableError: it cannot be reached, or not now, after the retries.
+            FailedPreconditionError: wrong key, address or model name.
+        """
+        ...
+
+
+class ServedScorer:
+    """Asks one source about a group, within the job's budget."""
+
+    kind = "http"
+
+    def __init__(self, source: ScoreSource, allowance: Allowance) -> None:
+        self._source = source
+        self._allowance = allowance
+
+    async def score(
+        self,
+        group: trajectory_pb2.Group,
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+        usage: Usage,
+        *,
+        alone: bool,
+    ) -> GroupScores:
+        """See `GroupScorer.score`.
+
+        Raises:
+            GroupSkippedError: a spent budget, or an answer that is of no use.
+            UnavailableError, FailedPreconditionError: see `ScoreSource.scores`.
+        """
+        spent = Usage()
+        try:
+            async with self._allowance.group(self._estimate(trajectories), 0):
+                try:
+                    verdicts = await self._source.scores(group, trajectories, spent)
+                finally:
+                    usage.add(spent)
+                    self._allowance.count(spent)
+        except FailedPreconditionError as error:
+            raise absence(error) from error
+        except (VerdictError, RequestRefusedError) as error:
+            judgement = self._judgement([], [], spent)
+            judgement.opinions[0].failure = str(error)
+            raise GroupSkippedError(
+                skip_reasons.JUDGE_FAILED, f"http: {error}", judgement
+            ) from error
+        return GroupScores(verdicts, self._judgement(trajectories, verdicts, spent))
+
+    def _estimate(self, trajectories: Sequence[trajectory_pb2.Trajectory]) -> int:
+        if not self._source.reads_tokens:
+            return 0
+        words = [attempt_of(trajectory) for trajectory in trajectories]
+        return sum(size_of(lines) for each in words for lines in each) // BYTES_PER_TOKEN
+
+    def _judgement(
+        self,
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+        verdicts: Sequence[Score | Unscored],
+        spent: Usage,
+    ) -> trajectory_pb2.Judgement:
+        told = trajectory_pb2.JudgeOpinion(
+            model=self._source.name, calls=spent.calls, prompt_tokens=spent.prompt_tokens
+        )
+        for trajectory, verdict in zip(trajectories, verdicts, strict=True):
+            if isinstance(verdict, Score):
+                told.attempts.add(trajectory_id=trajectory.id, score=verdict.value)
+        return trajectory_pb2.Judgement(opinions=[told])
