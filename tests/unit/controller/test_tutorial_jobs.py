@@ -83,8 +83,11 @@ def test_s47_the_coding_job_trains_on_the_simplest_functions() -> None:
     assert task.config.attempts == spec.rollout.episode.max_turns == 1
 
 
-@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
+JOBS = [*sorted(EXAMPLES.glob("*.yaml")), EXAMPLES / "own_scorer" / "job.yaml"]
+
+
+@pytest.mark.parametrize("file", JOBS, ids=lambda file: str(file.relative_to(EXAMPLES)))
 def test_every_job_file_of_the_examples_is_taken(file: Path) -> None:
-    spec = accepted(file.name)
+    spec = accepted(str(file.relative_to(EXAMPLES)))
     for each in environments_of(spec):
         assert made(each.environment).listed(each.environment.split)

@@ -202,7 +202,7 @@ class Collector:
         if stored.status == JUDGED:
             return stored.group
         group = await self._judging.score(key, stored.group)
-        if unusable(group) in (JUDGE_UNAVAILABLE, JUDGE_ERROR):
+        if unusable(group) in (JUDGE_FAILED, JUDGE_UNAVAILABLE, JUDGE_ERROR):
             await self._reporter.warn(
                 f"group {group.id} is skipped. The judge says: {failure_text(group)}", step
             )

@@ -1,0 +1,1 @@
+"""A function that scores groups, served over HTTP for jobs: `podium scorer serve`."""
