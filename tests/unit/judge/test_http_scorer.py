@@ -303,7 +303,10 @@ async def test_what_does_not_fit_the_reward_model_costs_its_attempt(bench: Bench
     bench.scorer.then(short)
     scored = await bench.scored(*ATTEMPTS, protocol=POOLING)
     assert rewards(scored) == [3, None, 1]
-    assert "http: the scorer answered HTTP 400" in scored.trajectories[1].explanation
+    assert (
+        "http: the scorer answered HTTP 400: maximum context length is 8"
+        in scored.trajectories[1].explanation
+    )
 
 
 async def test_several_conversations_count_alike(bench: Bench) -> None:

@@ -101,6 +101,9 @@ def refusal(content: bytes) -> str:
         words = _object(content).get("error")
     except NoAnswerError:
         return ""
+    if isinstance(words, dict):
+        # As OpenAI's APIs write it, and vLLM.
+        words = words.get("message")
     return clean(words[:_MAX_REASON_CHARS]) if isinstance(words, str) else ""
 
 
@@ -110,7 +113,7 @@ def chat_messages(history: trajectory_pb2.History) -> list[dict[str, Any]]:
 
 
 def _template_ready(message: dict[str, Any]) -> dict[str, Any]:
-    # vLLM decodes the arguments for the template, and refuses those that are no object.
+    # Many chat templates take the arguments apart, and break on those that are no object.
     for call in message.get("tool_calls", ()):
         text = call["function"]["arguments"]
         try:
