@@ -207,7 +207,7 @@ def _write(
         return False
     trajectory.reward = total
     trajectory.environment_weight = math.fsum(
-        part.weight for part in parts if part.scorer.kind == EnvironmentScorer.kind
+        part.weight for part in parts if part.kind == EnvironmentScorer.kind
     )
     _write_art_metrics(trajectory, parts)
     for part, verdict in zip(parts, verdicts, strict=True):
