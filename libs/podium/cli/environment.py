@@ -1,24 +1,26 @@
-"""`podium env list` and `podium env serve`."""
+"""`podium env list` and `podium env serve`; `podium env check` has a module of its own."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from podium.cli.connection import connected
+from podium.cli.environment_check import check
+from podium.cli.environment_class import environment_class, modules_here, scenarios_here
 from podium.cli.output import emit_list, output_option
 
 if TYPE_CHECKING:
-    from podium.environments import Environment
     from podium.sdk import AsyncClient
 
 
-@click.group(short_help="List and serve environments to train on.")
+@click.group(short_help="List, check and serve environments to train on.")
 def env() -> None:
     """The environments that a job can train on."""
+
+
+env.add_command(check)
 
 
 @env.command("list")
@@ -67,7 +69,7 @@ def serve(
     idle_seconds: float,
     resume_seconds: float,
 ) -> None:
-    """Serve PATH (package.module:Class, or a built-in name) until SIGTERM.
+    """Serve PATH (task.py, package.module:Class, or a built-in name) until SIGTERM.
 
     Modules of this folder can be imported, also by what a job's options name. Jobs may name files
     of scenarios below this folder, or below PODIUM_SCENARIOS_DIR.
@@ -88,29 +90,3 @@ def serve(
         ServerSettings(host=host, port=port, health_port=health_port, metrics_port=metrics_port),
         Limits(max_sessions=max_sessions, idle_seconds=idle_seconds, resume_seconds=resume_seconds),
     )
-
-
-def scenarios_here() -> None:
-    """Lets an environment of this process read files of scenarios below this folder."""
-    os.environ.setdefault("PODIUM_SCENARIOS_DIR", os.getcwd())
-
-
-def modules_here() -> None:
-    """Lets Python import what lies in this folder: environments, and task sets that they name."""
-    # As `python -m` has it; a console script does not.
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-
-
-def environment_class(name: str) -> type[Environment]:
-    """A built-in environment by name, or any by `package.module:Class`, from this folder too.
-
-    Raises:
-        PodiumError: there is none.
-    """
-    from podium.environments.catalog import load, load_class
-
-    if ":" not in name:
-        return load(name)
-    modules_here()
-    return load_class(name)

@@ -12,7 +12,7 @@ import click
 
 from podium.cli.completers import complete_jobs
 from podium.cli.connection import connected
-from podium.cli.environment import environment_class, modules_here, scenarios_here
+from podium.cli.environment_class import environment_class, modules_here, scenarios_here
 from podium.cli.exits import CliError, Exit
 from podium.cli.integers import Count, Integer
 from podium.cli.output import data, note

@@ -1,4 +1,4 @@
-"""What checks found, and how it is shown: `podium doctor` and `podium install`."""
+"""What checks found, and how it is shown: `podium doctor`, `podium install`, `podium env check`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Literal
 
 import click
 
-_SIGNS = {
+Status = Literal["ok", "info", "warn", "fail"]
+
+_SIGNS: dict[Status, tuple[str, str | None]] = {
     "ok": ("ok  ", "green"),
     "info": ("-   ", None),
     "warn": ("warn", "yellow"),
@@ -20,7 +22,7 @@ _SIGNS = {
 class Finding:
     """What one check found, and what follows from it."""
 
-    status: Literal["ok", "info", "warn", "fail"]
+    status: Status
     """`info`: neither good nor bad, such as what cannot be checked."""
     name: str
     detail: str

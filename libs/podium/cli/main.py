@@ -48,7 +48,7 @@ zsh, in the shell's startup file.
         "checkpoint": ("podium.cli.checkpoint:checkpoint", "List and export trained versions."),
         "chat": ("podium.cli.chat:chat", "Talk to a policy."),
         "eval": ("podium.cli.evaluate:evaluate", "Measure a policy, a baseline or another model."),
-        "env": ("podium.cli.environment:env", "List and serve environments to train on."),
+        "env": ("podium.cli.environment:env", "List, check and serve environments to train on."),
         "scorer": ("podium.cli.scorer:scorer", "Serve a function that scores a job's episodes."),
         "scenarios": (
             "podium.cli.scenarios:scenarios",

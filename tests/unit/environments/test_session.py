@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from podium.cli.environment import environment_class
+from podium.cli.environment_class import environment_class
 from podium.cli.main import cli
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from podium.environments import Message, Tool, ToolCall, load, system, tool_result
