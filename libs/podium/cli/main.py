@@ -30,6 +30,8 @@ zsh, in the shell's startup file.
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EPILOG,
     lazy={
+        "init": ("podium.cli.init:init", "Make a folder with a task of your own."),
+        "train": ("podium.cli.train:train", "Train on a task of your own, on this machine."),
         "up": ("podium.cli.stack:up", "Run the services on this machine."),
         "down": ("podium.cli.stack:down", "Stop what 'up' runs."),
         "status": ("podium.cli.stack:status", "Show what 'up' runs."),

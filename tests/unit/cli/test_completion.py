@@ -33,7 +33,7 @@ async def completed(cli: Cli, line: str, **extra: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("podium tra", ["trajectory"]),
+        ("podium traj", ["trajectory"]),
         ("podium job me", ["metrics"]),
         ("podium job metrics --pl", ["--plot"]),
         ("podium job list --state can", ["cancelling", "cancelled"]),

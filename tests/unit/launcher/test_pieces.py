@@ -25,7 +25,7 @@ def test_default_ports_are_the_documented_ones() -> None:
     assert {ports[name].http for name in SERVICES if name != "inference"} == {0}
 
 
-def test_free_ports_are_all_different_and_below_the_ephemeral_range() -> None:
+def testfree_ports_are_all_different_and_below_the_ephemeral_range() -> None:
     every = [port for ports in choose_ports(0).values() for port in vars(ports).values() if port]
     assert len(every) == len(set(every)) == 25
     assert all(20000 <= port < 32768 for port in every)

@@ -16,20 +16,19 @@ from podium.cli.episodes import role_name
 from podium.cli.exits import CliError, Exit
 from podium.cli.html_report import collect, render
 from podium.cli.job.submit import load
+from podium.cli.local_training import follow, need_success, stack_config
 from podium.cli.output import note
-from podium.cli.progress import Progress
 from podium.cli.stack import print_event
 from podium.core.errors import FailedPreconditionError
 from podium.core.job_environments import title_of
 from podium.core.names import slug
 from podium.jobs.v1 import job_service_pb2 as jobs
-from podium.local.launcher import Launcher, LauncherConfig, layout, upfile
+from podium.local.launcher import Launcher, upfile
 from podium.local.models import resolve
 from podium.sdk.client import AsyncClient
 from podium.sdk.connection.addresses import locate
-from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium.types.v1 import trajectory_pb2
 
-_RECONNECT_SECONDS = 900.0
 _MAX_ID = 63
 
 
@@ -54,19 +53,15 @@ async def run(demo: Demo) -> int:
     resolve(spec.base_model)
     _clear(demo)
     note(click.style("starting the six services", bold=True))
-    async with Launcher(_config(demo, spec), print_event) as stack:
+    async with Launcher(stack_config(demo.stack, spec.base_model), print_event) as stack:
         addresses = locate(data_dir=demo.stack)
         async with AsyncClient(addresses) as client:
             name = slug(title_of(spec))[:_MAX_ID].strip("-") or "job"
             job = await client.jobs.create(spec, job_id=name, request_id=name)
             note(click.style(f"\ntraining {spec.base_model} on {title_of(spec)}", bold=True))
             note(f"watch it from elsewhere: podium job watch {job.id} --data-dir {demo.stack}\n")
-            job = await _follow(client, job.id)
-            if job.state != jobs.JOB_STATE_SUCCEEDED:
-                raise CliError(
-                    f"the job {jobs.JobState.Name(job.state).lower()}: {job.failure_message}",
-                    f"Logs are in {demo.stack / 'logs'}.",
-                )
+            job = await follow(client, job.id)
+            need_success(job, demo.stack)
             await _results(demo, client, job)
         _how_to_chat(demo, job)
         if demo.keep:
@@ -74,20 +69,6 @@ async def run(demo: Demo) -> int:
             ended = await stack.wait()
             raise CliError(f"{ended} does not stay up", f"Its log is {stack.log(ended)}.")
     return Exit.OK
-
-
-async def _follow(client: AsyncClient, job_id: str) -> jobs.Job:
-    progress = Progress()
-    try:
-        async for update in client.jobs.watch(
-            job_id,
-            reconnect_seconds=_RECONNECT_SECONDS,
-            on_reconnect=lambda _, delay: progress.lost(delay),
-        ):
-            progress.update(update)
-    finally:
-        progress.close()
-    return await client.jobs.get(job_id)
 
 
 async def _results(demo: Demo, client: AsyncClient, job: jobs.Job) -> None:
@@ -137,17 +118,6 @@ def _how_to_chat(demo: Demo, job: jobs.Job) -> None:
     click.echo("\nchat with the trained policy, freely or on a scenario it has not seen:")
     for line in lines:
         click.echo(f"  {line}")
-
-
-def _config(demo: Demo, spec: spec_pb2.JobSpec) -> LauncherConfig:
-    """The default ports, so that other commands find the stack; free ones when they are taken."""
-    ports = layout.choose_ports(layout.DEFAULT_PORT_BASE).values()
-    free = all(layout.is_free(port) for service in ports for port in vars(service).values() if port)
-    return LauncherConfig(
-        data_dir=demo.stack,
-        port_base=layout.DEFAULT_PORT_BASE if free else 0,
-        model=spec.base_model,
-    )
 
 
 def _clear(demo: Demo) -> None:

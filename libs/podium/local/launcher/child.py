@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _ISOLATED = (sys.executable, "-I", "-S")
 
 
 class Child:
-    """A running `python -m MODULE`, leader of its own process group.
+    """A running `python -m MODULE ARGUMENT…`, leader of its own process group.
 
     A group of its own keeps the terminal's Ctrl-C from reaching it before the
     launcher has decided on an order, and lets what it leaves behind be killed.
@@ -28,7 +28,13 @@ class Child:
         self.pid = process.pid
 
     @classmethod
-    async def start(cls, module: str, environment: Mapping[str, str], log: Path) -> Child:
+    async def start(
+        cls,
+        module: str,
+        environment: Mapping[str, str],
+        log: Path,
+        arguments: Sequence[str] = (),
+    ) -> Child:
         """Starts it, appending its output to `log`."""
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
@@ -38,6 +44,7 @@ class Child:
                 sys.executable,
                 "-m",
                 module,
+                *arguments,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -76,7 +76,7 @@ def choose_ports(port_base: int) -> dict[str, Ports]:
     """
     every = (*SERVICES, *EXTRAS)
     if port_base == 0:
-        free = iter(_free_ports(3 * len(every) + 1))
+        free = iter(free_ports(3 * len(every) + 1))
         return {
             name: Ports(next(free), next(free), next(free), next(free) if _has_http(name) else 0)
             for name in every
@@ -116,7 +116,12 @@ def _has_http(name: str) -> bool:
     return name == "inference"
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on now, and that no client's connection is given.
+
+    Raises:
+        InvalidArgumentError: there are not so many.
+    """
     candidates = random.SystemRandom().sample(_FREE_RANGE, len(_FREE_RANGE))
     free: list[int] = []
     for port in candidates:

@@ -28,6 +28,9 @@ class ServicePlan:
     environment: Mapping[str, str]
     health_address: str
     log: Path
+    arguments: tuple[str, ...] = ()
+    readiness: str | None = None
+    """What to ask the health port for; None for what `READINESS` says of the name."""
 
 
 class Supervisor:
@@ -110,7 +113,8 @@ class Supervisor:
 
     async def _run_once(self) -> tuple[int, bool]:
         started = time.monotonic()
-        child = await Child.start(self.plan.module, self.plan.environment, self.plan.log)
+        plan = self.plan
+        child = await Child.start(plan.module, plan.environment, plan.log, plan.arguments)
         self._child = child
         self._guardian.watch(child.pid)
         self._report(Event(EventKind.STARTED, self.plan.name, f"process {child.pid}"))
@@ -133,9 +137,10 @@ class Supervisor:
         return code, served
 
     async def _announce_ready(self, started: float) -> None:
-        while not await health.wait_serving(
-            self.plan.health_address, READINESS[self.plan.name], within=60
-        ):
+        asked = self.plan.readiness
+        if asked is None:
+            asked = READINESS[self.plan.name]
+        while not await health.wait_serving(self.plan.health_address, asked, within=60):
             continue
         self.ready.set()
         self._report(

@@ -1,0 +1,188 @@
+"""From a task's file to a trained policy, its curve and its report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from podium.cli.exits import CliError, Exit
+from podium.cli.local_training import follow, need_success, stack_config
+from podium.cli.output import note
+from podium.cli.stack import check_packages, get_model, print_event
+from podium.cli.train.job import begin, read_spec
+from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.local.launcher import Event, EventKind, Launcher, upfile
+from podium.local.launcher.layout import SERVICES
+from podium.local.launcher.task import TaskServer
+from podium.local.models import resolve
+from podium.sdk.client import AsyncClient
+from podium.sdk.connection.addresses import data_dir_in_use, locate
+from podium.types.v1 import spec_pb2
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Training:
+    """What to train. `settings` are `KEY=VALUE` on top of the job file."""
+
+    task: str
+    """As `podium env serve` takes it."""
+    name: str
+    """The environment's."""
+    folder: Path
+    """The task's."""
+    job_file: Path | None = None
+    settings: tuple[str, ...] = ()
+    data_dir: Path | None = None
+    report: Path | None = None
+    new: bool = False
+
+
+async def run(training: Training) -> int:
+    """Trains; returns an exit code.
+
+    Raises:
+        CliError: the job file is wrong, the stack that runs has another model, or the job failed.
+        PodiumError: a service or the task does not start.
+    """
+    spec = read_spec(training.job_file, training.folder, training.name, training.settings)
+    data_dir = find_data_dir(training)
+    running = upfile.read(data_dir)
+    if running is not None:
+        _need_same_model(running, spec.base_model, data_dir)
+        note(f"using the stack that runs in {data_dir}")
+    else:
+        check_packages(SERVICES)
+        await asyncio.to_thread(get_model, spec.base_model)
+    async with (
+        TaskServer(training.task, training.name, data_dir, _tell_task) as server,
+        _stack(data_dir, spec, started=running is None),
+        AsyncClient(locate(data_dir=data_dir)) as client,
+    ):
+        spec.environment.address = server.address
+        job = await begin(client, spec, new=training.new)
+        note(click.style(f"\ntraining {spec.base_model} on {training.name}", bold=True))
+        note(f"watch it from elsewhere: podium job watch {job.id} --data-dir {data_dir}")
+        _note_console(data_dir)
+        try:
+            job = await follow(client, job.id)
+        except asyncio.CancelledError:
+            await _leave(client, job, training, started=running is None)
+            raise
+        need_success(job, data_dir)
+        await _results(client, job, training)
+    _how_to_chat(job, data_dir, up=running is None)
+    return Exit.OK
+
+
+def find_data_dir(training: Training) -> Path:
+    """Where the stack is, or is to be."""
+    if training.data_dir is not None:
+        return training.data_dir
+    beside = training.folder / upfile.DEFAULT_DATA_DIR
+    if (named := data_dir_in_use()) is not None:
+        return named
+    if upfile.read(beside) is not None:
+        return beside
+    return upfile.find() or beside
+
+
+def _need_same_model(running: upfile.UpFile, model: str, data_dir: Path) -> None:
+    missing = [name for name in SERVICES if name not in running.services]
+    if missing:
+        raise CliError(
+            f"the stack that runs in {data_dir} has no {', '.join(missing)}",
+            f"Stop it with 'podium down --data-dir {data_dir}', or name another --data-dir.",
+            Exit.CONFLICT,
+        )
+    same = running.model == model
+    if not same:
+        try:
+            same = resolve(running.model) == resolve(model)
+        except Exception:
+            same = False
+    if not same:
+        raise CliError(
+            f"the stack that runs in {data_dir} serves {running.model}, and the job is to train "
+            f"{model}",
+            f"Stop it with 'podium down --data-dir {data_dir}', name another --data-dir, or train "
+            f"--model {running.model}.",
+            Exit.CONFLICT,
+        )
+
+
+@asynccontextmanager
+async def _stack(data_dir: Path, spec: spec_pb2.JobSpec, *, started: bool) -> AsyncIterator[None]:
+    """The six services, if none run."""
+    if not started:
+        yield
+        return
+    note(click.style("starting the six services; the engine takes about a minute", bold=True))
+    async with Launcher(stack_config(data_dir, spec.base_model), print_event):
+        yield
+
+
+def _tell_task(event: Event) -> None:
+    # That it started, serves and stops is no news; what it prints when it dies is.
+    if event.kind not in (EventKind.STARTED, EventKind.READY, EventKind.STOPPED):
+        print_event(event)
+
+
+def _note_console(data_dir: Path) -> None:
+    running = upfile.read(data_dir)
+    console = running.services.get("console") if running is not None else None
+    note(f"in a browser: http://{console.address}/\n" if console is not None else "")
+
+
+async def _leave(client: AsyncClient, job: jobs.Job, training: Training, *, started: bool) -> None:
+    """Says where the job is; in a stack that goes on it is paused first, for its task goes away."""
+    now = await client.jobs.get(job.id)
+    if not started and now.state in (jobs.JOB_STATE_QUEUED, jobs.JOB_STATE_RUNNING):
+        now = await client.jobs.pause(job.id)
+        note(f"\npausing {job.id} when its step is done; Ctrl-C again leaves it as it is")
+        while now.state == jobs.JOB_STATE_PAUSING:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = await client.jobs.get(job.id)
+    done = f"{now.completed_steps} of {now.spec.training.steps} steps"
+    note(
+        f"\nstopping; {job.id} has {done}, and goes on with the same command:\n"
+        f"  podium train {training.task}{_same_options(training)}"
+    )
+
+
+def _same_options(training: Training) -> str:
+    return f" --data-dir {training.data_dir}" if training.data_dir is not None else ""
+
+
+async def _results(client: AsyncClient, job: jobs.Job, training: Training) -> None:
+    from podium.cli.demo.result import measure, tell
+    from podium.cli.html_report import collect, render
+    from podium.cli.html_report.plot import of_report
+
+    data = await collect(client, job.id, episodes=3)
+    try:
+        click.echo(tell(data, measure(data)))
+    except CliError:
+        # Without evaluations before and after there is the curve alone.
+        click.echo(of_report(data))
+    page = training.report or training.folder / f"{job.id}.html"
+    await asyncio.to_thread(page.parent.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(page.write_text, render(data), encoding="utf-8")
+    click.echo(f"\nreport   {page}")
+
+
+def _how_to_chat(job: jobs.Job, data_dir: Path, *, up: bool) -> None:
+    where = f"--data-dir {data_dir}"
+    first = f"  podium up {where} &\n" if up else ""
+    click.echo(
+        "\nchat with the trained policy, or take it with you:\n"
+        f"{first}"
+        f"  podium chat {where} -m {job.id}@{job.completed_steps}\n"
+        f"  podium checkpoint export {where} {job.id}@{job.completed_steps} policy/"
+    )

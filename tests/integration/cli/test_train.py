@@ -1,0 +1,144 @@
+"""`podium train` against a stack that runs: the task is served by a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from podium.environment.v1 import environment_service_pb2 as pb
+from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
+from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.local.launcher import upfile
+from podium.local.launcher.layout import SERVICES
+from support import job_records
+from support.cli import podium, start
+from support.fake_job_service import watched_job
+from support.fake_podium import FakePodium
+
+
+@pytest.fixture
+async def task(fake: FakePodium, tmp_path: Path) -> Iterator[Path]:
+    """A folder of `podium init`, and the doubles as a stack that runs beside it."""
+    made = await podium("init", "mytask", cwd=tmp_path)
+    assert made.code == 0, made.err
+    folder = tmp_path / "mytask"
+    claim = upfile.Claim(folder / ".podium")
+    entry = upfile.ServiceEntry(fake.address, "h", "m", 1, "log")
+    entries = dict.fromkeys(SERVICES, entry)
+    upfile.UpFile(os.getpid(), "0", "smollm2-135m-instruct", entries).write(folder / ".podium")
+    yield folder
+    claim.release()
+
+
+def records(fake: FakePodium) -> None:
+    """What the double tells of any job: three steps, and evaluations before and after."""
+    fake.jobs.updates = watched_job(job_records.job("mytask", 3, 3))
+    fake.jobs.steps = job_records.steps(3)
+    fake.jobs.evaluations = job_records.evaluations()
+    fake.jobs.trajectories = job_records.episodes(0, 3, 2, 1)[:3]
+
+
+async def described(address: str) -> str:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = pb_grpc.EnvironmentServiceStub(channel)
+        return (await stub.Describe(pb.DescribeRequest())).name
+
+
+async def test_it_submits_follows_reports_and_leaves_nothing_running(
+    fake: FakePodium, task: Path
+) -> None:
+    fake.jobs.created_state = jobs.JOB_STATE_SUCCEEDED
+    records(fake)
+    done = await podium("train", "task.py", "--steps", "3", cwd=task)
+    assert done.code == 0, done.err
+    job = fake.jobs.known["mytask"]
+    assert (job.spec.training.steps, job.spec.environment.name) == (3, "mytask")
+    assert "using the stack that runs in" in done.err
+    assert "step 3/3" in done.err
+    assert "reward and success by step" in done.out
+    assert "podium chat --data-dir" in done.out
+    assert "data-chart=" in (task / "mytask.html").read_text()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await described(job.spec.environment.address)
+    # The next run is a job of its own, at the same address.
+    again = await podium("train", "task.py", "--steps", "3", cwd=task)
+    assert again.code == 0, again.err
+    assert fake.jobs.known["mytask-2"].spec.environment.address == job.spec.environment.address
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_stopped_it_pauses_the_job_and_the_same_command_goes_on(
+    fake: FakePodium, task: Path, number: signal.Signals
+) -> None:
+    fake.jobs.created_state = jobs.JOB_STATE_RUNNING
+    fake.jobs.hold_watch = True
+    records(fake)
+    process = await start("train", "task.py", cwd=task)
+    assert process.stderr is not None
+    seen = b""
+    while b"step 3/3" not in seen:
+        line = await asyncio.wait_for(process.stderr.readline(), 60)
+        assert line, seen
+        seen += line
+    job = fake.jobs.known["mytask"]
+    assert await described(job.spec.environment.address) == "mytask"
+    process.send_signal(number)
+    while job.state != jobs.JOB_STATE_PAUSING:
+        await asyncio.sleep(0.01)
+    # The task is there as long as the job's step needs it.
+    assert await described(job.spec.environment.address) == "mytask"
+    job.state = jobs.JOB_STATE_PAUSED
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 130, err
+    assert b"goes on with the same command:\n  podium train task.py" in err
+    assert b"Traceback" not in err
+    assert out == b""
+    with pytest.raises(grpc.aio.AioRpcError):
+        await described(job.spec.environment.address)
+
+    fake.jobs.hold_watch = False
+    going = await start("train", "task.py", cwd=task)
+    while job.state == jobs.JOB_STATE_PAUSED:
+        await asyncio.sleep(0.01)
+    job.state = jobs.JOB_STATE_SUCCEEDED
+    _, err = await asyncio.wait_for(going.communicate(), 60)
+    assert b"going on with mytask" in err
+    assert list(fake.jobs.known) == ["mytask"]
+
+
+async def test_what_cannot_train_is_told_before_anything_starts(
+    fake: FakePodium, task: Path
+) -> None:
+    other = await podium("train", "task.py", "--model", "org/other", cwd=task)
+    assert other.code == 5
+    assert "serves smollm2-135m-instruct, and the job is to train org/other" in other.err
+    text = (task / "task.py").read_text()
+    (task / "task.py").write_text(text.replace("reply == self.answer", "reply == self.anser"))
+    broken = await podium("train", "task.py", cwd=task)
+    assert broken.code == 1
+    assert "has no attribute 'anser'" in broken.err + broken.out
+    assert "task.py would not train" in broken.err
+    assert not fake.jobs.known
+
+
+async def test_a_task_that_never_returns_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(
+        "from podium.environments import Environment, Observation, Scenario, user\n"
+        "class Mine(Environment):\n"
+        "    name = 'mine'\n"
+        "    def scenarios(self, split):\n"
+        "        return [Scenario(split)]\n"
+        "    async def reset(self, scenario, seed):\n"
+        "        return Observation([user('?')])\n"
+        "    async def step(self, action):\n"
+        "        while True: pass\n"
+    )
+    done = await podium("env", "check", "task.py", "--timeout", "0.5", cwd=tmp_path)
+    assert done.code == 1
+    assert "step of Mine has not returned after 0.5 s" in done.err
+    assert "it is at task.py:9" in done.err
