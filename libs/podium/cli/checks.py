@@ -12,6 +12,7 @@ from pathlib import Path
 from podium.cli.findings import Finding
 from podium.core.errors import PodiumError
 from podium.local.launcher import health, layout, upfile
+from podium.local.packages import misfits
 from podium.sdk.client import AsyncClient
 from podium.sdk.connection.addresses import Addresses, data_dir_in_use
 
@@ -56,7 +57,14 @@ def _packages(remote: bool) -> Finding:
             "packages",
             f"{versions}; not installed: {', '.join(missing)}",
             "The client works without; 'podium up' needs them: 'make setup' in a clone, or "
-            "pip install 'podium[controller,registry,inference,trainer]'.",
+            "pip install 'podium[local]'.",
+        )
+    if wrong := misfits():
+        return Finding(
+            "fail",
+            "packages",
+            f"{versions}; of another build than torch: {', '.join(wrong)}",
+            f"pip uninstall -y {' '.join(name.partition(' ')[0] for name in wrong)}",
         )
     return Finding("ok", "packages", versions)
 

@@ -332,8 +332,8 @@ def get_model(name: str) -> None:
     except UnavailableError as error:
         raise CliError(
             error.message,
-            "Where no hub can be reached, name a folder with the model's files, or set HF_ENDPOINT "
-            "to a mirror.",
+            "Where none can be reached, name a folder with the model's files, or a mirror: "
+            "HF_ENDPOINT for the hub, PIP_INDEX_URL for packages.",
             Exit.UNREACHABLE,
         ) from error
     except NotFoundError as error:

@@ -24,6 +24,7 @@ from typing import Any
 import podium as package
 import pytest
 from podium import environments
+from podium.cli.init.templates import DEFAULT, files
 from podium.core.trajectory_rows import rows_of
 from podium.environments import Scenario, Scripted, play
 from podium.environments.scenarios import write_scenarios
@@ -56,6 +57,8 @@ HERE = {
     "podium checkpoint export ID@latest policy/",
     "podium chat -m ID@best",
     "podium doctor",
+    "podium init mytask",
+    "podium env check task.py",
     "podium context list",
     "podium job submit -f examples/mcp_rl/job.yaml --set "
     "environment.config.scenarios=tasks.jsonl --follow",
@@ -103,6 +106,8 @@ ELSEWHERE = {
     "test_scenarios_are_listed",
     "podium env serve mymodule:Guess --port 50060": "tests/integration/test_rollout_service.py::"
     "test_*",
+    "podium train task.py*": "tests/integration/cli/test_train.py::"
+    "test_it_submits_follows_reports_and_leaves_nothing_running",
     "torchrun *": "tests/integration/test_trainer_ranks.py::test_t12_two_processes_take_the_step_*",
 }
 """By the test that runs it, or its like with the placeholders filled in."""
@@ -113,6 +118,8 @@ NOT_RUN = {
     "podium up --data-dir build/demo/stack &": "make demo prints it, with the folder it has made",
     "podium chat --data-dir build/demo/stack *": "likewise; the same chat is in " + _SPINE,
     ". .venv/bin/activate": "the shell's own",
+    ". venv/bin/activate": "the shell's own",
+    "pip *": "installs gigabytes",
     "export *": "the shell's own",
     "npm install *": "fetches packages: `make adapters` does",
     "helm install *": "needs a cluster: make e2e installs the chart",
@@ -179,6 +186,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=ignore)
     (snippet, *_) = python((ROOT / "libs/podium/environments/README.md").read_text())
     (tmp_path / "mymodule.py").write_text(snippet)
+    (tmp_path / "task.py").write_text(files(DEFAULT, "mytask")["task.py"])
     job = "base_model: smollm2-135m-instruct\nenvironment: {name: email_search}\n"
     (tmp_path / "job.yaml").write_text(job + "training: {steps: 3}\n")
     return tmp_path

@@ -6,12 +6,17 @@ import asyncio
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from podium.cli.exits import CliError, Exit
 from podium.cli.findings import show as show_findings
 from podium.cli.output import note
+
+if TYPE_CHECKING:
+    from podium.environments import Environment
+    from podium.types.v1.spec_pb2 import JobSpec
 
 
 @click.command(short_help="Train on a task of your own, on this machine.")
@@ -63,8 +68,9 @@ def train(
     submits the job, follows it, writes a report, and ends what it started. After Ctrl-C the same
     command goes on where it was.
     """
-    from podium.cli.environment_class import environment_class
-    from podium.cli.train.run import Training, run
+    from podium.cli.environment_class import environment_class, scenarios_here
+    from podium.cli.train.job import read_spec
+    from podium.cli.train.run import Training, find_data_dir, get_ready, run
     from podium.core.errors import PodiumError
     from podium.environments.task_file import is_task_file, split
 
@@ -72,37 +78,40 @@ def train(
         raise click.UsageError(
             f"{task!r} is no file of a task, such as task.py; 'podium init NAME' makes one"
         )
-    file, _ = split(task)
+    folder = split(task)[0].parent
+    scenarios_here()
     try:
         kind = environment_class(task)
     except PodiumError as error:
         raise click.UsageError(error.message) from error
-    if not no_check:
-        _check(task)
+    if not isinstance(name := getattr(kind, "name", None), str) or not name:
+        raise click.UsageError(f'{kind.__name__} has no name: give it one, name = "my_task"')
     chosen = [*settings]
     chosen += [f"training.steps={steps}"] if steps else []
     chosen += [f"base_model={model}"] if model else []
+    spec = read_spec(job_file, folder, name, chosen)
+    if not no_check:
+        _check(task, kind, spec)
     training = Training(
         task=task,
-        name=kind.name,
-        folder=file.parent,
-        job_file=job_file,
-        settings=tuple(chosen),
-        data_dir=data_dir,
+        name=name,
+        folder=folder,
+        data_dir=find_data_dir(folder, data_dir),
         report=report,
         new=new,
     )
-    return asyncio.run(_until_signal(run(training)))
+    # All that may take long and is no coroutine goes before the loop: Ctrl-C ends it at once.
+    is_running = get_ready(training, spec)
+    return asyncio.run(_until_signal(run(training, spec, is_running=is_running)))
 
 
-def _check(task: str) -> None:
+def _check(task: str, kind: type[Environment], spec: JobSpec) -> None:
     """Raises CliError when the task has an error that can be seen without a model."""
     from podium.cli.environment_check import as_shown, played
-    from podium.cli.environment_class import environment_class, scenarios_here
     from podium.environments.checking import Bounds
+    from podium.environments.serving.convert import unstruct
 
-    scenarios_here()
-    report = played(environment_class(task), {}, Bounds(scenarios=2))
+    report = played(kind, unstruct(spec.environment.config), Bounds(scenarios=2))
     if report.findings:
         show_findings([as_shown(found) for found in report.findings])
     if report.errors:

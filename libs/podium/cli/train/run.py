@@ -14,7 +14,7 @@ from podium.cli.exits import CliError, Exit
 from podium.cli.local_training import follow, need_success, stack_config
 from podium.cli.output import note
 from podium.cli.stack import check_packages, get_model, print_event
-from podium.cli.train.job import begin, read_spec
+from podium.cli.train.job import begin
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.local.launcher import Event, EventKind, Launcher, upfile
 from podium.local.launcher.layout import SERVICES
@@ -29,7 +29,7 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Training:
-    """What to train. `settings` are `KEY=VALUE` on top of the job file."""
+    """What to train, and where."""
 
     task: str
     """As `podium env serve` takes it."""
@@ -37,32 +37,55 @@ class Training:
     """The environment's."""
     folder: Path
     """The task's."""
-    job_file: Path | None = None
-    settings: tuple[str, ...] = ()
-    data_dir: Path | None = None
+    data_dir: Path
     report: Path | None = None
     new: bool = False
 
 
-async def run(training: Training) -> int:
-    """Trains; returns an exit code.
+def find_data_dir(folder: Path, named: Path | None) -> Path:
+    """Where the stack is, or is to be."""
+    named = named or data_dir_in_use()
+    if named is not None:
+        return named
+    beside = folder / upfile.DEFAULT_DATA_DIR
+    return beside if upfile.read(beside) is not None else upfile.find() or beside
+
+
+def get_ready(training: Training, spec: spec_pb2.JobSpec) -> bool:
+    """Whether a stack runs already; where none does, packages and model are there afterwards.
 
     Raises:
-        CliError: the job file is wrong, the stack that runs has another model, or the job failed.
-        PodiumError: a service or the task does not start.
+        CliError: the stack that runs has another model, a package is missing, or the model cannot
+            be had, or the data directory cannot be written.
     """
-    spec = read_spec(training.job_file, training.folder, training.name, training.settings)
-    data_dir = find_data_dir(training)
+    data_dir = training.data_dir
     running = upfile.read(data_dir)
     if running is not None:
         _need_same_model(running, spec.base_model, data_dir)
         note(f"using the stack that runs in {data_dir}")
-    else:
-        check_packages(SERVICES)
-        await asyncio.to_thread(get_model, spec.base_model)
+        return True
+    check_packages(SERVICES)
+    get_model(spec.base_model)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CliError(
+            f"{data_dir} cannot be written: {error.strerror}", "Name another --data-dir."
+        ) from None
+    return False
+
+
+async def run(training: Training, spec: spec_pb2.JobSpec, *, is_running: bool) -> int:
+    """Trains; returns an exit code.
+
+    Raises:
+        CliError: an unfinished job has other settings, or the job failed.
+        PodiumError: a service or the task does not start.
+    """
+    data_dir = training.data_dir
     async with (
         TaskServer(training.task, training.name, data_dir, _tell_task) as server,
-        _stack(data_dir, spec, started=running is None),
+        _stack(data_dir, spec, started=not is_running),
         AsyncClient(locate(data_dir=data_dir)) as client,
     ):
         spec.environment.address = server.address
@@ -73,24 +96,12 @@ async def run(training: Training) -> int:
         try:
             job = await follow(client, job.id)
         except asyncio.CancelledError:
-            await _leave(client, job, training, started=running is None)
+            await _leave(client, job, training, started=not is_running)
             raise
         need_success(job, data_dir)
         await _results(client, job, training)
-    _how_to_chat(job, data_dir, up=running is None)
+    _how_to_chat(job, data_dir, up=not is_running)
     return Exit.OK
-
-
-def find_data_dir(training: Training) -> Path:
-    """Where the stack is, or is to be."""
-    if training.data_dir is not None:
-        return training.data_dir
-    beside = training.folder / upfile.DEFAULT_DATA_DIR
-    if (named := data_dir_in_use()) is not None:
-        return named
-    if upfile.read(beside) is not None:
-        return beside
-    return upfile.find() or beside
 
 
 def _need_same_model(running: upfile.UpFile, model: str, data_dir: Path) -> None:
@@ -150,14 +161,7 @@ async def _leave(client: AsyncClient, job: jobs.Job, training: Training, *, star
             await asyncio.sleep(_LOOK_SECONDS)
             now = await client.jobs.get(job.id)
     done = f"{now.completed_steps} of {now.spec.training.steps} steps"
-    note(
-        f"\nstopping; {job.id} has {done}, and goes on with the same command:\n"
-        f"  podium train {training.task}{_same_options(training)}"
-    )
-
-
-def _same_options(training: Training) -> str:
-    return f" --data-dir {training.data_dir}" if training.data_dir is not None else ""
+    note(f"\nstopping; {job.id} has {done}, and goes on with the same command")
 
 
 async def _results(client: AsyncClient, job: jobs.Job, training: Training) -> None:
@@ -172,9 +176,15 @@ async def _results(client: AsyncClient, job: jobs.Job, training: Training) -> No
         # Without evaluations before and after there is the curve alone.
         click.echo(of_report(data))
     page = training.report or training.folder / f"{job.id}.html"
-    await asyncio.to_thread(page.parent.mkdir, parents=True, exist_ok=True)
-    await asyncio.to_thread(page.write_text, render(data), encoding="utf-8")
-    click.echo(f"\nreport   {page}")
+    try:
+        await asyncio.to_thread(page.write_text, render(data), encoding="utf-8")
+    except OSError as error:
+        note(
+            f"no report: {page} cannot be written ({error.strerror}); 'podium job report {job.id} "
+            f"-o FILE' writes one"
+        )
+    else:
+        click.echo(f"\nreport   {page}")
 
 
 def _how_to_chat(job: jobs.Job, data_dir: Path, *, up: bool) -> None:
