@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from podium.cli.exits import CliError
-from podium.cli.train.job import begin, free_id, read_spec
+from podium.cli.train import job as train_job
+from podium.cli.train.job import begin, free_id, patiently, read_spec
 from podium.core.contract import apply_defaults
+from podium.core.errors import UnavailableError
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.sdk import AsyncClient
 from podium.types.v1 import spec_pb2
@@ -100,3 +102,23 @@ async def test_a_finished_job_and_another_tasks_are_left_alone(fake: FakePodium)
     async with AsyncClient(fake.addresses) as client:
         assert (await begin(client, spec_of(), new=False)).id == "mytask-2"
     assert other.state == jobs.JOB_STATE_RUNNING
+
+
+async def test_an_engine_that_the_controller_does_not_reach_yet_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Gone on with, a job had it knock before the engine was ready, and gRPC backs off."""
+    monkeypatch.setattr(train_job, "_AGAIN_SECONDS", 0)
+    answers = iter([UnavailableError("no pool"), UnavailableError("no pool"), jobs.Job(id="j")])
+
+    async def call() -> jobs.Job:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert (await patiently(call)).id == "j"
+    monkeypatch.setattr(train_job, "PATIENCE_SECONDS", -1.0)
+    answers = iter([UnavailableError("no pool")])
+    with pytest.raises(UnavailableError):
+        await patiently(call)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
 from podium.cli.exits import CliError, Exit
 from podium.cli.job.submit import load
 from podium.cli.output import note
+from podium.core.errors import UnavailableError
 from podium.core.names import slug
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.sdk.client import AsyncClient
 from podium.types.v1 import spec_pb2
 
+PATIENCE_SECONDS = 150.0
+_AGAIN_SECONDS = 0.5
 _MAX_ID = 50
 _UNFINISHED = (
     jobs.JOB_STATE_QUEUED,
@@ -80,8 +85,9 @@ async def begin(client: AsyncClient, spec: spec_pb2.JobSpec, *, new: bool) -> jo
     if unfinished is not None:
         await client.jobs.cancel(unfinished.id)
         note(f"cancelled {unfinished.id}")
-    created = await client.jobs.create(
-        spec, job_id=free_id(spec.environment.name, taken), request_id=uuid.uuid4().hex
+    job_id, request_id = free_id(spec.environment.name, taken), uuid.uuid4().hex
+    created = await patiently(
+        lambda: client.jobs.create(spec, job_id=job_id, request_id=request_id)
     )
     note(f"job {created.id} created")
     return created
@@ -89,7 +95,7 @@ async def begin(client: AsyncClient, spec: spec_pb2.JobSpec, *, new: bool) -> jo
 
 async def _go_on(client: AsyncClient, job: jobs.Job, spec: spec_pb2.JobSpec) -> jobs.Job:
     # What was submitted has its defaults filled in; so has this.
-    checked = await client.jobs.create(spec, validate_only=True)
+    checked = await patiently(lambda: client.jobs.create(spec, validate_only=True))
     done = f"{job.completed_steps} of {job.spec.training.steps} steps"
     if checked.spec != job.spec:
         raise CliError(
@@ -102,6 +108,25 @@ async def _go_on(client: AsyncClient, job: jobs.Job, spec: spec_pb2.JobSpec) -> 
         job = await client.jobs.resume(job.id)
     note(f"going on with {job.id}, which has {done}; --new begins anew")
     return job
+
+
+async def patiently(call: Callable[[], Awaitable[jobs.Job]]) -> jobs.Job:
+    """The answer of a call that is made again while it is UNAVAILABLE.
+
+    A controller that went on with a job before the engine was ready tries to reach it again only
+    when its channel's backoff is over.
+
+    Raises:
+        UnavailableError: so it is still after `PATIENCE_SECONDS`.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await call()
+        except UnavailableError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def free_id(name: str, taken: set[str]) -> str:
