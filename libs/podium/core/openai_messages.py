@@ -60,12 +60,14 @@ def message_of(plain: Mapping[str, Any]) -> pb.Message:
             tool_call_id=_name(plain.get("call_id")),
         )
     calls = plain.get("tool_calls")
+    reasoning = plain.get("reasoning_content", plain.get("reasoning"))
     return pb.Message(
         role=_ROLES.get(_text(plain.get("role")), pb.ROLE_USER),
         content=_text(plain.get("content")),
         tool_calls=_calls(calls) if isinstance(calls, list) else [],
         tool_call_id=_name(plain.get("tool_call_id")),
         name=_text(plain.get("name")),
+        reasoning=clean(reasoning) if isinstance(reasoning, str) else None,
     )
 
 
@@ -86,6 +88,8 @@ def tools_of(body: Mapping[str, Any]) -> list[pb.Tool]:
 def to_openai(message: pb.Message) -> dict[str, Any]:
     """A message as chat completions write it."""
     plain: dict[str, Any] = {"role": _NAMES.get(message.role, "user"), "content": message.content}
+    if message.HasField("reasoning"):
+        plain["reasoning_content"] = message.reasoning
     if message.tool_calls:
         plain["tool_calls"] = [
             {

@@ -56,6 +56,8 @@ def _places(messages: Sequence[pb.Message]) -> Mapping[str, str]:
 
 def _plain(message: pb.Message, calls: Mapping[str, str]) -> pb.Message:
     plain = pb.Message(role=message.role, content=message.content)
+    if message.HasField("reasoning"):
+        plain.reasoning = message.reasoning
     if message.role == pb.ROLE_TOOL:
         plain.role = pb.ROLE_USER
         # Kept until the merge: it tells a result from a user's own words.

@@ -1,12 +1,40 @@
-"""Tool calls in a reply, as the contract has them."""
+"""Thoughts and tool calls in a reply, as the contract has them."""
 
 from __future__ import annotations
 
 from podium.core.outside import clean, clean_json
+from podium.core.reasoning_formats import PARSERS
 from podium.core.tool_formats import FORMATS
 from podium.types.v1 import trajectory_pb2 as pb
 
 DEFAULT_FORMAT = "hermes"
+
+
+_BETWEEN = "/"
+
+
+def reply_format(parser: str, call_format: str) -> str:
+    """Both in one, as `RenderResponse.call_format` has them."""
+    return f"{parser}{_BETWEEN}{call_format}" if parser else call_format
+
+
+def parse_reply(text: str, format_of_reply: str, calls_before: int = 0) -> pb.Message:
+    """The assistant's message in a reply; never raises.
+
+    What it thought is apart, and no call is read from it.
+
+    Args:
+        format_of_reply: see `reply_format`.
+        calls_before: how many calls the conversation holds already.
+    """
+    parser, _, call_format = format_of_reply.rpartition(_BETWEEN)
+    thoughts, answer = PARSERS[parser](text) if parser else (None, text)
+    message = pb.Message(role=pb.ROLE_ASSISTANT, content=clean(answer))
+    if call_format:
+        message = parse_tool_calls(answer, call_format, calls_before)
+    if thoughts is not None:
+        message.reasoning = clean(thoughts)
+    return message
 
 
 def parse_tool_calls(

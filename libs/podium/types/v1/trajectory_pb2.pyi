@@ -262,6 +262,7 @@ class Message(_message.Message):
     MALFORMED_CALLS_FIELD_NUMBER: _builtins.int
     CONVERSATION_FIELD_NUMBER: _builtins.int
     BEGINS_HISTORY_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
     role: Global___Role.ValueType
     """Who wrote it."""
     content: _builtins.str
@@ -277,6 +278,12 @@ class Message(_message.Message):
     begins_history: _builtins.bool
     """Of a message in an observation: its conversation begins anew with it, in a
     new history, and forgets what was said.
+    """
+    reasoning: _builtins.str
+    """Of an assistant's message: what it thought before it answered, where the
+    pool has a reasoning parser; the content is the answer alone. Given to
+    templates as `reasoning_content`, `reasoning` and `thinking`, and to no
+    environment. Set and empty where it opened its thoughts and had none.
     """
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
@@ -299,12 +306,15 @@ class Message(_message.Message):
         malformed_calls: _abc.Iterable[_builtins.str] | None = ...,
         conversation: _builtins.str = ...,
         begins_history: _builtins.bool = ...,
+        reasoning: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reasoning", b"_reasoning", "reasoning", b"reasoning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins_history", b"begins_history", "content", b"content", "conversation", b"conversation", "malformed_calls", b"malformed_calls", "name", b"name", "role", b"role", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reasoning", b"_reasoning", "begins_history", b"begins_history", "content", b"content", "conversation", b"conversation", "malformed_calls", b"malformed_calls", "name", b"name", "reasoning", b"reasoning", "role", b"role", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__reasoning: _TypeAlias = _typing.Literal["reasoning"]  # noqa: Y015
+    _WhichOneofArgType__reasoning: _TypeAlias = _typing.Literal["_reasoning", b"_reasoning"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reasoning) -> _WhichOneofReturnType__reasoning | None: ...
 
 Global___Message: _TypeAlias = Message  # noqa: Y015
 
