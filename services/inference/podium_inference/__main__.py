@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from podium.core.reasoning_formats import SPECIAL_SIGNS
 from podium.core.tool_formats import SPECIAL
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
@@ -106,12 +107,15 @@ def main() -> None:
             engine.tokenizer,
             "" if settings.tool_format == "auto" else settings.tool_format,
             settings.chat_template,
+            settings.reasoning_parser,
         )
         if settings.chat_template:
             # A template that cannot be read is an operator's mistake, not a request's.
             asked = trajectory_pb2.Message(role=trajectory_pb2.ROLE_USER, content="?")
             renderer.first([asked], (), "")
-        engine.keep_special_tokens = renderer.call_format in SPECIAL
+        engine.keep_special_tokens = (
+            renderer.call_format in SPECIAL or settings.reasoning_parser in SPECIAL_SIGNS
+        )
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,
             InferenceServicer(engine, pool, renderer, captures, pool_peers, holders, description),

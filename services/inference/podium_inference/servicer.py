@@ -15,7 +15,7 @@ from podium.core.contract import apply_defaults
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.outside import clean
 from podium.core.page_tokens import page_of
-from podium.core.tool_calls import parse_tool_calls
+from podium.core.tool_calls import parse_reply
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.kit.telemetry import attributes, traced, tracer
@@ -65,7 +65,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             fresh = rendered.token_ids[len(request.render.prefix_ids) :]
             prompt = [*prompt, *fresh]
         if request.require_room:
-            self._check_prompt(prompt, request.sampling.max_tokens)
+            self._check_room(prompt, request.sampling.max_tokens)
         pieces = self._generate(request.policy, prompt, request.sampling)
         return pb.GenerateResponse(generation=await _whole(pieces), rendered=rendered)
 
@@ -78,22 +78,22 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 yield pb.StreamGenerateResponse(delta=piece)
 
     async def Chat(self, request: pb.ChatRequest, context: _Context) -> pb.ChatResponse:
-        prompt, call_format = await self._prompt(request)
+        prompt, reply_format = await self._prompt(request)
         generation = await _whole(self._generate(request.policy, prompt, request.sampling))
-        message = _message(generation, call_format, request.messages)
+        message = _message(generation, reply_format, request.messages)
         return pb.ChatResponse(message=message, prompt_token_ids=prompt, generation=generation)
 
     async def StreamChat(
         self, request: pb.StreamChatRequest, context: _Context
     ) -> AsyncIterator[pb.StreamChatResponse]:
-        prompt, call_format = await self._prompt(request)
+        prompt, reply_format = await self._prompt(request)
         whole = pb.Generation()
         async with aclosing(self._generate(request.policy, prompt, request.sampling)) as pieces:
             async for piece in pieces:
                 _append(whole, piece)
                 response = pb.StreamChatResponse(delta=piece)
                 if piece.finish_reason:
-                    response.message.CopyFrom(_message(whole, call_format, request.messages))
+                    response.message.CopyFrom(_message(whole, reply_format, request.messages))
                 yield response
 
     async def Render(self, request: pb.RenderRequest, context: _Context) -> pb.RenderResponse:
@@ -117,7 +117,9 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 self._renderer.first, request.messages, request.tools, call_format, arguments
             )
         return pb.RenderResponse(
-            token_ids=ids, call_format=call_format, max_model_len=self._engine.max_model_len
+            token_ids=ids,
+            call_format=self._renderer.reply_format(call_format, arguments),
+            max_model_len=self._engine.max_model_len,
         )
 
     async def GetEngine(
@@ -192,13 +194,13 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     async def _prompt(
         self, request: pb.ChatRequest | pb.StreamChatRequest
     ) -> tuple[list[int], str]:
-        """The prompt of a chat, and how its reply writes calls."""
+        """The prompt of a chat, and how its reply is to be read."""
         call_format = self._renderer.format_of(request.tools, spec_pb2.TOOL_FORMAT_AUTO)
         arguments = template_arguments(request.chat_template_kwargs, "chat_template_kwargs")
         prompt = await asyncio.to_thread(
             self._renderer.first, request.messages, request.tools, call_format, arguments
         )
-        return prompt, call_format
+        return prompt, self._renderer.reply_format(call_format, arguments)
 
     async def _generate(
         self,
@@ -247,17 +249,21 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             finally:
                 metrics.GENERATIONS.labels(outcome).inc()
 
-    def _check_prompt(self, prompt: Sequence[int], room: int = 1) -> None:
+    def _check_prompt(self, prompt: Sequence[int]) -> None:
         if not prompt:
             raise InvalidArgumentError(violations=[Violation("prompt_token_ids", "is empty")])
-        wrong = next((i for i in prompt if not 0 <= i < self._engine.vocab_size), None)
-        if wrong is not None:
-            last = self._engine.vocab_size - 1
+        last = self._engine.vocab_size - 1
+        # A loop in Python takes milliseconds of every turn of a long episode.
+        if (least := min(prompt)) < 0 or (greatest := max(prompt)) > last:
+            wrong = least if least < 0 else greatest
             raise InvalidArgumentError(
                 violations=[
                     Violation("prompt_token_ids", f"got id {wrong}; allowed are 0 to {last}")
                 ]
             )
+        self._check_room(prompt, 1)
+
+    def _check_room(self, prompt: Sequence[int], room: int) -> None:
         if len(prompt) + room > self._engine.max_model_len:
             beside = f" beside an answer of {room}" if room > 1 else ""
             raise InvalidArgumentError(
@@ -302,12 +308,10 @@ def _append(whole: pb.Generation, piece: pb.Generation) -> None:
 
 
 def _message(
-    generation: pb.Generation, call_format: str, messages: Sequence[types_pb.Message]
+    generation: pb.Generation, reply_format: str, messages: Sequence[types_pb.Message]
 ) -> types_pb.Message:
-    if not call_format:
-        return types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=generation.text)
     before = sum(len(message.tool_calls) for message in messages)
-    message = parse_tool_calls(generation.text, call_format, before)
+    message = parse_reply(generation.text, reply_format, before)
     if message.tool_calls:
         generation.finish_reason = types_pb.FINISH_REASON_TOOL_CALLS
     return message

@@ -67,6 +67,22 @@ class Settings(ServerSettings):
         "auto", "text", "hermes", "llama3_json", "mistral", "kimi_k2", "deepseek_v3"
     ] = "auto"
     """How the model writes tool calls. `auto`: as its chat template shows; `text`: not at all."""
+    reasoning_parser: Literal[
+        "",
+        "deepseek_r1",
+        "deepseek_v3",
+        "glm45",
+        "kimi_k2",
+        "minimax_m2",
+        "mistral",
+        "nemotron_v3",
+        "olmo3",
+        "openai_gptoss",
+        "qwen3",
+        "seed_oss",
+    ] = ""
+    """How the model writes what it thinks before it answers, by vLLM's names; empty: thoughts, if
+    there are any, are a part of the answer."""
     chat_template: str = ""
     """A file with the Jinja template to use in place of the model's own, or the template itself."""
     tool_parser: str = "hermes"

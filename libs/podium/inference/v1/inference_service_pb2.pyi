@@ -472,7 +472,9 @@ class RenderResponse(_message.Message):
     call_format: _builtins.str
     """How the reply will write calls: `text`, or the name of a family's format
     (`hermes`, `llama3_json`, `mistral`, `kimi_k2`, `deepseek_v3`); empty
-    without tools.
+    without tools. Where the reply may begin with thoughts, the name of the
+    pool's reasoning parser and a slash come before it: `qwen3/hermes`,
+    `qwen3/`.
     """
     max_model_len: _builtins.int
     """Tokens that prompt and answer may have together."""

@@ -36,3 +36,12 @@ LOST_CAPTURES = Counter(
     "Rollouts whose calls were asked for and had died with a process in part.",
 )
 CAPTURED_TOKENS = Gauge("podium_inference_captured_tokens", "Tokens of captured calls in memory.")
+RENDERS = Counter(
+    "podium_inference_renders_total",
+    "Conversations rendered, by how much of them: first (no turn was sampled), recent, whole.",
+    ["kind"],
+)
+RENDER_MISMATCHES = Counter(
+    "podium_inference_render_mismatches_total",
+    "Times the recent messages alone were rendered otherwise than with the whole conversation.",
+)

@@ -5,23 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.openai_messages import to_openai, tools_to_openai
 from podium.core.outside import clean_json
+from podium.core.reasoning_formats import thinks
 from podium.core.text_tools import as_text
+from podium.core.tool_calls import reply_format
 from podium.core.tool_formats import FORMATS, TEXT, Call
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
-_SENTINEL = "\u2042podium-sampled-turn\u2042"
+from podium_inference.domain import metrics
+from podium_inference.domain.continuation import THOUGHT_KEYS, Continuation, Message
+from podium_inference.domain.habits import Habits, tried_conversations
+from podium_inference.domain.recent import recent
+
+_MOST_WORLDS = 256
+"""Whose habits are kept; callers choose what templates are told."""
 _ROLES = (pb.ROLE_SYSTEM, pb.ROLE_USER, pb.ROLE_ASSISTANT, pb.ROLE_TOOL)
 
 # Nine letters and digits: Mistral's templates accept no other ids.
 _PROBE = pb.ToolCall(id="probe0000", name="probe", arguments_json='{"x": 1}')
-
-Message = Mapping[str, Any]
 
 
 class Tokenizer(Protocol):
@@ -43,15 +50,33 @@ class Tokenizer(Protocol):
 class _World:
     """What a template is told besides the messages."""
 
-    tools: list[Any]
+    tools: Sequence[pb.Tool]
+    call_format: str
     arguments: Mapping[str, Any]
+
+    @cached_property
+    def plain_tools(self) -> list[dict[str, Any]] | None:
+        """As templates take them."""
+        return tools_to_openai(() if self.call_format == TEXT else self.tools) or None
+
+    @cached_property
+    def key(self) -> str:
+        """The same for those in which a template behaves in the same way."""
+        told = [self.call_format == TEXT, bool(self.tools), self.arguments]
+        return json.dumps(told, sort_keys=True)
 
 
 class Renderer:
     """Renders whole conversations, and only what follows a sampled turn."""
 
     def __init__(
-        self, tokenizer: Tokenizer, call_format: str = "", chat_template: str = ""
+        self,
+        tokenizer: Tokenizer,
+        call_format: str = "",
+        chat_template: str = "",
+        reasoning_parser: str = "",
+        *,
+        always_whole: bool = False,
     ) -> None:
         """The tokenizer must have a chat template, unless one is given.
 
@@ -59,9 +84,15 @@ class Renderer:
             call_format: how the model writes calls, one of `tool_formats.FORMATS`;
                 empty for what the template shows.
             chat_template: a template in place of the tokenizer's own.
+            reasoning_parser: how the model writes thoughts, one of
+                `reasoning_formats.PARSERS`; empty for not at all.
+            always_whole: renders whole conversations each turn, to compare with.
         """
         self._tokenizer = tokenizer
         self._template = {"chat_template": chat_template} if chat_template else {}
+        self._parser = reasoning_parser
+        self._always_whole = always_whole
+        self._habits: dict[str, Habits] = {}
         shown = self._shown_format()
         self.call_format = call_format or shown
         """`text` for a model whose template has no tools, or writes calls as no format does."""
@@ -82,6 +113,11 @@ class Renderer:
             )
         return TEXT if wanted == spec_pb2.TOOL_FORMAT_TEXT else self.call_format
 
+    def reply_format(self, call_format: str, arguments: Mapping[str, Any]) -> str:
+        """How the reply of a conversation is to be read, with these template arguments."""
+        parser = self._parser if thinks(self._parser, arguments) else ""
+        return reply_format(parser, call_format)
+
     def first(
         self,
         messages: Sequence[pb.Message],
@@ -97,11 +133,10 @@ class Renderer:
         Raises:
             InvalidArgumentError: the template refuses the messages.
         """
-        if call_format == TEXT:
-            messages, _ = as_text(messages, tools)
-            tools = ()
-        world = _World(tools_to_openai(tools), arguments or {})
-        text = self._text(self._plain(messages), world, prompt=True)
+        world = _World(tools, call_format, arguments or {})
+        plain, _ = self._prepared(messages, 0, world)
+        metrics.RENDERS.labels("first").inc()
+        text = self._text(plain, world=world, prompt=True)
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def following(
@@ -131,12 +166,8 @@ class Renderer:
                     )
                 ]
             )
-        called = bool(messages[covered - 1].tool_calls)
-        if call_format == TEXT:
-            messages, covered = as_text(messages, tools, covered)
-            tools = ()
-        world = _World(tools_to_openai(tools), arguments or {})
-        suffix = self._suffix(self._plain(messages), world, covered, called)
+        world = _World(tools, call_format, arguments or {})
+        suffix = self._following(messages, covered, world)
         if suffix is None:
             raise FailedPreconditionError(
                 "the chat template writes earlier turns differently now",
@@ -147,23 +178,97 @@ class Renderer:
             suffix = suffix.removeprefix(eos)
         return list(prefix_ids) + self._tokenizer.encode(suffix, add_special_tokens=False)
 
+    def _following(self, messages: Sequence[pb.Message], covered: int, world: _World) -> str | None:
+        """What follows the sampled turn, of the conversation's end where that is enough."""
+        habits = self._habits_of(world)
+        as_words = world.call_format == TEXT
+        short = recent(messages, covered, results_ask=as_words) if habits.local else None
+        if short is None:
+            metrics.RENDERS.labels("whole").inc()
+            return self._suffix(messages, covered, world, habits)
+        try:
+            found = self._suffix(short.messages, short.covered, world, habits)
+            refused = False
+        except InvalidArgumentError:
+            found, refused = None, True
+        if not refused and not short.due:
+            metrics.RENDERS.labels("recent").inc()
+            return found
+        metrics.RENDERS.labels("whole").inc()
+        # Whose error, if it is refused as well, names the message.
+        whole = self._suffix(messages, covered, world, habits)
+        if refused or whole != found:
+            metrics.RENDER_MISMATCHES.inc()
+            habits.local = False
+        return whole
+
     def _suffix(
-        self, plain: list[Message], world: _World, covered: int, called: bool
+        self, messages: Sequence[pb.Message], covered: int, world: _World, habits: Habits
     ) -> str | None:
-        """What the template writes after the words of `plain[covered - 1]`, if it keeps them."""
-        before = self._text(plain[: covered - 1], world, prompt=True)
-        marked = list(plain)
-        marked[covered - 1] = {"role": "assistant", "content": _SENTINEL}
-        if plain[covered - 1].get("tool_calls"):
-            # What follows calls may be written otherwise than what follows words.
-            turn = self._text(plain[:covered], world, prompt=False)
-            end = self._text(marked[:covered], world, prompt=False).partition(_SENTINEL)[2]
-            whole = self._text(plain, world, prompt=True)
-            if turn.startswith(before) and turn.endswith(end) and whole.startswith(turn):
-                return end + whole[len(turn) :]
-        head, mark, suffix = self._text(marked, world, prompt=True).partition(_SENTINEL)
-        keeps = called or self._keeps(plain, world, covered, before)
-        return suffix if mark and head == before and keeps else None
+        return self._continuation(messages, covered, world).suffix(calls_apart=habits.calls_apart)
+
+    def _continuation(
+        self, messages: Sequence[pb.Message], covered: int, world: _World
+    ) -> Continuation:
+        called = bool(messages[covered - 1].tool_calls)
+        plain, covered = self._prepared(messages, covered, world)
+        return Continuation(partial(self._text, world=world), plain, covered, called=called)
+
+    def _prepared(
+        self, messages: Sequence[pb.Message], covered: int, world: _World
+    ) -> tuple[list[Message], int]:
+        """As the template takes them, and how many of those stand for the first `covered`."""
+        if world.call_format == TEXT:
+            messages, covered = as_text(messages, world.tools, covered)
+        return _plain(messages, arguments_as_text=self._arguments_as_text), covered
+
+    def _habits_of(self, world: _World) -> Habits:
+        if (known := self._habits.get(world.key)) is not None:
+            return known
+        habits = Habits()
+        if world.tools and world.call_format != TEXT:
+            habits.calls_apart = self._sets_calls_apart(world)
+        habits.local = not self._always_whole and all(
+            self._is_local(messages, world, habits)
+            for messages in tried_conversations(bool(world.tools))
+        )
+        while len(self._habits) >= _MOST_WORLDS:
+            self._habits.pop(next(iter(self._habits)), None)
+        self._habits[world.key] = habits
+        return habits
+
+    def _sets_calls_apart(self, world: _World) -> bool:
+        asked = pb.Message(role=pb.ROLE_USER, content="?")
+        turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[_PROBE])
+        result = pb.Message(role=pb.ROLE_TOOL, content="1", tool_call_id=_PROBE.id, name="probe")
+        tried = self._continuation([asked, turn, result], 2, world)
+        try:
+            found = tried.after_calls()
+            return found is not None and found != tried.after_words()
+        except InvalidArgumentError:
+            return True
+
+    def _is_local(self, messages: Sequence[pb.Message], world: _World, habits: Habits) -> bool:
+        """Whether every turn's continuation is that of the conversation's end."""
+        as_words = world.call_format == TEXT
+        turns = [n for n, message in enumerate(messages, 1) if message.role == pb.ROLE_ASSISTANT]
+        ends = [*(turn - 1 for turn in turns[1:]), len(messages)]
+        for covered, end in zip(turns, ends, strict=True):
+            so_far = messages[:end]
+            short = recent(so_far, covered, results_ask=as_words)
+            if short is None:
+                continue
+            try:
+                whole = self._suffix(so_far, covered, world, habits)
+            except InvalidArgumentError:
+                # What the template refuses tells nothing.
+                return True
+            try:
+                if self._suffix(short.messages, short.covered, world, habits) != whole:
+                    return False
+            except InvalidArgumentError:
+                return False
+        return True
 
     def _shown_format(self) -> str:
         """The format whose parser reads back the call that the template itself writes."""
@@ -182,31 +287,22 @@ class Renderer:
         """A turn of one call as the template writes it; empty when it does not show the tool."""
         asked = pb.Message(role=pb.ROLE_USER, content="?")
         turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[_PROBE])
-        world = _World(tools_to_openai([pb.Tool(name=_PROBE.name, description="A probe.")]), {})
-        plain = self._plain([asked, turn])
-        before = self._text(plain[:1], world, prompt=True)
+        world = _World([pb.Tool(name=_PROBE.name, description="A probe.")], "", {})
+        plain, _ = self._prepared([asked, turn], 0, world)
+        before = self._text(plain[:1], world=world, prompt=True)
         if _PROBE.name not in before:
             return ""
-        written = self._text(plain, world, prompt=False).removeprefix(before).strip()
+        written = self._text(plain, world=world, prompt=False).removeprefix(before).strip()
         for token in (self._tokenizer.eos_token, "<|eot_id|>", "<|eom_id|>"):
             written = written.removesuffix(token).strip()
         return written
 
-    def _plain(self, messages: Sequence[pb.Message]) -> list[Message]:
-        return _plain(messages, arguments_as_text=self._arguments_as_text)
-
-    def _keeps(self, plain: Sequence[Message], world: _World, covered: int, before: str) -> bool:
-        """Whether the sampled turn's own text stays as it is, e.g. with its thinking."""
-        sampled = plain[covered - 1]
-        whole = self._text(plain, world, prompt=True)
-        return whole[len(before) :].lstrip().startswith(sampled["content"].strip())
-
-    def _text(self, messages: Sequence[Message], world: _World, *, prompt: bool) -> str:
+    def _text(self, messages: Sequence[Message], *, world: _World, prompt: bool) -> str:
         try:
             return str(
                 self._tokenizer.apply_chat_template(
                     list(messages),
-                    tools=world.tools or None,
+                    tools=world.plain_tools,
                     add_generation_prompt=prompt,
                     tokenize=False,
                     **self._template,
@@ -229,6 +325,8 @@ def _plain(messages: Sequence[pb.Message], *, arguments_as_text: bool) -> list[M
                 violations=[Violation(f"messages[{index}].role", "is not a role")]
             )
         plain = to_openai(message)
+        if message.HasField("reasoning"):
+            plain |= dict.fromkeys(THOUGHT_KEYS, message.reasoning)
         for call in plain.get("tool_calls", ()):
             call["function"]["arguments"] = arguments(call["function"]["arguments"])
         result.append(plain)

@@ -189,6 +189,7 @@ class Episode:
         action = pb.Message()
         action.CopyFrom(message)
         action.conversation = name
+        action.ClearField("reasoning")
         tools = progress.conversations.history.request.tools
         with spans.Acting(action, tools, number).step() as acting:
             result = await self._environment(

@@ -13,7 +13,7 @@ from podium.core.errors import (
     Violation,
 )
 from podium.core.policy_names import parse_policy
-from podium.core.tool_calls import parse_tool_calls
+from podium.core.tool_calls import parse_reply
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.environments import Agent
 from podium.environments.catalog import load
@@ -87,11 +87,9 @@ class PolicySpeaker:
             metrics.CONTEXT_CAPPED.inc()
         record.context(context)
         record.sampled(generation, self.request.sampling.temperature)
-        message = pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
-        if rendered.call_format:
-            message = parse_tool_calls(
-                generation.text, rendered.call_format, calls_before=conversations.calls
-            )
+        message = parse_reply(
+            generation.text, rendered.call_format, calls_before=conversations.calls
+        )
         conversations.said(message)
         return message
 

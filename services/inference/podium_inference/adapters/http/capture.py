@@ -21,7 +21,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from podium.core import anthropic_messages
 from podium.core.openai_messages import messages_of, tools_of
 from podium.core.outside import clean
-from podium.core.tool_calls import parse_tool_calls
+from podium.core.reasoning_formats import thinks
+from podium.core.tool_calls import parse_reply, reply_format
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2 as types_pb
 
@@ -127,6 +128,8 @@ class How:
     """Job and version."""
     call_format: str
     """How the model writes calls: one of `tool_formats.FORMATS`."""
+    reasoning_parser: str = ""
+    """How it writes thoughts: one of `reasoning_formats.PARSERS`, or empty."""
 
 
 @dataclass
@@ -196,10 +199,13 @@ def _call(
 ) -> pb.CapturedCall:
     tools = tools_of(fields)
     text = clean(choice.text)
-    reply = types_pb.Message(role=types_pb.ROLE_ASSISTANT, content=text)
+    told = fields.get("chat_template_kwargs")
+    thinking = thinks(how.reasoning_parser, told if isinstance(told, Mapping) else {})
+    parser = how.reasoning_parser if thinking else ""
+    reply = parse_reply(text, reply_format(parser, ""))
     finish = _FINISH.get(choice.finish_reason, types_pb.FINISH_REASON_ABORTED)
     if tools:
-        parsed = parse_tool_calls(text, how.call_format)
+        parsed = parse_reply(text, reply_format(parser, how.call_format))
         reply = parsed if parsed.tool_calls else reply
     if reply.tool_calls and finish == types_pb.FINISH_REASON_STOP:
         finish = types_pb.FINISH_REASON_TOOL_CALLS

@@ -57,6 +57,7 @@ def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tupl
             f"--tool-call-parser={settings.tool_parser}",
             "--disable-fastapi-docs",
             "--generation-config=vllm",
+            *([f"--reasoning-parser={parser}"] if (parser := settings.reasoning_parser) else []),
             *([f"--chat-template={settings.chat_template}"] if settings.chat_template else []),
         ]
     )
@@ -74,6 +75,7 @@ class GatedClient:
         captures: Captures,
         announce: Announce,
         tool_parser: str,
+        reasoning_parser: str,
     ) -> None:
         """Everything but `generate` is the engine's own."""
         self._llm = engine.llm
@@ -81,6 +83,7 @@ class GatedClient:
         self._captures = captures
         self._announce = announce
         self._call_format = tool_parser if tool_parser in FORMATS else DEFAULT_FORMAT
+        self._parser = reasoning_parser
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._llm, name)
@@ -110,7 +113,7 @@ class GatedClient:
             outputs = self._llm.generate(prompt, params, request_id, **kwargs)
             if request is not None:
                 policy = (served.job, served.version)
-                how = How(params, policy, self._call_format)
+                how = How(params, policy, self._call_format, self._parser)
                 outputs = capture(outputs, request, how, self._captures, self._announce)
             async with aclosing(outputs):
                 async for output in outputs:
@@ -140,7 +143,12 @@ class OpenAiApi:
         tasks = await engine.llm.get_supported_tasks()
         app, arguments = build(self._settings, config.model, tasks, config)
         client: Any = GatedClient(
-            engine, pool, self._captures, self._announce, self._settings.tool_parser
+            engine,
+            pool,
+            self._captures,
+            self._announce,
+            self._settings.tool_parser,
+            self._settings.reasoning_parser,
         )
         await init_app_state(client, app.state, arguments, tasks)
         # The innermost: who may not call has nothing fetched.
