@@ -9,13 +9,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bench.rollout import bookkeeping, replicas, telemetry, throughput
+from bench.rollout import bookkeeping, rendering, replicas, telemetry, throughput
 
 TARGET = 0.9
 """Share of the throughput that the engine's latency alone would allow."""
 LONGEST = 1000
 TELEMETRY = 1.03
 """Times the seconds of the same episodes without spans."""
+SHORT = 10
+RENDER_SHORT = 0.4
+"""Milliseconds of CPU that a turn's render may take on average, of so many turns."""
+RENDER_LONG = 2.0
+"""Those of the last turn of a longer conversation."""
 GROWTH = 1.5
 """A turn of the longest episode may cost this many times one of 100 turns."""
 
@@ -27,6 +32,8 @@ def main() -> int:
         return _replicas(options)
     if options.telemetry:
         return _telemetry(options)
+    if options.rendering:
+        return _rendering(options)
     rows = [
         asyncio.run(throughput.measure(options.episodes, options.turns, latency))
         for latency in options.latency
@@ -85,6 +92,36 @@ def _telemetry(options: argparse.Namespace) -> int:
     return 0
 
 
+def _rendering(options: argparse.Namespace) -> int:
+    made = rendering.tokenizer()
+    rows = []
+    for name, template in rendering.templates().items():
+        for calls in (False, True):
+            for turns in options.rendering:
+                row = rendering.measure(made, template, turns, calls=calls)
+                rows.append({"template": name, **row})
+                allowed = RENDER_SHORT if turns <= SHORT else RENDER_LONG
+                cost = row["ms_per_turn"] if turns <= SHORT else row["ms_last_turn"]
+                what = "calls" if calls else "words"
+                print(
+                    f"real template {name}, {turns} turns of {what}: {row['ms_per_turn']:.2f} ms of"
+                    f" CPU a turn, {row['ms_last_turn']:.2f} the last one, which is"
+                    f" {row['ms_last_turn_whole'] / row['ms_last_turn']:.1f} times as much of the"
+                    f" whole; target {allowed} {'met' if cost <= allowed else 'MISSED'}"
+                )
+    episodes = [
+        {"turns": turns, "ms_per_turn": asyncio.run(rendering.measure_episode(made, "", turns, 3))}
+        for turns in options.rendering
+    ]
+    for row in episodes:
+        print(
+            f"real template {rendering.OWN}, {row['turns']} turns of an episode, renders and agent"
+            f" loop: {row['ms_per_turn']:.2f} ms of CPU a turn"
+        )
+    _write(options.output, {"rendering": rows, "episodes": episodes})
+    return 0
+
+
 def _write(path: Path, result: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"cores": os.cpu_count(), "load": os.getloadavg()}
@@ -114,9 +151,19 @@ def _options() -> argparse.Namespace:
         metavar="ROUNDS",
         help="only compare spans exported and not, in so many rounds",
     )
+    parser.add_argument(
+        "--rendering",
+        type=int,
+        nargs="*",
+        metavar="TURNS",
+        help="only what renders with real templates cost; 10 100 400 unless told",
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path("build/bench/rollout.json"))
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.rendering is not None:
+        options.rendering = options.rendering or [10, 100, 400]
+    return options
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ async def measure(turns: int, repeats: int) -> dict[str, Any]:
     """Milliseconds a turn of one episode: the median of `repeats`."""
     seconds = []
     for _ in range(repeats):
-        episode = Episode(_request(turns), 0, Environments(), InProcess())
+        episode = Episode(request_of(turns), 0, Environments(), InProcess())
         began = time.process_time()
         (trajectory,) = await episode.run()
         seconds.append(time.process_time() - began)
@@ -41,7 +41,8 @@ async def measure(turns: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def _request(turns: int) -> rollout_pb.CollectGroupRequest:
+def request_of(turns: int) -> rollout_pb.CollectGroupRequest:
+    """One attempt of so many turns."""
     return rollout_pb.CollectGroupRequest(
         group_id="bench/s1/g0",
         job_id="bench",

@@ -29,19 +29,23 @@ def answered(request: pb.GenerateRequest) -> pb.GenerateResponse:
         for message in render.messages[render.prefix_messages :]
         for place in range(CONTEXT_TOKENS)
     ]
-    seed = request.sampling.seed
     return pb.GenerateResponse(
         rendered=pb.RenderResponse(token_ids=[*render.prefix_ids, *fresh], max_model_len=WINDOW),
-        generation=pb.Generation(
-            token_ids=SAMPLED,
-            # They tell one seed from another.
-            logprobs=[-((seed + place) % 64 + 1) / 64 for place in range(len(SAMPLED))],
-            text=REPLY,
-            finish_reason=trajectory_pb2.FINISH_REASON_STOP,
-            policy="bench",
-            weights_version=1,
-            request_id="stub",
-        ),
+        generation=sampled_words(request.sampling.seed),
+    )
+
+
+def sampled_words(seed: int) -> pb.Generation:
+    """The same words for every seed, with other log-probs."""
+    return pb.Generation(
+        token_ids=SAMPLED,
+        # They tell one seed from another.
+        logprobs=[-((seed + place) % 64 + 1) / 64 for place in range(len(SAMPLED))],
+        text=REPLY,
+        finish_reason=trajectory_pb2.FINISH_REASON_STOP,
+        policy="bench",
+        weights_version=1,
+        request_id="stub",
     )
 
 
