@@ -22,6 +22,7 @@ from podium.core.errors import (
     NotFoundError,
     UnavailableError,
 )
+from podium.core.tool_calls import reply_format
 from podium.environments.serving.convert import struct
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
@@ -76,6 +77,8 @@ class PolicyDouble:
     """Tokens of prompt and answer."""
     rewrites: bool = False
     """Refuses to continue a history."""
+    reasoning_parser: str = ""
+    """The pool's."""
     versions: Mapping[int, int] = field(default_factory=dict)
     """By how many sampled turns the prompt holds; else 3."""
     calls: list[Call] = field(default_factory=list)
@@ -94,9 +97,10 @@ class PolicyDouble:
 
     def _rendered(self, ids: Sequence[int], request: pb.RenderRequest) -> pb.RenderResponse:
         text = request.tool_format == spec_pb2.TOOL_FORMAT_TEXT
+        call_format = ("text" if text else "hermes") if request.tools else ""
         return pb.RenderResponse(
             token_ids=ids,
-            call_format=("text" if text else "hermes") if request.tools else "",
+            call_format=reply_format(self.reasoning_parser, call_format),
             max_model_len=self.window,
         )
 

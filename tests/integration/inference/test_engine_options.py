@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -41,3 +42,21 @@ def test_only_a_number_that_was_asked_for_reaches_the_engine(tmp_path: Any) -> N
     assert "max_num_seqs" not in there
     assert there["enforce_eager"] is False
     assert there["enable_lora"] is True
+
+
+def test_a_reasoning_parser_is_the_engines_and_the_openai_apis(tmp_path: Any) -> None:
+    pytest.importorskip("vllm")
+    from podium_inference.adapters.http.openai_api import build
+
+    settings = for_this_device(Settings(model="tiny", reasoning_parser="qwen3"))
+    assert engine_options(settings, tmp_path)["reasoning_parser"] == "qwen3"
+    root = logging.getLogger()
+    level = root.level
+    try:
+        _, arguments = build(settings, "tiny", ("generate",), None)
+    finally:
+        # Something that vLLM imports raises it, and other tests read warnings.
+        root.setLevel(level)
+    assert arguments.structured_outputs_config.reasoning_parser == "qwen3"
+    _, arguments = build(Settings(model="tiny"), "tiny", ("generate",), None)
+    assert arguments.structured_outputs_config.reasoning_parser == ""

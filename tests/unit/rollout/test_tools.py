@@ -21,8 +21,10 @@ def hermes(name: str, arguments: str) -> str:
     return f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
 
 
-async def play(request: rollout_pb.CollectGroupRequest, replies: list[str]) -> pb.Trajectory:
-    policy = PolicyDouble(script(request, {0: replies}))
+async def play(
+    request: rollout_pb.CollectGroupRequest, replies: list[str], parser: str = ""
+) -> pb.Trajectory:
+    policy = PolicyDouble(script(request, {0: replies}), reasoning_parser=parser)
     (trajectory,) = await Episode(request, 0, Environments(), policy).run()
     return trajectory
 
@@ -146,3 +148,20 @@ async def test_tools_that_change_are_told_in_a_new_history(
     conversation.append(pb.Message(role=pb.ROLE_USER, content="Only reading now."))
     expected = [*encode(conversation, [pb.Tool(name="read")]), *sampled_ids("done")]
     assert list(second.tokens.token_ids) == expected
+
+
+async def test_an_environment_is_given_the_answer_and_not_what_was_thought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = set_stage(monkeypatch, QUESTION, result("call00000", "a novel"))
+    thought = f"<think>Not {hermes('read', '{}')}</think>"
+    replies = [thought + hermes("search", "{}"), "<think>Now.</think>done"]
+    trajectory = await play(group_request(), replies, parser="qwen3")
+    assert [[call.name for call in action.tool_calls] for action in told] == [["search"], []]
+    assert [action.content for action in told] == ["", "done"]
+    kept = [m.reasoning for m in trajectory.histories[0].messages if m.HasField("reasoning")]
+    assert kept == [f"Not {hermes('read', '{}')}", "Now."]
+    # What was sampled is in the record as it was.
+    assert list(trajectory.histories[0].tokens.token_ids[-len(sampled_ids(replies[1])) :]) == (
+        sampled_ids(replies[1])
+    )

@@ -62,6 +62,8 @@ def engine_options(
         # The distribution that is sampled from, temperature included.
         "logprobs_mode": "processed_logprobs",
         "seed": settings.seed,
+        # An answer of a schema begins where the thoughts end.
+        "reasoning_parser": settings.reasoning_parser,
         "dtype": _dtype(settings.dtype, cpu),
     }
     if settings.max_num_seqs:

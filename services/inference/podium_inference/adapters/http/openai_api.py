@@ -57,11 +57,12 @@ def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tupl
             f"--tool-call-parser={settings.tool_parser}",
             "--disable-fastapi-docs",
             "--generation-config=vllm",
-            *([f"--reasoning-parser={parser}"] if (parser := settings.reasoning_parser) else []),
             *([f"--chat-template={settings.chat_template}"] if settings.chat_template else []),
         ]
     )
     validate_parsed_serve_args(arguments)
+    # Where its server looks; the flag alone is read by who makes an engine of the arguments.
+    arguments.structured_outputs_config.reasoning_parser = settings.reasoning_parser
     return build_app(arguments, tasks, model_config), arguments
 
 
