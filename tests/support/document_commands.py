@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _PAGES = re.compile(
-    r"README\.md|docs/(runbooks/)?[^/]+\.md|(examples|libs)/(.*/)?README\.md|services/[^/]+/README\.md"
+    r"README\.md|docs/([^/]+/)?[^/]+\.md|(examples|libs)/(.*/)?README\.md|services/[^/]+/README\.md"
 )
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
@@ -39,6 +39,11 @@ def commands(text: str) -> Iterator[str]:
 def python(text: str) -> list[str]:
     """Each block of Python."""
     return [body for language, body in _FENCED.findall(text) if language == "python"]
+
+
+def yaml_blocks(text: str) -> list[str]:
+    """Each fenced block of YAML."""
+    return [body for language, body in _FENCED.findall(text) if language == "yaml"]
 
 
 def _blocks(text: str, languages: tuple[str, ...]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from podium.environments.scenarios import write_scenarios
 from podium.training.in_process import InProcessBackend
 from support import job_records
 from support.cli import invoke
-from support.document_commands import ROOT, commands, pages, python
+from support.document_commands import ROOT, commands, pages, python, yaml_blocks
 from support.fake_job_service import watched_job
 from support.fake_judge import completion, fake_judge
 from support.fake_podium import FakePodium, fake_podium
@@ -76,6 +76,12 @@ _LOGIN_RELEASE = "tests/integration/cli/test_login_release.py"
 ELSEWHERE = {
     "make up": "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_"
     "the_stack",
+    "podium up": "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_"
+    "the_stack",
+    "podium up &": "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_"
+    "the_stack",
+    "python examples/train_openai.py": f"{_SPINE}/test_client_driven.py::"
+    "test_an_agent_that_knows_nothing_of_podium_trains_as_it_is",
     "PODIUM_MCP_COMMANDS=python3 podium up *": "tests/integration/test_cli_stack.py::"
     "test_status_down_and_where_commands_find_the_stack",
     "podium eval email_search -a base -a ID@best -a baseline:scripted": f"{_SPINE}/test_readme.py::"
@@ -92,6 +98,8 @@ ELSEWHERE = {
     "test_login_to_a_release_needs_neither_address_nor_token",
     "podium login lab *": f"{_LOGIN_RELEASE}::test_login_says_why_a_release_cannot_be_reached",
     "podium login office *": f"{_LOGIN}::test_login_saves_the_installation_and_uses_it",
+    "podium checkpoint export * --merged": "tests/integration/test_cli_export.py::"
+    "test_merged_export_equals_base_plus_adapter",
     "podium job cancel JOB": "tests/unit/cli/test_commands.py::test_steering",
     "podium trajectory show TRAJECTORY": "tests/unit/cli/test_trajectory.py::"
     "test_an_episode_is_read_turn_by_turn",
@@ -121,6 +129,8 @@ NOT_RUN = {
     ". venv/bin/activate": "the shell's own",
     "pip *": "installs gigabytes",
     "export *": "the shell's own",
+    "PODIUM_INFERENCE_GPU_MEMORY_UTILIZATION=* podium train *": "needs a GPU, and the hub",
+    "PODIUM_INFERENCE_REASONING_PARSER=* podium up *": "fetches a model from the hub",
     "npm install *": "fetches packages: `make adapters` does",
     "helm install *": "needs a cluster: make e2e installs the chart",
     "kubectl *": "needs a cluster: make e2e",
@@ -131,6 +141,12 @@ PYTHON_ELSEWHERE = {
     "from openai import OpenAI": f"{_SPINE}/test_openai_client.py::"
     "test_chat_and_stream_with_job_at_version",
     "import random": "tests/unit/environments/test_session.py::test_the_readmes_environment_runs",
+}
+_PORTS = "tests/integration/training/test_ports.py"
+PYTHON_ELSEWHERE |= {
+    # Both are the examples' own, which tests/unit/repository/test_pages.py holds.
+    "async with AsyncOpenAI(": f"{_PORTS}::test_an_agent_of_openais_plain_client_*",
+    "async def rollout(model": f"{_PORTS}::test_an_agent_that_knows_nothing_of_podium_trains",
 }
 PYTHON_NOT_RUN = {
     "# A sub-agent: it begins": "three endings of a method; tests/unit/rollout has whole ones",
@@ -144,19 +160,23 @@ PYTHON_NOT_RUN = {
     "tests/unit/training/test_ruler.py has the same calls",
 }
 
+# Whose commands are run here unless a table names them.
+_TYPED = ("docs/runbooks/", "docs/how-to/", "docs/own-agent.md", "docs/ruler-only.md")
 FOUND = [(page, command) for page in pages() for command in commands((ROOT / page).read_text())]
-HERE |= {
-    command
-    for page, command in FOUND
-    if page.startswith("docs/runbooks/")
-    and command.startswith("podium ")
-    and command not in ELSEWHERE
-}
 BLOCKS = [(page, block) for page in pages() for block in python((ROOT / page).read_text())]
 
 
 def listed(text: str, *tables: Any) -> list[str]:
     return [each for table in tables for each in table if fnmatchcase(text, each)]
+
+
+HERE |= {
+    command
+    for page, command in FOUND
+    if page.startswith(_TYPED)
+    and command.startswith("podium ")
+    and not listed(command, ELSEWHERE, NOT_RUN)
+}
 
 
 @pytest.mark.parametrize(("page", "command"), FOUND)
@@ -187,6 +207,8 @@ def folder(tmp_path: Path) -> Path:
     (snippet, *_) = python((ROOT / "libs/podium/environments/README.md").read_text())
     (tmp_path / "mymodule.py").write_text(snippet)
     (tmp_path / "task.py").write_text(files(DEFAULT, "mytask")["task.py"])
+    (ruler,) = yaml_blocks((ROOT / "docs/ruler-only.md").read_text())
+    (tmp_path / "ruler.yaml").write_text(ruler)
     job = "base_model: smollm2-135m-instruct\nenvironment: {name: email_search}\n"
     (tmp_path / "job.yaml").write_text(job + "training: {steps: 3}\n")
     return tmp_path
@@ -198,6 +220,8 @@ def play_installation(fake: FakePodium) -> None:
     fake.jobs.known["w"] = job
     fake.jobs.updates = watched_job(job)
     fake.jobs.steps = job_records.steps(3)
+    for step in fake.jobs.steps:
+        step.metrics["judge_tokens"] = 900.0
     fake.jobs.trajectories = [wild_episode(), *job_records.episodes(0, 1, 1, 1)[:2]]
     fake.jobs.created_state = job.state
     for version in (3, 4):
@@ -210,7 +234,7 @@ def play_installation(fake: FakePodium) -> None:
 async def test_a_command_runs_as_it_is_printed(command: str, folder: Path) -> None:
     if command.startswith("podium eval mcp"):
         pytest.importorskip("mcp")
-    command = re.sub(r"\b(ID|my-job|JOB|OTHER)\b", "w", command)
+    command = re.sub(r"\b(ID|my-job|brief-openai|JOB|OTHER)\b", "w", command)
     command = command.replace("PROJECT", "default").replace(" N", " 3").replace("=N", "=3")
     _, *words = shlex.split(command)
     if "mymodule:Guess" in words:
@@ -266,6 +290,12 @@ async def train_with_the_readme(source: str, folder: Path, monkeypatch: pytest.M
         assert await left["model"].get_step() == 1
 
 
+async def try_the_agent(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(folder / "examples"))
+    left = await execute(source, {})
+    assert len(left["first"]) == len(left["second"]) == 4
+
+
 async def train_with_the_library_s_page(
     source: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,6 +343,7 @@ async def read_episodes(source: str, folder: Path, monkeypatch: pytest.MonkeyPat
 
 PYTHON_HERE: dict[str, Callable[[str, Path, pytest.MonkeyPatch], Any]] = {
     "model = await podium.AsyncClient()": train_with_the_readme,
+    "from openai_agent import": try_the_agent,
     "import podium\n": train_with_the_library_s_page,
     "from podium.environments import Scenario, from_tuples": adapt_a_class,
     "from podium.environments.scenarios import ScenarioSource": iterate,

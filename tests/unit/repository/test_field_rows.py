@@ -1,4 +1,4 @@
-"""docs/field_rows.md against the tests that it names."""
+"""docs/reference/field_rows.md against the tests that it names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = (ROOT / "docs/field_rows.md").read_text()
+DOCUMENT = (ROOT / "docs/reference/field_rows.md").read_text()
 ROWS = {int(row): text for row, text in re.findall(r"^\| T(\d+) \|(.+)\|$", DOCUMENT, re.MULTILINE)}
 
 

@@ -1,4 +1,4 @@
-"""docs/tutorial.md against the tests, the contract and the golden numbers that it names."""
+"""docs/reference/tutorial_rows.md against the tests, contract and golden numbers that it names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from support.golden import golden
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = (ROOT / "docs/tutorial.md").read_text()
+DOCUMENT = (ROOT / "docs/reference/tutorial_rows.md").read_text()
 REFERENCE = ROOT.parent / "shared/golden/tutorial.json"
 NOT_BUILT: set[int] = set()
 

@@ -1,4 +1,4 @@
-"""S2 and S3: what docs/tutorial.md says of the tutorial's variables and of families is so."""
+"""S2 and S3: what docs/reference/tutorial_rows.md says of variables and of families is so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.cli import invoke
 from support.fake_judge import completion, fake_judge
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = (ROOT / "docs/tutorial.md").read_text()
+DOCUMENT = (ROOT / "docs/reference/tutorial_rows.md").read_text()
 TUTORIALS = {
     "OPENAI_API_KEY",
     "OPENPIPE_API_KEY",
@@ -88,4 +88,4 @@ def test_s2_the_families_that_need_not_agree_are_told() -> None:
     assert "exempt" in section
     assert "multi-head latent attention" in section
     assert "Kimi" in (ROOT / "services/trainer/README.md").read_text()
-    assert "tutorial.md#kimi-on-a-cpu" in (ROOT / "services/trainer/README.md").read_text()
+    assert "tutorial_rows.md#kimi-on-a-cpu" in (ROOT / "services/trainer/README.md").read_text()
