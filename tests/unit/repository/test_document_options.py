@@ -1,0 +1,157 @@
+"""Each command that a document prints is one that there is: options, arguments and targets.
+
+None is run, so this holds for pages of clusters and of GPUs too; those that can be run,
+tests/integration/repository/test_document_commands.py runs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from google.protobuf.descriptor import Descriptor
+from podium.core.contract import parse_yaml, scorer_violations
+from podium.core.contract.fork_alias import take_alias
+from podium.types.v1 import spec_pb2
+from support.document_commands import commands
+from support.document_options import faults, podium_words, unknown_key
+from support.programs import missing
+
+if shutil.which("git") is None:
+    pytest.skip(missing("git", "git"), allow_module_level=True)
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+)
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z][a-z0-9-]*):", MAKEFILE, re.MULTILINE))
+VARIABLES = set(re.findall(r"^([A-Z][A-Z_]*) *\?=", MAKEFILE, re.MULTILINE))
+# Sections whose names are no values of the chart's, which has `rollout` and `trainer` as well.
+_FIELD = re.compile(
+    r"`((?:training|reward|evaluation|retention|budget|fork|rollout\.(?:sampling|episode))"
+    r"(?:\.[a-z_0-9]+(?:\[\])?)+)(?=[`:=])"
+)
+_INLINE = re.compile(r"(?<!`)`(podium [^`\n]+)`(?!`)")
+_FENCED = re.compile(r"^```\w*\n.*?^```", re.DOTALL | re.MULTILINE)
+_YAML = re.compile(r"^```yaml\n(.*?)^```|((?:^ {4}[^\n]*\n)+)", re.DOTALL | re.MULTILINE)
+JOB_KEYS = set(spec_pb2.JobSpec.DESCRIPTOR.fields_by_name)
+
+
+def make_faults(line: str) -> list[str]:
+    """Targets and variables that the Makefile has not."""
+    words = line.split()
+    if words[:1] != ["make"]:
+        return []
+    unknown = []
+    for word in re.sub(r"=(\"[^\"]*\"|'[^']*')", "=x", line).split()[1:]:
+        name, assigned, _ = word.partition("=")
+        known = VARIABLES if assigned else TARGETS
+        if name not in known and not name.startswith("-"):
+            unknown.append(f"{line}: {name}")
+    return unknown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_command_of_a_page_is_there(page: str) -> None:
+    wrong: list[str] = []
+    for line in commands((ROOT / page).read_text()):
+        words = podium_words(line)
+        wrong += faults(words) if words is not None else make_faults(line)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_command_that_a_page_names_has_the_options_that_it_is_named_with(page: str) -> None:
+    wrong: list[str] = []
+    for line in _INLINE.findall(_FENCED.sub("", (ROOT / page).read_text())):
+        words = podium_words(line.replace("…", "").replace("...", ""))
+        wrong += faults(words or [], whole=False)
+    assert wrong == []
+
+
+def job_parts(text: str) -> list[str]:
+    """YAML blocks that are a job file, or sections of one."""
+    blocks = (
+        fenced or re.sub("^    ", "", indented, flags=re.MULTILINE)
+        for fenced, indented in _YAML.findall(text)
+    )
+    found = []
+    for block in blocks:
+        keys = set(re.findall(r"^(\w+):(?: |$)", block, re.MULTILINE))
+        if keys and keys <= JOB_KEYS:
+            found.append(block)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_part_of_a_job_file_holds_to_the_contract(page: str) -> None:
+    wrong: list[str] = []
+    for block in job_parts((ROOT / page).read_text()):
+        # An alias of the version to fork is for the client to look up.
+        spec, found = parse_yaml(block, spec_pb2.JobSpec)
+        _, found, _ = take_alias(block, found, ())
+        for scorer in spec.reward.scorers:
+            found = [*found, *scorer_violations(scorer, "reward.scorers")]
+        wrong += [f"{each.field}: {each.description}" for each in found]
+    # A section shows what it is about.
+    assert [each for each in wrong if "required" not in each] == []
+
+
+def unknown_fields(text: str) -> list[str]:
+    """Fields of a job that a page names in full, and the contract has not."""
+    unknown = []
+    for path in _FIELD.findall(text):
+        message: Descriptor | None = spec_pb2.JobSpec.DESCRIPTOR
+        for name in re.sub(r"\[\]", "", path).split("."):
+            # Below a mapping of the environment's own anything may stand.
+            if message is None or message.full_name.startswith("google.protobuf."):
+                break
+            field = message.fields_by_name.get(name)
+            if field is None:
+                unknown.append(path)
+                break
+            message = field.message_type
+    return unknown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_field_of_a_job_that_a_page_names_is_in_the_contract(page: str) -> None:
+    assert unknown_fields((ROOT / page).read_text()) == []
+
+
+def test_what_is_not_there_is_seen() -> None:
+    assert podium_words("A_B=1 podium job list -o json | head") == ["job", "list", "-o", "json"]
+    assert podium_words("podium up &") == ["up"]
+    assert podium_words("helm install podium") is None
+    for line in (
+        "podium job sumbit -f a",
+        "podium job submit",
+        "podium job list --nonsense",
+        "podium job list -o xml",
+        "podium job get a b",
+        "podium job",
+        "podium job submit -f a --set training.stepz=3",
+    ):
+        assert len(list(faults(podium_words(line) or []))) == 1, line
+    assert list(faults(["job", "submit"], whole=False)) == []
+    assert list(unknown_key("fork.version=best")) == []
+    assert make_faults("make tests") == ["make tests: tests"]
+    assert make_faults("make test NONE=1") == ["make test NONE=1: NONE"]
+    assert make_faults('make simulate SIMULATE_ARGS="--seeds 9"') == []
+    assert unknown_fields("`training.stepz` `training.steps: 3` `reward.scorers[].ruler.no`") == [
+        "training.stepz",
+        "reward.scorers[].ruler.no",
+    ]
+    (block,) = job_parts("```yaml\ntraining:\n  step: 3\n```\n```yaml\npools: []\n```\n")
+    fields = [violation.field for violation in parse_yaml(block, spec_pb2.JobSpec).violations]
+    assert "training.step" in fields
