@@ -175,8 +175,13 @@ def test_what_is_installed_is_what_is_locked(name: str) -> None:
     assert wrong == {}
 
 
-# What laptop.txt leaves out: only the tests and an environment of its own need it here.
-LOCK_OF_EXTRA = {"datasets": "dev.txt", "gymnasium": "dev.txt", "verifiers": "verifiers.txt"}
+# What laptop.txt leaves out: only the tests, an environment of its own or a GPU need it here.
+LOCK_OF_EXTRA = {
+    "datasets": "dev.txt",
+    "gpu": "inference-cuda.txt",
+    "gymnasium": "dev.txt",
+    "verifiers": "verifiers.txt",
+}
 
 
 @pytest.mark.parametrize("extra", ["", *metadata("podium").get_all("Provides-Extra", [])])
