@@ -112,6 +112,32 @@ def test_metrics_of_a_step_tell_of_its_judges() -> None:
     assert "judge_tokens" not in step_metrics(groups[1:], staleness=0)
 
 
+def test_metrics_of_a_step_tell_how_attempts_ended_and_whether_judges_tell_them_apart() -> None:
+    cut = attempt(reward=1.0, stop_reason=trajectory_pb2.STOP_REASON_TERMINATED)
+    cut.histories[0].tokens.spans[0].finish_reason = trajectory_pb2.FINISH_REASON_LENGTH
+    full = attempt(reward=1.0, stop_reason=trajectory_pb2.STOP_REASON_CONTEXT_LENGTH)
+    # The last answer was cut too, as there was no room for more.
+    full.histories[0].tokens.spans[0].finish_reason = trajectory_pb2.FINISH_REASON_LENGTH
+    unfinished = [
+        attempt(reward=0.0, stop_reason=trajectory_pb2.STOP_REASON_MAX_TURNS),
+        attempt(reward=0.0, stop_reason=trajectory_pb2.STOP_REASON_TRUNCATED),
+        attempt(reward=0.0, stop_reason=trajectory_pb2.STOP_REASON_DEADLINE),
+    ]
+    group = trajectory_pb2.Group(trajectories=[cut, full, *unfinished, attempt(**FAILED)])
+    for scores in ((0.5, 0.5), (0.5, 0.5), (0.5, 0.6), (0.5,), ()):
+        opinion = group.judgements.add().opinions.add()
+        for score in scores:
+            opinion.attempts.add(score=score)
+    metrics = step_metrics([group], staleness=0, stale=2)
+    assert set(metrics) <= STEP_METRICS
+    assert metrics["trajectories_cut"] == 1
+    assert metrics["trajectories_out_of_context"] == 1
+    assert metrics["trajectories_unfinished"] == 3
+    assert metrics["groups_stale"] == 2
+    # One answer about a single attempt, and one of none, say nothing.
+    assert metrics["judge_alike_fraction"] == pytest.approx(2 / 3)
+
+
 def test_without_rewards_or_success_there_are_no_means() -> None:
     metrics = step_metrics([trajectory_pb2.Group(trajectories=[attempt(**FAILED)])], 0)
     assert "reward_mean" not in metrics

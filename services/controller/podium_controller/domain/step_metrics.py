@@ -18,11 +18,24 @@ _SPLITS = "history_splits"
 ENVIRONMENT_PREFIX = "env/"
 """Of the numbers of one of a job's several environments, before its name."""
 
+_UNFINISHED = frozenset(
+    {
+        trajectory_pb2.STOP_REASON_TRUNCATED,
+        trajectory_pb2.STOP_REASON_MAX_TURNS,
+        trajectory_pb2.STOP_REASON_DEADLINE,
+    }
+)
+"""How attempts end that came to no terminal state."""
+
 STEP_METRICS = frozenset(
     {
         "groups",
+        "groups_stale",
         "trajectories",
         "trajectories_failed",
+        "trajectories_cut",
+        "trajectories_out_of_context",
+        "trajectories_unfinished",
         "trajectories_unscored",
         "tokens_sampled",
         "staleness_max",
@@ -33,6 +46,7 @@ STEP_METRICS = frozenset(
         "judge_tokens",
         "judge_cost",
         "judge_agreement_mean",
+        "judge_alike_fraction",
         "judge_position_correlation_mean",
     }
 )
@@ -90,12 +104,18 @@ def sampled_tokens(trajectory: trajectory_pb2.Trajectory) -> int:
     return sum(span.length for history in trajectory.histories for span in history.tokens.spans)
 
 
-def step_metrics(groups: Sequence[trajectory_pb2.Group], staleness: int) -> dict[str, float]:
+def step_metrics(
+    groups: Sequence[trajectory_pb2.Group], staleness: int, stale: int = 0
+) -> dict[str, float]:
     """A step's own numbers: `reward_mean`, `success_mean`, `tokens_sampled`, ….
 
     Rewards of attempts that were not scored do not count as zero; they are
     left out of `reward_mean` and counted in `trajectories_unscored`. Both, and
     `success_mean`, are of the main side.
+
+    Args:
+        staleness: the greatest of the groups.
+        stale: how many groups were too old and were collected again.
     """
     trajectories = trajectories_of(groups)
     measured = main_side(trajectories)
@@ -103,8 +123,12 @@ def step_metrics(groups: Sequence[trajectory_pb2.Group], staleness: int) -> dict
     means = metric_means(measured)
     metrics = {
         "groups": float(len(groups)),
+        "groups_stale": float(stale),
         "trajectories": float(len(trajectories)),
         "trajectories_failed": float(sum(map(is_failed, trajectories))),
+        "trajectories_cut": float(sum(map(_is_cut, trajectories))),
+        "trajectories_out_of_context": float(sum(map(_is_out_of_context, trajectories))),
+        "trajectories_unfinished": float(sum(t.stop_reason in _UNFINISHED for t in trajectories)),
         "trajectories_unscored": float(len(measured) - len(rewards)),
         "tokens_sampled": float(sum(map(sampled_tokens, trajectories))),
         "staleness_max": float(staleness),
@@ -141,10 +165,17 @@ def _judge_metrics(groups: Sequence[trajectory_pb2.Group]) -> dict[str, float]:
     agreements = [each.agreement for each in judgements if each.HasField("agreement")]
     if agreements:
         metrics["judge_agreement_mean"] = fmean(agreements)
+    told = [_scores(opinion) for opinion in opinions if len(opinion.attempts) > 1]
+    if told:
+        metrics["judge_alike_fraction"] = fmean(len(set(scores)) == 1 for scores in told)
     places = [o.position_correlation for o in opinions if o.HasField("position_correlation")]
     if places:
         metrics["judge_position_correlation_mean"] = fmean(places)
     return metrics
+
+
+def _scores(opinion: trajectory_pb2.JudgeOpinion) -> list[float]:
+    return [each.score for each in opinion.attempts]
 
 
 def evaluation_metrics(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
@@ -181,6 +212,19 @@ def by_environment(
 def is_failed(trajectory: trajectory_pb2.Trajectory) -> bool:
     """Whether the environment or the agent raised."""
     return trajectory.stop_reason == trajectory_pb2.STOP_REASON_FAILED
+
+
+def _is_out_of_context(trajectory: trajectory_pb2.Trajectory) -> bool:
+    return trajectory.stop_reason == trajectory_pb2.STOP_REASON_CONTEXT_LENGTH
+
+
+def _is_cut(trajectory: trajectory_pb2.Trajectory) -> bool:
+    """Whether a generation of it reached max_tokens."""
+    return not _is_out_of_context(trajectory) and any(
+        span.finish_reason == trajectory_pb2.FINISH_REASON_LENGTH
+        for history in trajectory.histories
+        for span in history.tokens.spans
+    )
 
 
 def first_start_ns(groups: Iterable[trajectory_pb2.Group]) -> int | None:

@@ -65,6 +65,8 @@ class StepBatch:
     span: trace.Span
     seconds: dict[str, float] = field(default_factory=dict)
     staleness: int = 0
+    stale: int = 0
+    """Groups that were too old when they were to train, and were collected again."""
 
 
 class Collector:
@@ -144,7 +146,7 @@ class Collector:
 
         async def groups() -> list[trajectory_pb2.Group]:
             return await run_all(
-                [self._group(step, i, stored.get(i), collected) for i in range(count)]
+                [self._group(batch, i, stored.get(i), collected) for i in range(count)]
             )
 
         # Judging begins with the first group; what is timed as judging is its tail.
@@ -167,8 +169,13 @@ class Collector:
             await asyncio.gather(work, collecting, return_exceptions=True)
 
     async def _group(
-        self, step: int, index: int, stored: StoredGroup | None, collected: Callable[[], None]
+        self,
+        batch: StepBatch,
+        index: int,
+        stored: StoredGroup | None,
+        collected: Callable[[], None],
     ) -> trajectory_pb2.Group:
+        step = batch.step
         key = GroupKey(self._job_id, step, index)
         if stored is not None and stored.status == CONSUMED:
             raise InternalError(f"group {stored.group.id} has trained step {step} already")
@@ -183,6 +190,7 @@ class Collector:
             age = staleness(stored.group, self._job_id, step)
             if age <= limit:
                 break
+            batch.stale += 1
             metrics.count_group(self._job_id, metrics.STALE)
             await self._reporter.warn(
                 f"group {stored.group.id} was sampled {age} versions ago, {limit} are allowed;"
