@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from podium.core.findings import GROUPS_STALE, finding_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2
 from podium_controller.domain import job_states
@@ -29,6 +30,8 @@ class Record:
     evaluations: list[tuple[int, str]]
     told: list[tuple[int, str, int]]
     """Events of steps and evaluations."""
+    coached: list[tuple[int, str, int]]
+    """Events of findings."""
     published: list[int]
     kept: list[int]
     latest: int
@@ -54,6 +57,12 @@ def record_of(world: World) -> Record:
             (each.type, each.message, each.step)
             for each in row.events
             if each.type in (pb.EVENT_TYPE_STEP, pb.EVENT_TYPE_EVALUATION)
+        ],
+        coached=[
+            (each.type, each.message, each.step)
+            for each in row.events
+            # How many groups became too old follows from what befell the job.
+            if finding_of(each.message) not in ("", GROUPS_STALE)
         ],
         published=sorted(version for _, version in registry.published),
         kept=_kept(world),

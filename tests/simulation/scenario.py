@@ -33,6 +33,8 @@ class Shape:
     pure: bool = True
     """Whether an episode comes out the same each time that it is run."""
 
+    alike: bool = False
+    """Whether every attempt gets the same reward, so that nothing is learned."""
     cramped: bool = False
     """Whether no trajectory stays that nobody needs."""
 

@@ -98,6 +98,8 @@ class World:
         self.trainer.noisy = shape.noisy
         self.rollout = FakeRollout({_POOL: self.inference}, self.network)
         self.rollout.is_pure = shape.pure
+        if shape.alike:
+            self.rollout.luck = 0.25
         if shape.failing:
             self.rollout.fails = lambda group_id: "/s" in group_id and group_id.endswith("/g1")
         self.judge = FakeJudge(self.network)

@@ -18,6 +18,7 @@ from podium.core.errors import (
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1.judge_service_pb2 import JudgeUsage
 from podium_controller.domain import job_states
+from podium_controller.domain.coach import Told
 from podium_controller.domain.errors import LeaseLostError
 from podium_controller.domain.ports import (
     COLLECTED,
@@ -119,6 +120,30 @@ async def test_a_step_commits_once_and_whole(stores: Stores) -> None:
     with pytest.raises(InternalError):
         await ledger.commit_step("job", step(3))
     assert [s.number for s in (await stores.jobs.steps("job", 0, 10))[0]] == [1]
+
+
+async def test_what_is_said_of_a_step_is_there_with_it_and_once(stores: Stores) -> None:
+    ledger = await lead(stores)
+    await stores.jobs.create(new())
+    await ledger.start("job", "pool")
+    assert (await ledger.past("job", 2)).steps == []
+    said = [Told(pb.EVENT_TYPE_WARNING, "one"), Told(pb.EVENT_TYPE_RECOVERY, "two")]
+    first = step(1)
+    done = await asyncio.gather(*(ledger.commit_step("job", first, said) for _ in range(3)))
+    assert sorted(done) == [False, False, True]
+    for number in (2, 3):
+        assert await ledger.commit_step("job", step(number))
+    events, _ = await stores.jobs.events("job", 0, 100)
+    told = [(each.type, each.message, each.step) for each in events if each.step]
+    assert told[:4] == [
+        (pb.EVENT_TYPE_STEP, "step 1 is committed", 1),
+        (pb.EVENT_TYPE_WARNING, "one", 1),
+        (pb.EVENT_TYPE_RECOVERY, "two", 1),
+        (pb.EVENT_TYPE_STEP, "step 2 is committed", 2),
+    ]
+    past = await ledger.past("job", 2)
+    assert [each.number for each in past.steps] == [2, 3]
+    assert list(past.events) == [(each.kind, each.message) for each in said]
 
 
 async def test_a_dropped_group_may_be_collected_again(stores: Stores) -> None:

@@ -12,6 +12,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
+from podium_controller.domain.coach import Told
 from podium_controller.domain.identifiers import evaluation_group, training_group
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
@@ -21,6 +22,7 @@ from podium_controller.domain.ports import (
     PLACES,
     GroupKey,
     JobRecord,
+    Past,
     StoredGroup,
     Submission,
     Wait,
@@ -28,6 +30,7 @@ from podium_controller.domain.ports import (
 from podium_controller.domain.step_metrics import seconds_per_step
 from podium_controller.domain.usage import of_groups, of_judges, of_step
 from podium_controller.store.batches import IDLE
+from podium_controller.store.past import TOLD
 from podium_controller.store.rows import record
 from support.fakes.database import GroupRow, MemoryDatabase, add_event, move
 from support.fakes.leases import CONTROLLER
@@ -234,7 +237,7 @@ class MemoryLedger:
 
         await self._write(work)
 
-    async def commit_step(self, job_id: str, step: pb.Step) -> bool:
+    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
         body, number = step.SerializeToString(), step.number
 
         def work() -> bool:
@@ -255,9 +258,22 @@ class MemoryLedger:
             times = [committed for committed, *_ in row.steps.values()]
             row.step_seconds = seconds_per_step(times, step)
             add_event(row, pb.EVENT_TYPE_STEP, f"step {number} is committed", step=number)
+            for each in told:
+                add_event(row, each.kind, each.message, step=number)
             return True
 
         return await self._told(job_id, work)
+
+    async def past(self, job_id: str, steps: int) -> Past:
+        def work() -> Past:
+            row = self._database.any_job(job_id)
+            newest = sorted(row.steps)[-steps:]
+            return Past(
+                [pb.Step.FromString(row.steps[number][1]) for number in newest],
+                [(each.type, each.message) for each in row.events if each.type in TOLD],
+            )
+
+        return await self._database.transact(work)
 
     async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
         version, mode = evaluation.version, evaluation.mode

@@ -117,6 +117,8 @@ class FakeRollout:
         """By id of the group, those that were collected to the end."""
         self.fails: Callable[[str], bool] = lambda group_id: False
         """Whether all attempts of a group break."""
+        self.luck: float | None = None
+        """Of every attempt; None for one of its own."""
         self.is_pure = True
         """Whether an episode comes out the same each time that it is run."""
 
@@ -181,6 +183,7 @@ class FakeRollout:
         again = 0 if self.is_pure else self.collected[request.group_id]
         drawn = f"{id_}@{versions[0]}/{again}/{request.sampling.temperature}"
         luck = (zlib.crc32(drawn.encode()) * 0x9E3779B1 >> 16 & 0xFFFF) / 0x10000
+        luck = luck if self.luck is None else self.luck
         trajectory.stop_reason = trajectory_pb2.STOP_REASON_TERMINATED
         trajectory.environment_reward = luck
         trajectory.metrics["success"] = float(luck > 0.5)

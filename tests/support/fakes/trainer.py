@@ -6,14 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from podium.core.errors import FailedPreconditionError, ResourceExhaustedError, Violation
+from podium.core.skip_reasons import ALL_FAILED, ZERO_VARIANCE
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain.ports import JobRecord, OnWait
 from support.fakes.registry import FakeRegistry, Weights
 from support.fakes.wire import Later, Wire
-
-ALL_FAILED = "all_failed"
 
 
 @dataclass
@@ -87,7 +86,8 @@ class FakeTrainer:
             self.taken.append((job_id, step))
             noise = len(self.taken) if self.noisy else 0
             here.weights = (*here.weights, (step, learned, noise))
-            metrics = {"loss": 1 / step, "tokens_trained": 2.0 * len(groups)}
+            trained = len(groups) - len(skipped)
+            metrics = {"loss": 1 / step, "tokens_trained": 2.0 * trained}
             return pb.StepResponse(step=step, metrics=metrics, skipped_groups=skipped)
 
         return await self._wire.call("trainer", "step", handle)
@@ -180,4 +180,5 @@ def _useless(group: trajectory_pb2.Group) -> str:
     failed = trajectory_pb2.STOP_REASON_FAILED
     if all(each.stop_reason == failed for each in group.trajectories):
         return ALL_FAILED
-    return group.skip_reason
+    rewards = {each.reward for each in group.trajectories if each.HasField("reward")}
+    return group.skip_reason or (ZERO_VARIANCE if len(rewards) == 1 else "")

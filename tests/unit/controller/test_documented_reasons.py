@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from podium.core.findings import REASONS
 from podium.core.skip_reasons import NO_JUDGE_ANSWERS
 
 ROOT = Path(__file__).parents[3]
@@ -22,6 +23,11 @@ def failures(code: str) -> Iterator[str]:
             for each in ast.walk(error):
                 if isinstance(each, ast.Constant) and isinstance(each.value, str):
                     yield from re.findall(r"^[A-Z]+_[A-Z_]+$", each.value)
+
+
+def test_every_finding_of_the_coach_is_in_the_guide() -> None:
+    guide = (ROOT / "docs/operate.md").read_text()
+    assert sorted(name for name in REASONS if f"| `{name}` |" not in guide) == []
 
 
 def test_every_reason_of_a_wait_or_a_failure_is_in_the_guide() -> None:

@@ -7,18 +7,20 @@ is the same each time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium_controller.domain.coach import Told
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.training import loop as loop_module
 from podium_controller.training.group_sources import RolloutGroups
 from prometheus_client import REGISTRY
 from simulation.befalls import freeze, lose_answers
 from simulation.loop import StuckError, VirtualLoop
-from simulation.run import simulate
+from simulation.run import simulate, undisturbed
+from simulation.scenario import Shape
 from simulation.world import World
 from support.fakes.ledger import MemoryLedger
 
@@ -63,6 +65,15 @@ def test_a_seed_that_found_a_fault_finds_it_no_more(seed: int) -> None:
     assert not simulate(seed).wrong
 
 
+def test_an_environment_of_equal_rewards_is_told_of_once() -> None:
+    record = undisturbed(Shape(steps=9, groups=2, alike=True))
+    ((kind, message, step),) = record.coached
+    assert (kind, step) == (pb.EVENT_TYPE_WARNING, 5)
+    assert "in 100 % of the groups of the last 5 steps" in message
+    assert "raise rollout.group_size (2) or rollout.sampling.temperature (1)" in message
+    assert message.endswith("(NO_VARIANCE)")
+
+
 def test_a_seed_is_the_same_each_time() -> None:
     for seed in range(5):
         first, second = simulate(seed), simulate(seed)
@@ -72,13 +83,13 @@ def test_a_seed_is_the_same_each_time() -> None:
 class CommitsTwice(MemoryLedger):
     """Commits a step once more when the answer was lost, whether it was committed or not."""
 
-    async def commit_step(self, job_id: str, step: pb.Step) -> bool:
+    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
         try:
-            return await super().commit_step(job_id, step)
+            return await super().commit_step(job_id, step, told)
         except DatabaseUnavailableError:
             row = self._database.jobs[job_id]
             row.completed_steps = step.number - 1
-            return await super().commit_step(job_id, step)
+            return await super().commit_step(job_id, step, told)
 
 
 class Unfenced(MemoryLedger):
@@ -86,6 +97,27 @@ class Unfenced(MemoryLedger):
 
     async def _write(self, work: Callable[[], Any]) -> Any:
         return await self._database.transact(work)
+
+
+class LosesAnswers(MemoryLedger):
+    """Commits a step of which something is said, and its answer is lost."""
+
+    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
+        committed = await super().commit_step(job_id, step, told)
+        if committed and told:
+            raise DatabaseUnavailableError("the answer is lost")
+        return committed
+
+
+class TellsLater(MemoryLedger):
+    """Would write what is said of a step in a transaction of its own, which comes too late."""
+
+    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
+        if not await super().commit_step(job_id, step):
+            return False
+        if told:
+            raise DatabaseUnavailableError("the answer is lost")
+        return True
 
 
 class Forgets(RolloutGroups):
@@ -106,6 +138,16 @@ class WorldWithoutFence(World):
     befalls = (freeze,)
 
 
+class WorldOfLostAnswers(World):
+    ledger = LosesAnswers
+    befalls = (lose_answers,)
+
+
+class WorldThatTellsLater(World):
+    ledger = TellsLater
+    befalls = (lose_answers,)
+
+
 def first_found(world: type[World], most: int = _SEEDS) -> str:
     """What the first seed says that finds something wrong."""
     for seed in range(most):
@@ -117,6 +159,15 @@ def first_found(world: type[World], most: int = _SEEDS) -> str:
 
 def test_a_double_commit_is_found() -> None:
     assert "committed" in first_found(WorldOfDoubleCommits)
+
+
+def test_what_is_said_of_a_step_whose_commit_is_not_heard_of_is_said_once() -> None:
+    wrong = [simulate(seed, WorldOfLostAnswers).wrong for seed in range(48)]
+    assert not any(wrong)
+
+
+def test_what_is_said_apart_from_its_step_is_found() -> None:
+    assert "coached" in first_found(WorldThatTellsLater)
 
 
 def test_a_skipped_fence_is_found() -> None:

@@ -16,6 +16,7 @@ from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain.accounts import TrajectoryKeeper, UsageBook
+from podium_controller.domain.coach import Told
 from podium_controller.domain.job_states import State
 
 
@@ -251,6 +252,16 @@ class GroupKey:
     mode: str = ""
 
 
+@dataclass(frozen=True)
+class Past:
+    """What a job's record says of its way so far."""
+
+    steps: Sequence[pb.Step]
+    """The newest, oldest first."""
+    events: Sequence[tuple[pb.EventType.ValueType, str]]
+    """Type and message of all warnings and recoveries, oldest first."""
+
+
 class Ledger(Protocol):
     """The durable record of a job's run. Every write needs the controller's lease.
 
@@ -292,8 +303,15 @@ class Ledger(Protocol):
     async def drop_group(self, key: GroupKey) -> None:
         """Forgets a group that is not consumed yet."""
 
-    async def commit_step(self, job_id: str, step: pb.Step) -> bool:
-        """Commits a step with everything that it brings; False when it was committed before."""
+    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
+        """Commits a step with everything that it brings; False when it was committed before.
+
+        Args:
+            told: what is said of the step; the events are there once, with the step or not at all.
+        """
+
+    async def past(self, job_id: str, steps: int) -> Past:
+        """The newest of a job's steps, and what was told of it."""
 
     async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
         """Commits an evaluation, once."""

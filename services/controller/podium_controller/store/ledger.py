@@ -15,6 +15,7 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
+from podium_controller.domain.coach import Told
 from podium_controller.domain.identifiers import evaluation_group, training_group
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
@@ -23,6 +24,7 @@ from podium_controller.domain.ports import (
     NOTHING,
     GroupKey,
     JobRecord,
+    Past,
     StoredGroup,
     Submission,
     Wait,
@@ -39,6 +41,7 @@ from podium_controller.store.judge_usage import (
     usage_of,
 )
 from podium_controller.store.leases import check_fence
+from podium_controller.store.past import past_of
 from podium_controller.store.rows import add_event, live_job, locked, move, record, step_rate
 from podium_controller.store.tables import evaluations, groups, jobs, steps
 from podium_controller.store.trajectories import TrajectoryStore, count_groups, were_deleted
@@ -246,10 +249,10 @@ class SqlLedger:
             if dropped.rowcount:
                 await count_groups(connection, place(key), -1, -(size or 0))
 
-    async def commit_step(self, job_id: str, step: pb.Step) -> bool:
+    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
         """See `ports.Ledger`.
 
-        The step's row, its groups' status, the job's counters and the event
+        The step's row, its groups' status, the job's counters and the events
         become visible together or not at all.
         """
         async with self._write() as connection:
@@ -292,8 +295,15 @@ class SqlLedger:
                 f"step {step.number} is committed",
                 step=step.number,
             )
+            for each in told:
+                await add_event(connection, job_id, each.kind, each.message, step=step.number)
         self._notifications.notify(job_id)
         return True
+
+    async def past(self, job_id: str, steps: int) -> Past:
+        """See `ports.Ledger`."""
+        async with self._database.read() as connection:
+            return await past_of(connection, job_id, steps)
 
     async def commit_evaluation(self, job_id: str, evaluation: pb.Evaluation) -> None:
         """See `ports.Ledger`."""

@@ -30,7 +30,6 @@ from podium_controller.domain.budget import (
 from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.domain.reasons import CLIENT
-from podium_controller.domain.row_length import left_out
 from podium_controller.domain.step_metrics import (
     RATE_STEPS,
     finite,
@@ -44,6 +43,7 @@ from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits, project_of
 from podium_controller.training import step_span
 from podium_controller.training.aliases import Aliases
+from podium_controller.training.coaching import Coaching
 from podium_controller.training.collector import Collector, StepBatch
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluator import Evaluator, evaluation_episode, is_due
@@ -61,7 +61,6 @@ from podium_controller.training.step_runner import (
     StepRunner,
     version_damaged,
 )
-from podium_controller.training.untrained import untrained
 
 # Of stored bytes; a stream that was cut short is none.
 _DAMAGES = frozenset({"BLOB_DAMAGED", "WRONG_DIGEST"})
@@ -95,6 +94,7 @@ class TrainingLoop:
         self._reporter = Reporter(job.id, ledger)
         self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
         self._serving = Serving(job.id, pool.inference, ledger, self._recovery)
+        self._coaching = Coaching(job.id, job.spec, ledger)
         self._aliases = Aliases(job.id, job.spec, peers.registry, self._recovery)
         self._step_runner = StepRunner(
             job.id,
@@ -346,7 +346,7 @@ class TrainingLoop:
                 published = await self._step_runner.step(
                     step,
                     batch.groups,
-                    finite(step_metrics(batch.groups, batch.staleness)),
+                    finite(step_metrics(batch.groups, batch.staleness, batch.stale)),
                     batch.seconds,
                 )
                 async with self._reporter.timed(SERVE, batch.seconds, step=step):
@@ -374,14 +374,10 @@ class TrainingLoop:
             commit_time=timestamp(now),
             trace_id=trace_id,
         )
-        committed = await self._ledger.commit_step(self._job.id, made)
+        committed = await self._coaching.commit(made)
         self._completed = step
         if committed:
             self._count(made, published, batch)
-            if text := left_out(numbers, self._spec):
-                await self._reporter.warn(text, step)
-            if warning := untrained(step, numbers, len(published.group_ids)):
-                await self._reporter.warn(warning, step)
 
     def _count(self, made: pb.Step, published: Published, batch: StepBatch | None) -> None:
         job, now = self._job.id, made.commit_time.ToNanoseconds()
