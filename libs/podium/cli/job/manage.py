@@ -12,6 +12,7 @@ from podium.cli.connection import connected
 from podium.cli.exits import Exit
 from podium.cli.integers import Count
 from podium.cli.output import emit_list, emit_one, note, output_option
+from podium.cli.safe_text import visible
 
 if TYPE_CHECKING:
     from podium.jobs.v1 import job_service_pb2 as pb
@@ -49,8 +50,16 @@ async def list_jobs(client: AsyncClient, states: Sequence[str], project: str, ou
 @output_option
 @connected
 async def get(client: AsyncClient, job: str, output: str) -> None:
-    """Show a job, why it failed if it did, and its last numbers."""
-    _show(await client.jobs.get(job), output)
+    """Show a job, why it failed if it did, its last numbers, and why it cannot learn if so."""
+    from podium.core.findings import open_findings
+
+    found = await client.jobs.get(job)
+    _show(found, output)
+    # Programs read `podium job events`.
+    if output == "table" and found.completed_steps:
+        told = [(event.type, event.message) async for event in client.jobs.events(job)]
+        for message in open_findings(told).values():
+            note(f"warning: {visible(message)}")
 
 
 @click.command(short_help="Stop a job after its step.")

@@ -20,6 +20,8 @@ from podium.cli.trajectory.listing import (
 if TYPE_CHECKING:
     from podium.sdk import AsyncClient
 
+_SKIPPED = "groups_skipped/"
+
 
 @click.command(short_help="List what happened to a job.")
 @job_argument
@@ -42,11 +44,14 @@ async def steps(client: AsyncClient, job: str, output: str) -> None:
 
     found = [step async for step in client.jobs.steps(job)]
     emit_list(found, STEPS, output)
-    idle = [str(step.number) for step in found if step.metrics.get("train/tokens_trained") == 0]
+    idle = [step for step in found if step.metrics.get("train/tokens_trained") == 0]
     if idle and output == "table":
+        why = sorted({name for step in idle for name in step.metrics if name.startswith(_SKIPPED)})
+        reasons = ", ".join(name.removeprefix(_SKIPPED) for name in why)
         note(
-            f"warning: trained nothing: step {', '.join(idle)}\n"
-            f"why, and what to change: podium job events {job}"
+            f"warning: trained nothing: step {', '.join(str(step.number) for step in idle)}"
+            f"{f' ({reasons})' if reasons else ''}\n"
+            f"where it goes on so, what to change: podium job get {job}"
         )
 
 
