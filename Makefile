@@ -191,12 +191,14 @@ imports: setup ## Hold the import contracts of .importlinter
 	$(BIN)/lint-imports
 
 .PHONY: proto
-proto: setup ## Generate libs/podium/*/v1 from proto/
+proto: setup ## Generate libs/podium/*/v1 and the typed specs from proto/
 	sh tools/proto.sh $(BIN) libs
+	$(BIN)/python tools/specs.py
 
 .PHONY: proto-check
 proto-check: setup ## Fail when the committed generated code is not what proto/ gives
 	sh tools/proto_check.sh $(BIN)
+	$(BIN)/python tools/specs.py --check
 
 .PHONY: proto-breaking
 proto-breaking: setup ## Fail when proto/ breaks clients of proto/released.binpb

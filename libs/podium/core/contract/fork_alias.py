@@ -36,8 +36,9 @@ class Taken(NamedTuple):
 
 def take_alias(text: str, violations: Sequence[Violation], settings: Sequence[str]) -> Taken:
     """Takes the alias out of a job file's problems and of its `--set`; the last one counts."""
-    alias = _written(text)
-    left = [each for each in violations if not (alias and each.field == KEY)]
+    root, _ = compose(text)
+    alias = alias_in(root)
+    left = without(violations, alias)
     kept = []
     for setting in settings:
         key, _, value = (part.strip() for part in setting.partition("="))
@@ -48,6 +49,24 @@ def take_alias(text: str, violations: Sequence[Violation], settings: Sequence[st
         if not named:
             kept.append(setting)
     return Taken(alias, left, kept)
+
+
+def alias_in(root: yaml.Node | None) -> str:
+    """The alias that a job's root node names; empty for none."""
+    return alias_of(_value(root, "fork"))
+
+
+def alias_of(fork: yaml.Node | None) -> str:
+    """The alias that a fork's node names; empty for none."""
+    node = _value(fork, "version")
+    if isinstance(node, yaml.ScalarNode) and node.tag == STR and re.fullmatch(ALIAS, node.value):
+        return str(node.value)
+    return ""
+
+
+def without(violations: Sequence[Violation], alias: str, key: str = KEY) -> list[Violation]:
+    """The violations but that of an alias, which the contract knows nothing of."""
+    return [each for each in violations if not (alias and each.field == key)]
 
 
 async def resolve(spec: spec_pb2.JobSpec, alias: str, version_of: VersionOf) -> None:
@@ -70,14 +89,6 @@ def widen(schema: dict[str, Any]) -> None:
     version = schema["properties"]["fork"]["properties"]["version"]
     version["type"] = [version["type"], "string"]
     version["pattern"] = f"^(?:{ALIAS})$"
-
-
-def _written(text: str) -> str:
-    root, _ = compose(text)
-    node = _value(_value(root, "fork"), "version")
-    if isinstance(node, yaml.ScalarNode) and node.tag == STR and re.fullmatch(ALIAS, node.value):
-        return str(node.value)
-    return ""
 
 
 def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:

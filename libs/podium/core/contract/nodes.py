@@ -31,6 +31,8 @@ RESOLVERS = (
 )
 PLAIN = frozenset({STR, *(tag for tag, _, _ in RESOLVERS)})
 """Tags of scalars; a scalar that is not text is read by `read_scalar`."""
+OBJECT = "!podium/object:"
+"""Prefix of the tag of what a program gave and YAML does not have; the type's name follows."""
 
 
 class _Loader(yaml.CSafeLoader):

@@ -9,7 +9,17 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from podium.core.contract import well_known
-from podium.core.contract.nodes import MAP, MAX_DEPTH, MAX_NODES, PLAIN, SEQ, STR, compose, line_of
+from podium.core.contract.nodes import (
+    MAP,
+    MAX_DEPTH,
+    MAX_NODES,
+    OBJECT,
+    PLAIN,
+    SEQ,
+    STR,
+    compose,
+    line_of,
+)
 from podium.core.contract.rules import descriptor_of, field_names, is_map, real_oneof, value_of
 from podium.core.contract.scalars import Scalar, WrongValueError, convert, kind_of, read_scalar
 from podium.core.contract.text import nearest, shown
@@ -26,7 +36,7 @@ class ParsedYaml(NamedTuple, Generic[M]):
     violations: list[Violation]
 
 
-class _TooMuchError(Exception):
+class TooMuchError(Exception):
     """The limits of the file are reached."""
 
 
@@ -39,18 +49,26 @@ def parse_yaml(text: str, message_class: type[M]) -> ParsedYaml[M]:
     line, its path, and the nearest valid name; no exception is raised for any
     text.
     """
-    message = message_class()
     root, refusals = compose(text)
-    if refusals:
-        return ParsedYaml(message, refusals)
+    return ParsedYaml(message_class(), refusals) if refusals else parse_node(root, message_class)
+
+
+def parse_node(
+    root: yaml.Node | None, message_class: type[M], *, partial: bool = False
+) -> ParsedYaml[M]:
+    """Reads the root of a document, None for an empty one, as `parse_yaml` does.
+
+    With `partial` only what is there is held to the contract, not what is missing.
+    """
+    message = message_class()
     reader = NodeReader()
     reader.lines[""] = line_of(root) if root is not None else 1
     if root is not None:
         try:
             reader.message(root, message, "")
-        except _TooMuchError as error:
+        except TooMuchError as error:
             return ParsedYaml(message_class(), [Violation("", str(error))])
-    reader.check(message)
+    reader.check(message, partial=partial)
     reader.violations.sort(key=lambda violation: violation.line)
     return ParsedYaml(message, reader.violations)
 
@@ -62,12 +80,18 @@ class NodeReader:
         self.violations: list[Violation] = []
         self.lines: dict[str, int] = {}
         self._bad: set[str] = set()
+        self._absent: set[str] = set()
         self._nodes = 0
         self._depth = 0
 
-    def check(self, message: Message) -> None:
-        """Adds the contract's violations, but where a value could not even be read."""
+    def check(self, message: Message, *, partial: bool = False) -> None:
+        """Adds the contract's violations, but where a value could not even be read.
+
+        With `partial` only those of fields that are written down.
+        """
         for violation in validate(message):
+            if partial and (violation.field not in self.lines or violation.field in self._absent):
+                continue
             if not any(_within(violation.field, bad) for bad in self._bad):
                 line = self._line(violation.field)
                 self.violations.append(Violation(violation.field, violation.description, line))
@@ -86,6 +110,7 @@ class NodeReader:
     def field(self, node: yaml.Node, message: Message, field: FieldDescriptor, path: str) -> None:
         """Reads a value into a field."""
         if _is_null(node) and not well_known.takes_null(field):
+            self._absent.add(path)
             return
         if is_map(field):
             self._map(node, message, field, path)
@@ -206,12 +231,11 @@ class NodeReader:
                 raise WrongValueError(f"got {_what(node)}; allowed are plain values")
             plain: dict[str, Any] = {}
             for key_node, value_node in node.value:
-                key = scalar_of(key_node) if isinstance(key_node, yaml.ScalarNode) else None
+                plain_key = isinstance(key_node, yaml.ScalarNode) and key_node.tag in PLAIN
+                key = scalar_of(key_node) if plain_key else None
                 if not isinstance(key, str):
-                    raise WrongValueError(
-                        f"got {_what(key_node)} as a key on line {line_of(key_node)};"
-                        " allowed is text"
-                    )
+                    where = f" on line {line_of(key_node)}" if key_node.start_mark else ""
+                    raise WrongValueError(f"got {_what(key_node)} as a key{where}; allowed is text")
                 if key in plain:
                     raise WrongValueError(
                         f"the key {shown(key)} is there twice, on line {line_of(key_node)} again"
@@ -255,13 +279,13 @@ class NodeReader:
     def _count(self) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise _TooMuchError(f"aliases make it more than {MAX_NODES} values")
+            raise TooMuchError(f"aliases make it more than {MAX_NODES} values")
 
     def _enter(self) -> None:
         self._count()
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise _TooMuchError(f"aliases make it nest deeper than {MAX_DEPTH} levels")
+            raise TooMuchError(f"aliases make it nest deeper than {MAX_DEPTH} levels")
 
 
 def scalar_of(node: yaml.ScalarNode) -> Scalar:
@@ -273,7 +297,7 @@ def scalar_of(node: yaml.ScalarNode) -> Scalar:
     if node.tag == STR:
         return str(node.value)
     if node.tag not in PLAIN:
-        raise WrongValueError(f"got the tag {shown(node.tag)}; allowed are plain values")
+        raise WrongValueError(f"got {_foreign(node)}; allowed are plain values")
     return read_scalar(node.value)
 
 
@@ -294,7 +318,12 @@ def _what(node: yaml.Node) -> str:
         try:
             return kind_of(scalar_of(node))
         except WrongValueError:
-            return f"the tag {shown(node.tag)}"
+            return _foreign(node)
     if node.tag not in (MAP, SEQ):
-        return f"the tag {shown(node.tag)}"
+        return _foreign(node)
     return "a mapping" if isinstance(node, yaml.MappingNode) else "a list"
+
+
+def _foreign(node: yaml.Node) -> str:
+    kind = str(node.tag).removeprefix(OBJECT)
+    return f"a value of type {kind}" if kind != node.tag else f"the tag {shown(node.tag)}"
