@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from podium.core.errors import NotFoundError
 from podium.kit.registry_client import RegistryClient
-from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
+from podium.sdk.connection.failures import failures
 from podium.sdk.paging import pages
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ _PAGE = 500
 class Checkpoints:
     """RegistryService, as clients need it. Raises `podium.core.errors`, as the contract says."""
 
-    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+    def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
+        self._failures = failures("registry", place)
 
     @property
     def _stub(self) -> pb_grpc.RegistryServiceAsyncStub:
@@ -33,14 +34,14 @@ class Checkpoints:
     async def models(self) -> AsyncGenerator[pb.Model, None]:
         """The models, by name."""
         request = pb.ListModelsRequest(page_size=_PAGE)
-        with rpc_errors("registry"):
+        with self._failures():
             async for model in pages(self._stub.ListModels, request, lambda r: r.models):
                 yield model
 
     async def list(self, model: str) -> AsyncGenerator[pb.Version, None]:
         """The versions of a model, newest first."""
         request = pb.ListVersionsRequest(model=model, page_size=_PAGE)
-        with rpc_errors("registry"):
+        with self._failures():
             async for version in pages(self._stub.ListVersions, request, lambda r: r.versions):
                 yield version
 
@@ -51,13 +52,13 @@ class Checkpoints:
             if isinstance(version, int)
             else pb.GetVersionRequest(model=model, alias=version)
         )
-        with rpc_errors("registry"):
+        with self._failures():
             return (await self._stub.GetVersion(request)).version
 
     async def record(self, model: str, version: int, metrics: Mapping[str, float]) -> None:
         """Adds an evaluation's numbers to a version."""
         request = pb.RecordEvaluationRequest(model=model, version=version, metrics=metrics)
-        with rpc_errors("registry"):
+        with self._failures():
             await self._stub.RecordEvaluation(request)
 
     async def retain(self, model: str, keep_last: int, keep_best: int, metric: str) -> None:
@@ -65,7 +66,7 @@ class Checkpoints:
         request = pb.ApplyRetentionRequest(
             model=model, keep_last=keep_last, keep_best=keep_best, metric=metric
         )
-        with rpc_errors("registry"):
+        with self._failures():
             await self._stub.ApplyRetention(request)
 
     async def download(self, version: pb.Version, folder: Path, prefix: str = "") -> None:
@@ -85,7 +86,8 @@ class Checkpoints:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
             pulled = Path(staging) / "version"
-            await RegistryClient(self._channel()).pull(
-                manifest.model, manifest.version, pulled, only=[prefix] if prefix else ()
-            )
+            with self._failures():
+                await RegistryClient(self._channel()).pull(
+                    manifest.model, manifest.version, pulled, only=[prefix] if prefix else ()
+                )
             (pulled / prefix).rename(folder)

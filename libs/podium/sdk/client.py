@@ -65,15 +65,13 @@ class AsyncClient:
             addresses = Addresses("", "", "", "", "", source="a backend in this process")
         self.addresses = addresses or locate(context=context)
         self._channels = Channels(self.addresses, timeout)
-        self.jobs = Jobs(lambda: self._channels.channel("controller"))
-        self.policies = Policies(lambda: self._channels.channel("inference"))
-        self.checkpoints = Checkpoints(lambda: self._channels.channel("registry"))
-        self.environments = Environments(lambda: self._channels.channel("rollout"))
-        self.sessions = Sessions(
-            lambda: self._channels.channel("controller"),
-            lambda: self._channels.blocking("controller"),
-        )
-        self.judge = Judge(lambda: self._channels.channel("judge"))
+        self.jobs = Jobs(*self._channels.service("controller"))
+        self.policies = Policies(*self._channels.service("inference"))
+        self.checkpoints = Checkpoints(*self._channels.service("registry"))
+        self.environments = Environments(*self._channels.service("rollout"))
+        channel, place = self._channels.service("controller")
+        self.sessions = Sessions(channel, lambda: self._channels.blocking("controller"), place)
+        self.judge = Judge(*self._channels.service("judge"))
         self._in_process = backend is not None
         self.backend: Backend = backend or RemoteBackend(self)
         """Where models of `podium.training` train."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from podium.kit.rpc import rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
+from podium.sdk.connection.failures import failures
 from podium.sdk.paging import pages
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class Environments:
     """What jobs can train on, besides remote environments."""
 
-    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+    def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
+        self._failures = failures("rollout", place)
 
     @property
     def _stub(self) -> pb_grpc.RolloutServiceAsyncStub:
@@ -35,7 +36,7 @@ class Environments:
         """The scenarios of a split, or the first `limit` of them."""
         found: builtins.list[trajectory_pb2.Scenario] = []
         request = pb.ListScenariosRequest(environment=environment, split=split)
-        with rpc_errors("rollout"):
+        with self._failures():
             async for scenario in pages(self._stub.ListScenarios, request, lambda r: r.scenarios):
                 found.append(scenario)
                 if len(found) == limit:
@@ -55,12 +56,13 @@ class Environments:
         """Attempts of a policy; see `podium.sdk.evaluation.run_policy`."""
         from podium.sdk.evaluation import run_policy
 
-        return await run_policy(
-            self._stub, environment, scenarios, policy, sampling, episode, **options
-        )
+        with self._failures():
+            return await run_policy(
+                self._stub, environment, scenarios, policy, sampling, episode, **options
+            )
 
     async def list(self) -> Sequence[pb.EnvironmentInfo]:
         """The built-in environments."""
-        with rpc_errors("rollout"):
+        with self._failures():
             response = await self._stub.ListEnvironments(pb.ListEnvironmentsRequest())
         return list(response.environments)

@@ -14,7 +14,7 @@ from podium.core.backoff import Backoff
 from podium.core.errors import DeadlineExceededError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
-from podium.kit.rpc import rpc_errors
+from podium.sdk.connection.failures import failures
 from podium.sdk.paging import pages
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -34,8 +34,9 @@ _PAGE = 500
 class Jobs:
     """JobService. Every method raises `podium.core.errors`, as the contract says per method."""
 
-    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+    def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
+        self._failures = failures("controller", place)
 
     @property
     def _stub(self) -> pb_grpc.JobServiceAsyncStub:
@@ -63,7 +64,7 @@ class Jobs:
         backoff = Backoff(_FIRST_DELAY, _LONGEST_DELAY)
         for attempt in range(1, _CREATE_ATTEMPTS + 1):
             try:
-                with rpc_errors("controller"):
+                with self._failures():
                     response = await self._stub.CreateJob(request)
                 for warning in response.warnings:
                     logger.warning("%s", warning)
@@ -76,28 +77,28 @@ class Jobs:
 
     async def get(self, job_id: str) -> pb.Job:
         """Reads a job."""
-        with rpc_errors("controller"):
+        with self._failures():
             return (await self._stub.GetJob(pb.GetJobRequest(job_id=job_id))).job
 
     async def cancel(self, job_id: str) -> pb.Job:
         """Asks a job to stop for good."""
-        with rpc_errors("controller"):
+        with self._failures():
             return (await self._stub.CancelJob(pb.CancelJobRequest(job_id=job_id))).job
 
     async def pause(self, job_id: str) -> pb.Job:
         """Asks a job to stop after the step that it is in."""
-        with rpc_errors("controller"):
+        with self._failures():
             return (await self._stub.PauseJob(pb.PauseJobRequest(job_id=job_id))).job
 
     async def resume(self, job_id: str, *, budget: spec_pb2.BudgetSpec | None = None) -> pb.Job:
         """Lets a paused job go on, with another budget where one is given."""
         request = pb.ResumeJobRequest(job_id=job_id, budget=budget)
-        with rpc_errors("controller"):
+        with self._failures():
             return (await self._stub.ResumeJob(request)).job
 
     async def delete(self, job_id: str) -> None:
         """Deletes a job that has ended; its checkpoints stay."""
-        with rpc_errors("controller"):
+        with self._failures():
             await self._stub.DeleteJob(pb.DeleteJobRequest(job_id=job_id))
 
     async def list(
@@ -105,7 +106,7 @@ class Jobs:
     ) -> AsyncGenerator[pb.Job, None]:
         """Jobs, newest first; only those in `states` and of the `project`, when given."""
         request = pb.ListJobsRequest(states=states, project=project, page_size=_PAGE)
-        with rpc_errors("controller"):
+        with self._failures():
             async for job in pages(self._stub.ListJobs, request, lambda r: r.jobs):
                 yield job
 
@@ -128,34 +129,34 @@ class Jobs:
             request.start_time.FromDatetime(since)
         if until is not None:
             request.end_time.FromDatetime(until)
-        with rpc_errors("controller"):
+        with self._failures():
             async for row in pages(self._stub.ListUsage, request, lambda r: r.rows):
                 yield row
 
     async def budgets(self, *, project: str = "") -> Sequence[pb.ProjectBudget]:
         """Projects that have a budget of a month, by name, and what they have used of it."""
         request = pb.ListUsageRequest(project=project, by_project=True, page_size=1)
-        with rpc_errors("controller"):
+        with self._failures():
             return (await self._stub.ListUsage(request)).budgets
 
     async def events(self, job_id: str) -> AsyncGenerator[pb.Event, None]:
         """A job's events so far, oldest first."""
         request = pb.ListEventsRequest(job_id=job_id, page_size=_PAGE)
-        with rpc_errors("controller"):
+        with self._failures():
             async for event in pages(self._stub.ListEvents, request, lambda r: r.events):
                 yield event
 
     async def steps(self, job_id: str) -> AsyncGenerator[pb.Step, None]:
         """A job's committed steps, oldest first."""
         request = pb.ListStepsRequest(job_id=job_id, page_size=_PAGE)
-        with rpc_errors("controller"):
+        with self._failures():
             async for step in pages(self._stub.ListSteps, request, lambda r: r.steps):
                 yield step
 
     async def evaluations(self, job_id: str) -> AsyncGenerator[pb.Evaluation, None]:
         """A job's evaluations, oldest first."""
         request = pb.ListEvaluationsRequest(job_id=job_id, page_size=_PAGE)
-        with rpc_errors("controller"):
+        with self._failures():
             async for item in pages(self._stub.ListEvaluations, request, lambda r: r.evaluations):
                 yield item
 
@@ -167,7 +168,7 @@ class Jobs:
         request = pb.ListTrajectoriesRequest(
             job_id=job_id, step=step, evaluation=evaluation, page_size=50
         )
-        with rpc_errors("controller"):
+        with self._failures():
             async for item in pages(self._stub.ListTrajectories, request, lambda r: r.trajectories):
                 yield item
 
@@ -178,7 +179,7 @@ class Jobs:
         request = pb.ListTrajectoriesRequest(
             job_id=job_id, step=step, evaluation=evaluation, page_size=1
         )
-        with rpc_errors("controller"):
+        with self._failures():
             return (await self._stub.ListTrajectories(request)).deleted
 
     async def watch(
@@ -204,7 +205,7 @@ class Jobs:
                 pb.WatchJobRequest(job_id=job_id, after_sequence=after_sequence)
             )
             try:
-                with rpc_errors("controller"):
+                with self._failures():
                     async for update in call:
                         backoff.reset()
                         lost_since = 0.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podium.judge.v1 import judge_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2_grpc as pb_grpc
-from podium.kit.rpc import rpc_errors
+from podium.sdk.connection.failures import failures
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ _SECONDS = 900.0
 class Judge:
     """JudgeService. Every method raises `podium.core.errors`, as the contract says."""
 
-    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+    def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
+        self._failures = failures("judge", place)
 
     async def score(
         self, group: trajectory_pb2.Group, reward: spec_pb2.RewardSpec
@@ -28,5 +29,5 @@ class Judge:
         """The group with its rewards, or with a skip_reason and none, and what it cost."""
         stub: pb_grpc.JudgeServiceAsyncStub = pb_grpc.JudgeServiceStub(self._channel())
         request = pb.ScoreGroupRequest(group=group, reward=reward)
-        with rpc_errors("judge"):
+        with self._failures():
             return await stub.ScoreGroup(request, timeout=_SECONDS)

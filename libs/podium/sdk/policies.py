@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
-from podium.kit.rpc import rpc_errors
+from podium.sdk.connection.failures import failures
 from podium.sdk.paging import pages
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
@@ -23,8 +23,9 @@ _LOAD_SECONDS = 300.0
 class Policies:
     """InferenceService. Every method raises `podium.core.errors`, as the contract says."""
 
-    def __init__(self, channel: Callable[[], grpc.aio.Channel]) -> None:
+    def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
+        self._failures = failures("inference", place)
 
     @property
     def _stub(self) -> pb_grpc.InferenceServiceAsyncStub:
@@ -32,13 +33,13 @@ class Policies:
 
     async def engine(self) -> pb.GetEngineResponse:
         """Describes the engine."""
-        with rpc_errors("inference"):
+        with self._failures():
             return await self._stub.GetEngine(pb.GetEngineRequest())
 
     async def list(self, job: str = "") -> AsyncGenerator[pb.LoadedPolicy, None]:
         """The policies that are loaded, newest version first within a job."""
         request = pb.ListPoliciesRequest(job=job)
-        with rpc_errors("inference"):
+        with self._failures():
             async for policy in pages(self._stub.ListPolicies, request, lambda r: r.policies):
                 yield policy
 
@@ -49,7 +50,7 @@ class Policies:
         cannot be reached, nor seen.
         """
         request = pb.LoadPolicyRequest(job=job, version=version, whole_pool=True)
-        with rpc_errors("inference"):
+        with self._failures():
             return await self._stub.LoadPolicy(request, timeout=_LOAD_SECONDS)
 
     async def unload(self, job: str, version: int | None = None) -> None:
@@ -59,12 +60,12 @@ class Policies:
         `load` does.
         """
         request = pb.UnloadPolicyRequest(job=job, version=version)
-        with rpc_errors("inference"):
+        with self._failures():
             await self._stub.UnloadPolicy(request, timeout=_LOAD_SECONDS)
 
     async def take_capture(self, key: str) -> builtins.list[pb.CapturedCall]:
         """The calls of the OpenAI API under a rollout's key, oldest first."""
-        with rpc_errors("inference"):
+        with self._failures():
             stream = self._stub.TakeCapture(pb.TakeCaptureRequest(key=key), timeout=_STREAM_SECONDS)
             return [response.call async for response in stream]
 
@@ -89,7 +90,7 @@ class Policies:
         request.chat_template_kwargs.update(dict(chat_template_kwargs or {}))
         call = self._stub.StreamChat(request, timeout=_STREAM_SECONDS)
         try:
-            with rpc_errors("inference"):
+            with self._failures():
                 async for piece in call:
                     yield piece
         finally:

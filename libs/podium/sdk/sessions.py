@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from podium.jobs.v1 import job_service_pb2, session_service_pb2_grpc
 from podium.jobs.v1 import session_service_pb2 as pb
-from podium.kit.rpc import retry_unavailable, rpc_errors
+from podium.kit.rpc import retry_unavailable
+from podium.sdk.connection.failures import failures
 from podium.sdk.heartbeats import Heartbeats
 from podium.types.v1 import trajectory_pb2
 
@@ -26,9 +27,11 @@ class Sessions:
         self,
         channel: Callable[[], grpc.aio.Channel],
         blocking: Callable[[], Awaitable[tuple[grpc.Channel, str]]],
+        place: str = "",
     ) -> None:
         """`blocking` makes a channel for a thread, and says its token."""
         self._channel = channel
+        self._failures = failures("controller", place)
         self._blocking = blocking
         self._heartbeats: Heartbeats | None = None
 
@@ -57,7 +60,7 @@ class Sessions:
                 yield pb.SubmitBatchRequest(group=group)
 
         async def once() -> int:
-            with rpc_errors("controller"):
+            with self._failures():
                 return (await self._stub.SubmitBatch(messages(), timeout=_SUBMIT_SECONDS)).step
 
         return await retry_unavailable(once, timeout_s=_RETRY_SECONDS)
@@ -79,5 +82,5 @@ class Sessions:
 
     async def finish(self, job_id: str) -> job_service_pb2.Job:
         """Ends a job as succeeded once it has trained what it has."""
-        with rpc_errors("controller"):
+        with self._failures():
             return (await self._stub.FinishJob(pb.FinishJobRequest(job_id=job_id))).job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from podium.core.errors import FailedPreconditionError
@@ -11,7 +12,7 @@ from podium.kit.rpc.watched_files import token_now
 from podium.sdk.connection import handshake
 from podium.sdk.connection.addresses import ENVIRONMENT, Addresses
 from podium.sdk.connection.forward import Forward
-from podium.sdk.connection.release import Release
+from podium.sdk.connection.release import Release, describe
 
 if TYPE_CHECKING:
     import grpc
@@ -48,6 +49,13 @@ class Channels:
                 else self._forwarded(self._forward(service, PORTS[service]), service)
             )
         return self._channels[key]
+
+    def service(self, service: str) -> tuple[Callable[[], grpc.aio.Channel], str]:
+        """Opens its channel when it is called, and says where that is, for errors."""
+        address: str = getattr(self._addresses, service)
+        release = self._addresses.kubernetes
+        place = f" at {address}" if address else f" of {describe(release)}" if release else ""
+        return lambda: self.channel(service), place
 
     async def http(self, service: str, port: int) -> str:
         """`host:port` of a service's HTTP port, for clients that know no channels.
