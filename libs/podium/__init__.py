@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     )
     from podium.sdk.client import AsyncClient
     from podium.sdk.ruler import ruler, ruler_score_group
-    from podium.sdk.sync import Client
+    from podium.sdk.runs import JobRun
+    from podium.sdk.sync import Client, train
     from podium.training.gather import gather_trajectories, gather_trajectory_groups
     from podium.training.in_process import InProcessBackend
     from podium.training.model import Model, TrainableModel, TrainConfig
@@ -65,6 +66,7 @@ __all__ = [
     "History",
     "HttpScorerSpec",
     "InProcessBackend",
+    "JobRun",
     "JobSpec",
     "JudgeModel",
     "LangfuseSpec",
@@ -95,6 +97,7 @@ __all__ = [
     "retry",
     "ruler",
     "ruler_score_group",
+    "train",
 ]
 
 _HOMES = {
@@ -110,6 +113,7 @@ _HOMES = {
     "History": "training.trajectories",
     "HttpScorerSpec": "core.specs.generated",
     "InProcessBackend": "training.in_process",
+    "JobRun": "sdk.runs",
     "JobSpec": "core.specs.generated",
     "JudgeModel": "core.specs.generated",
     "LangfuseSpec": "core.specs.generated",
@@ -140,6 +144,7 @@ _HOMES = {
     "retry": "training.retry",
     "ruler": "sdk.ruler",
     "ruler_score_group": "sdk.ruler",
+    "train": "sdk.sync",
 }
 
 

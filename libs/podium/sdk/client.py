@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import cast
 
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.specs.sources import JobSource
 from podium.sdk.backend import RemoteBackend
 from podium.sdk.checkpoints import Checkpoints
 from podium.sdk.connection.addresses import Addresses, locate
@@ -16,6 +17,7 @@ from podium.sdk.jobs import Jobs
 from podium.sdk.judge import Judge
 from podium.sdk.models import Models
 from podium.sdk.policies import Policies
+from podium.sdk.runs import JobRun, run_job
 from podium.sdk.sessions import Sessions
 from podium.training.backend import Backend
 
@@ -40,7 +42,7 @@ class AsyncClient:
         With a `backend` of this process (`podium.InProcessBackend`) it is a client for tests,
         which talks to no installation. Covered are `models`, with all that a model does, and
         `checkpoints` but for `checkpoints.models`. Every method of `jobs`, `policies`,
-        `environments`, `sessions` and `judge`, and `openai_address`, raises
+        `environments`, `sessions` and `judge`, and `train` and `openai_address`, raise
         UnimplementedError (NOT_IN_PROCESS), which names the method. The backend stays open:
         whoever made it closes it.
 
@@ -65,12 +67,12 @@ class AsyncClient:
             addresses = Addresses("", "", "", "", "", source="a backend in this process")
         self.addresses = addresses or locate(context=context)
         self._channels = Channels(self.addresses, timeout)
-        self.jobs = Jobs(*self._channels.service("controller"))
-        self.policies = Policies(*self._channels.service("inference"))
-        self.checkpoints = Checkpoints(*self._channels.service("registry"))
-        self.environments = Environments(*self._channels.service("rollout"))
         channel, place = self._channels.service("controller")
         self.sessions = Sessions(channel, lambda: self._channels.blocking("controller"), place)
+        self.policies = Policies(*self._channels.service("inference"))
+        self.checkpoints = Checkpoints(*self._channels.service("registry"))
+        self.jobs = Jobs(channel, place, self.checkpoints.get)
+        self.environments = Environments(*self._channels.service("rollout"))
         self.judge = Judge(*self._channels.service("judge"))
         self._in_process = backend is not None
         self.backend: Backend = backend or RemoteBackend(self)
@@ -103,6 +105,36 @@ class AsyncClient:
         if not self._in_process:
             await self.sessions.close()
         await self._channels.close()
+
+    async def train(
+        self,
+        spec: JobSource,
+        *,
+        job_id: str = "",
+        follow: bool = True,
+        progress: bool = True,
+        within: float | None = None,
+    ) -> JobRun:
+        """Submits a job and follows it to its end; see `podium.train`.
+
+        Raises:
+            InvalidArgumentError: what is wrong with the spec, each by its path.
+            OSError: the file cannot be read.
+            FailedPreconditionError: the job failed (JOB_FAILED) or was cancelled (JOB_CANCELLED).
+            DeadlineExceededError: it has not ended `within` that many seconds (WAIT_TIMEOUT).
+            UnavailableError: the controller cannot be reached.
+        """
+        if self._in_process:
+            raise not_covered("train")
+        return await run_job(
+            self.jobs,
+            self.checkpoints,
+            spec,
+            job_id=job_id,
+            follow=follow,
+            progress=progress,
+            within=within,
+        )
 
     async def openai_address(self, port: int) -> str:
         """`host:port` of the OpenAI API, which the inference service has at `port`.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from podium.core.specs.generated import EnvironmentSpec
+from podium.core.specs.sources import message_of
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
 from podium.sdk.connection.failures import failures
@@ -31,11 +33,15 @@ class Environments:
         return pb_grpc.RolloutServiceStub(self._channel())
 
     async def scenarios(
-        self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int | None = None
+        self,
+        environment: spec_pb2.EnvironmentSpec | EnvironmentSpec | Mapping[str, Any],
+        split: str,
+        limit: int | None = None,
     ) -> builtins.list[trajectory_pb2.Scenario]:
         """The scenarios of a split, or the first `limit` of them."""
         found: builtins.list[trajectory_pb2.Scenario] = []
-        request = pb.ListScenariosRequest(environment=environment, split=split)
+        known = message_of(environment, spec_pb2.EnvironmentSpec)
+        request = pb.ListScenariosRequest(environment=known, split=split)
         with self._failures():
             async for scenario in pages(self._stub.ListScenarios, request, lambda r: r.scenarios):
                 found.append(scenario)

@@ -6,12 +6,20 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podium.core.backoff import Backoff
-from podium.core.errors import DeadlineExceededError, UnavailableError
+from podium.core.contract import fork_alias
+from podium.core.errors import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    UnavailableError,
+    Violation,
+)
+from podium.core.specs.generated import BudgetSpec
+from podium.core.specs.sources import JobSource, message_of, read_job
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
 from podium.sdk.connection.failures import failures
@@ -20,6 +28,8 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 if TYPE_CHECKING:
     import grpc
+
+    from podium.core.policy_names import VersionOf
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +44,15 @@ _PAGE = 500
 class Jobs:
     """JobService. Every method raises `podium.core.errors`, as the contract says per method."""
 
-    def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
+    def __init__(
+        self,
+        channel: Callable[[], grpc.aio.Channel],
+        place: str = "",
+        version_of: VersionOf | None = None,
+    ) -> None:
+        """`version_of` looks up the alias of a fork; without it a spec names a version."""
         self._channel = channel
+        self._version_of = version_of
         self._failures = failures("controller", place)
 
     @property
@@ -44,7 +61,7 @@ class Jobs:
 
     async def create(
         self,
-        spec: spec_pb2.JobSpec,
+        spec: JobSource,
         *,
         job_id: str = "",
         request_id: str = "",
@@ -52,12 +69,22 @@ class Jobs:
     ) -> pb.Job:
         """Creates a job, once: a lost connection is repeated under the same `request_id`.
 
+        `spec` is a `podium.JobSpec`, its message, a dict, or the path of a job file. A fork's
+        version may be an alias of its model, such as `best`, but in a message.
+
         An empty `job_id` lets the server choose, an empty `request_id` is
         made up. With `validate_only` nothing is created and the job is
         returned with every default filled in. What the controller warns of is logged.
+
+        Raises:
+            InvalidArgumentError: what is wrong with the spec, each by its path.
+            OSError: the file cannot be read.
+            NotFoundError: there is no such alias.
+            AlreadyExistsError: another job has this id.
         """
+        message = await self._message(spec)
         request = pb.CreateJobRequest(
-            job=pb.Job(id=job_id, spec=spec),
+            job=pb.Job(id=job_id, spec=message),
             request_id=request_id or uuid.uuid4().hex,
             validate_only=validate_only,
         )
@@ -75,6 +102,15 @@ class Jobs:
                 await asyncio.sleep(backoff.next())
         raise AssertionError("unreachable")
 
+    async def _message(self, source: JobSource) -> spec_pb2.JobSpec:
+        message, _, alias = read_job(source)
+        if alias:
+            if self._version_of is None:
+                text = f"got {alias!r}; without a registry to look it up, allowed is a number"
+                raise InvalidArgumentError(violations=[Violation(fork_alias.KEY, text)])
+            await fork_alias.resolve(message, alias, self._version_of)
+        return message
+
     async def get(self, job_id: str) -> pb.Job:
         """Reads a job."""
         with self._failures():
@@ -90,9 +126,15 @@ class Jobs:
         with self._failures():
             return (await self._stub.PauseJob(pb.PauseJobRequest(job_id=job_id))).job
 
-    async def resume(self, job_id: str, *, budget: spec_pb2.BudgetSpec | None = None) -> pb.Job:
+    async def resume(
+        self,
+        job_id: str,
+        *,
+        budget: spec_pb2.BudgetSpec | BudgetSpec | Mapping[str, Any] | None = None,
+    ) -> pb.Job:
         """Lets a paused job go on, with another budget where one is given."""
-        request = pb.ResumeJobRequest(job_id=job_id, budget=budget)
+        given = None if budget is None else message_of(budget, spec_pb2.BudgetSpec)
+        request = pb.ResumeJobRequest(job_id=job_id, budget=given)
         with self._failures():
             return (await self._stub.ResumeJob(request)).job
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from podium.core.specs.generated import RewardSpec
+from podium.core.specs.sources import message_of
 from podium.judge.v1 import judge_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2_grpc as pb_grpc
 from podium.sdk.connection.failures import failures
@@ -24,10 +26,13 @@ class Judge:
         self._failures = failures("judge", place)
 
     async def score(
-        self, group: trajectory_pb2.Group, reward: spec_pb2.RewardSpec
+        self,
+        group: trajectory_pb2.Group,
+        reward: spec_pb2.RewardSpec | RewardSpec | Mapping[str, Any],
     ) -> pb.ScoreGroupResponse:
         """The group with its rewards, or with a skip_reason and none, and what it cost."""
         stub: pb_grpc.JudgeServiceAsyncStub = pb_grpc.JudgeServiceStub(self._channel())
-        request = pb.ScoreGroupRequest(group=group, reward=reward)
+        known = message_of(reward, spec_pb2.RewardSpec)
+        request = pb.ScoreGroupRequest(group=group, reward=known)
         with self._failures():
             return await stub.ScoreGroup(request, timeout=_SECONDS)

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from podium.core.specs.sources import JobSource
 from podium.sdk.checkpoints import Checkpoints
 from podium.sdk.client import AsyncClient
 from podium.sdk.connection.addresses import Addresses
@@ -17,6 +18,7 @@ from podium.sdk.environments import Environments
 from podium.sdk.jobs import Jobs
 from podium.sdk.judge import Judge
 from podium.sdk.policies import Policies
+from podium.sdk.runs import JobRun
 from podium.sdk.sessions import Sessions
 from podium.sdk.sync_models import SyncModels
 from podium.training.backend import Backend
@@ -190,6 +192,22 @@ class Client:
         """Closes the channels and ends the thread. Idempotent."""
         self._exit.close()
 
+    def train(
+        self,
+        spec: JobSource,
+        *,
+        job_id: str = "",
+        follow: bool = True,
+        progress: bool = True,
+        within: float | None = None,
+    ) -> JobRun:
+        """See `AsyncClient.train`."""
+        return self._portal.call(
+            lambda: self._client.train(
+                spec, job_id=job_id, follow=follow, progress=progress, within=within
+            )
+        )
+
     def openai_address(self, port: int) -> str:
         """See `AsyncClient.openai_address`."""
         return self._portal.call(self._client.openai_address, port)
@@ -197,3 +215,42 @@ class Client:
     def openai_token(self) -> str:
         """See `AsyncClient.openai_token`."""
         return self._portal.call(self._client.openai_token)
+
+
+def train(
+    spec: JobSource,
+    *,
+    job_id: str = "",
+    follow: bool = True,
+    progress: bool = True,
+    within: float | None = None,
+    addresses: Addresses | None = None,
+    context: str = "",
+) -> JobRun:
+    """Trains: submits a job to the installation that is found, and follows it to its end.
+
+        run = podium.train("job.yaml")
+        print(run.metrics["reward_mean"], run.best_version)
+
+    In asynchronous code `await AsyncClient().train(spec)` does the same. A job goes on when it is
+    no longer followed: after Ctrl-C, at the end of `within`, and when the connection is lost.
+
+    Args:
+        spec: a `podium.JobSpec`, its message, a dict, or the path of a job file.
+        job_id: its id; empty lets the server choose.
+        follow: False returns as soon as the job is created.
+        progress: whether steps and warnings are shown: a bar in a terminal (with `rich`) or a
+            notebook, lines on stderr elsewhere.
+        within: seconds to follow at most; None for as long as it takes.
+        addresses: where the services are; by default what `locate` finds.
+        context: name of an installation that `podium login` saved, in place of addresses.
+
+    Raises:
+        InvalidArgumentError: what is wrong with the spec, each by its path.
+        OSError: the file cannot be read.
+        FailedPreconditionError: the job failed (JOB_FAILED) or was cancelled (JOB_CANCELLED).
+        DeadlineExceededError: it has not ended `within` that many seconds (WAIT_TIMEOUT).
+        UnavailableError: the controller cannot be reached.
+    """
+    with Client(addresses, context=context) as client:
+        return client.train(spec, job_id=job_id, follow=follow, progress=progress, within=within)

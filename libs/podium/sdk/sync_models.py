@@ -29,11 +29,11 @@ class SyncModels:
         self._models = models
 
     def register(
-        self, name: str, base_model: str, *, project: str = "", **options: Any
+        self, name: str, base_model: str, *, project: str = "", fork: str = "", **options: Any
     ) -> SyncModel:
         """A model by name, made if there is none, when it can be called; see `Models`."""
         model = self._portal.call(
-            lambda: self._models.register(name, base_model, project=project, **options)
+            lambda: self._models.register(name, base_model, project=project, fork=fork, **options)
         )
         return SyncModel(self._portal, model)
 

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from podium.core.contract import complete_training
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.names import slug
 from podium.core.packages import needed
+from podium.core.specs.sources import JobSource, read_job
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.training import rollouts
@@ -63,6 +64,24 @@ class Model:
         return client
 
 
+class _SpecField:
+    """Takes a job in any form, whole or in part, and gives the message, its own copy."""
+
+    def __get__(self, model: object, owner: type | None = None) -> spec_pb2.JobSpec:
+        # Of the class itself it is the default, which must not be one message for all.
+        return cast(spec_pb2.JobSpec, None if model is None else vars(model)["spec"])
+
+    def __set__(self, model: object, source: JobSource | None) -> None:
+        source = spec_pb2.JobSpec() if source is None else source
+        message, _, alias = read_job(source, partial=True)
+        if alias:
+            text = f"got {alias!r}; allowed is a number here: register(fork=...) takes an alias"
+            raise InvalidArgumentError(violations=[Violation("fork.version", text)])
+        own = spec_pb2.JobSpec()
+        own.CopyFrom(message)
+        vars(model)["spec"] = own
+
+
 @dataclass
 class TrainableModel:
     """A model that trains on what its own calls sampled.
@@ -75,7 +94,7 @@ class TrainableModel:
     name: str
     project: str = ""
     base_model: str = ""
-    spec: spec_pb2.JobSpec = field(default_factory=spec_pb2.JobSpec)
+    spec: _SpecField = _SpecField()
     """How it trains; base_model and client are set from here."""
     base_path: str | Path = ".podium/models"
     """Where `log` writes."""
@@ -103,12 +122,11 @@ class TrainableModel:
                 ]
             )
         self.name = name
-        spec = spec_pb2.JobSpec()
-        spec.CopyFrom(self.spec)
+        spec = self.spec
         spec.base_model = self.base_model or spec.base_model
         spec.client.SetInParent()
         spec.training.steps = spec.training.steps or MAX_STEPS
-        self.spec, self.base_model = spec, spec.base_model
+        self.base_model = spec.base_model
 
     async def register(self, backend: Backend | HasBackend) -> None:
         """Makes the model's job or goes on with it; returns when it can be called."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+
+from podium.training.bars import Bar, shown
 
 
 class Budget:
@@ -73,7 +73,7 @@ def budget() -> Budget:
 
 @contextmanager
 def entered(made: Budget, description: str | None) -> Iterator[None]:
-    """Rollouts in the block count against the budget; a bar is shown on a terminal."""
+    """Rollouts in the block count against the budget; a bar is shown where one can be."""
     token = _budget.set(made)
     try:
         with shown(description) as bar:
@@ -81,37 +81,3 @@ def entered(made: Budget, description: str | None) -> Iterator[None]:
             yield
     finally:
         _budget.reset(token)
-
-
-class Bar:
-    """A progress bar of rich's."""
-
-    def __init__(self, progress: Any, task: Any) -> None:
-        self._progress = progress
-        self._task = task
-
-    def show(self, done: int, total: int, text: str) -> None:
-        """Draws where things stand."""
-        self._progress.update(self._task, completed=done, total=total, text=text)
-
-
-@contextmanager
-def shown(description: str | None) -> Iterator[Bar | None]:
-    """A bar while the block runs; None without a description, a terminal or rich."""
-    if description is None or not sys.stderr.isatty():
-        yield None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    except ImportError:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield Bar(progress, progress.add_task(description, total=None, text=""))

@@ -149,7 +149,17 @@ def test_a_field_that_is_none_is_not_set() -> None:
             "environments[0].environment.nam",
             "did you mean 'name'?",
         ),
-        (lambda: podium.JobSpec(training=podium.LoraSpec(rank=1)), "training.rank", "unknown"),
+        (
+            lambda: podium.JobSpec(training=podium.LoraSpec()),
+            "training",
+            "got LoraSpec; allowed",
+        ),
+        (lambda: podium.JobSpec(reward=spec_pb2.LoraSpec()), "reward", "allowed is RewardSpec"),
+        (
+            lambda: podium.JobSpec(environments=[podium.WeightedEnvironment(), SPEC.environment]),
+            "environments[1]",
+            "got EnvironmentSpec; allowed is WeightedEnvironment",
+        ),
         (lambda: podium.EnvironmentSpec(config={"a": {1: 2}}), "config", "as a key"),
         (lambda: podium.EnvironmentSpec(config={"a": object()}), "config", "of type object"),
         (lambda: podium.JobSpec.from_dict([1]), "", "got a list; allowed is a mapping"),

@@ -48,11 +48,15 @@ async def test_each_part_has_the_same_methods(client: Client, part: str) -> None
         wanted = public(type(getattr(other, part)))
     found = public(type(getattr(client, part)))
     assert set(found) == set(wanted)
-    if part == "models":
-        return  # `register` names its options' home instead of repeating them.
     for name, method in wanted.items():
         assert parameters(found[name]) == parameters(method), name
-        assert inspect.getdoc(found[name]) == inspect.getdoc(method)
+        if part != "models":
+            assert inspect.getdoc(found[name]) == inspect.getdoc(method)
+
+
+@pytest.mark.parametrize("name", ["train", "openai_address", "openai_token"])
+def test_what_is_no_part_takes_the_same(name: str) -> None:
+    assert parameters(getattr(Client, name)) == parameters(getattr(AsyncClient, name))
 
 
 def test_a_model_has_the_same_methods() -> None:
@@ -70,6 +74,7 @@ def test_what_was_missing_is_called(client: Client) -> None:
             lambda: made.environments.scenarios(spec_pb2.EnvironmentSpec(), "train"),
             lambda: made.policies.take_capture("key"),
             lambda: made.openai_address(50083),
+            lambda: made.train({}),
         ):
             with pytest.raises(UnimplementedError, match="not covered by a backend"):
                 call()

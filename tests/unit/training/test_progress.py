@@ -13,7 +13,9 @@ from contextlib import contextmanager
 import pytest
 from podium.training import Trajectory, TrajectoryGroup, gather_trajectory_groups
 from podium.training import gather_trajectories as gather
-from podium.training.progress import Bar, Budget, shown
+from podium.training.bars import Bar, shown
+from podium.training.progress import Budget
+from support.notebook import notebook
 
 
 @contextmanager
@@ -108,3 +110,28 @@ def test_the_bar_follows_every_rollout_and_grows_with_those_that_were_not_known(
         (3, 3, "reward 1.500, 1 failed"),
         (4, 3, "reward 1.500, 2 failed"),
     ]
+
+
+async def test_a_notebook_sees_one_line_that_is_drawn_anew(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = notebook(monkeypatch)
+    await gather([rollout(1.0), rollout(3.0)], pbar_desc="step 7")
+    assert cell.displays == [f"step 7 {'━' * 30} 2/2  reward 2.000"]
+    assert cell.drawn > 2
+    with shown("x") as bar:
+        assert bar is not None
+        bar.show(1, 3, "")
+        bar.say("a warning")
+        assert cell.displays[-1] == f"x {'━' * 10}{'╌' * 20} 1/3"
+        bar.show(7, 0, "")
+        assert cell.displays[-1] == f"x {'╌' * 30} 7/0"
+    assert capsys.readouterr().out == "a warning\n"
+
+
+async def test_ipython_in_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = notebook(monkeypatch, kernel=False)
+    with terminal() as drawn:
+        await gather([rollout(1.0)], pbar_desc="step 7")
+    assert "step 7" in drawn[-1]
+    assert cell.displays == []

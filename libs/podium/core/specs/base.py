@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast, dataclass_transform
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -127,10 +127,11 @@ class Spec(Fields, Generic[M]):
         return f"{type(self).__name__}({shown})"
 
     def _set(self, given: Mapping[str, Any]) -> None:
-        violations = read_values(given, self.message_class, partial=True).violations
+        known = descriptor_of(self.message_class).fields_by_name
+        violations = [v for name, value in given.items() for v in _foreign(known.get(name), value)]
+        violations = violations or read_values(given, self.message_class, partial=True).violations
         if violations:
             raise refusal(type(self).__name__, violations)
-        known = descriptor_of(self.message_class).fields_by_name
         for name, value in given.items():
             self.__dict__[name] = _typed(known[name], value)
 
@@ -142,6 +143,19 @@ class Spec(Fields, Generic[M]):
             target: Any = getattr(spec, "fork", spec)
             target.version = found.alias
         return spec
+
+
+def _foreign(field: FieldDescriptor | None, value: Any) -> Iterator[Violation]:
+    """What is said of a section that is another's, which might have the same fields, or none."""
+    if field is None or field.message_type is None or is_map(field):
+        return
+    whole = value if is_repeated(field) and isinstance(value, Sequence) else [value]
+    for index, each in enumerate(whole):
+        kind = each.message_class if isinstance(each, Spec) else type(each)
+        if issubclass(kind, Message) and descriptor_of(kind) is not field.message_type:
+            where = f"{field.name}[{index}]" if is_repeated(field) else str(field.name)
+            name = type(each).__name__
+            yield Violation(where, f"got {name}; allowed is {field.message_type.name}")
 
 
 def _typed(field: FieldDescriptor, value: Any) -> Any:

@@ -1,0 +1,64 @@
+"""What a program sees of a job that it follows: a bar, or lines on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.training.bars import Bar, shown
+
+
+class Follower:
+    """Tells a job's updates; this one tells nobody."""
+
+    def update(self, update: pb.WatchJobResponse) -> None:
+        """Tells an update."""
+
+    def say(self, text: str) -> None:
+        """Tells a line."""
+
+
+class _Told(Follower):
+    def __init__(self, bar: Bar | None) -> None:
+        self._bar = bar
+
+    def update(self, update: pb.WatchJobResponse) -> None:
+        match update.event.type:
+            case pb.EVENT_TYPE_STEP:
+                self._step(update.step, update.job.spec.training.steps)
+            case pb.EVENT_TYPE_EVALUATION:
+                self.say(_evaluated(update.evaluation))
+            case _:
+                self.say(update.event.message)
+
+    def say(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.say(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _step(self, step: pb.Step, total: int) -> None:
+        metrics = step.metrics
+        text = f"reward {metrics['reward_mean']:.3f}" if "reward_mean" in metrics else ""
+        if self._bar is not None:
+            self._bar.show(step.number, total, text)
+        else:
+            self.say(f"step {step.number}/{total}  {text}".rstrip())
+
+
+@contextmanager
+def followed(description: str) -> Iterator[Follower]:
+    """Tells while the block runs, with a bar where one can be shown."""
+    with shown(description) as bar:
+        yield _Told(bar)
+
+
+def _evaluated(evaluation: pb.Evaluation) -> str:
+    metrics = evaluation.metrics
+    name = "success" if "success" in metrics else "reward"
+    return (
+        f"evaluation of version {evaluation.version}, {evaluation.mode}: "
+        f"{name} {metrics.get(name, 0.0):.3f} (n={evaluation.episodes})"
+    )
