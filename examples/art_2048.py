@@ -43,7 +43,6 @@ from podium.environments.game_2048.board import (
     start,
 )
 from podium.training.backend import Backend, HasBackend
-from podium.types.v1 import spec_pb2
 
 GOAL = 128
 MAX_MOVES = 60
@@ -122,9 +121,9 @@ async def train(
     groups: int = 2,
 ) -> art.TrainableModel:
     """Plays and learns; goes on where an earlier run of the same model was."""
-    training = spec_pb2.TrainingSpec(learning_rate=1e-5)
+    training = art.TrainingSpec(learning_rate=1e-5)
     model = art.TrainableModel(
-        name="001", project="2048", base_model=base_model, spec=spec_pb2.JobSpec(training=training)
+        name="001", project="2048", base_model=base_model, spec=art.JobSpec(training=training)
     )
     await model.register(backend)
     for step in range(await model.get_step(), steps):

@@ -39,7 +39,6 @@ import podium as art
 from podium.environments.email_search.corpus import Question, questions
 from podium.environments.email_search.mailbox import shared_mailbox
 from podium.training.backend import Backend, HasBackend
-from podium.types.v1 import spec_pb2
 
 MAX_TURNS = 6
 SYSTEM = (
@@ -129,12 +128,12 @@ async def train(
     batch: int = 4,
 ) -> art.TrainableModel:
     """Learns from the questions in order; every fifth step it is measured on others."""
-    training = spec_pb2.TrainingSpec(learning_rate=1e-5)
+    training = art.TrainingSpec(learning_rate=1e-5)
     model = art.TrainableModel(
         name="agent-001",
         project="email",
         base_model=base_model,
-        spec=spec_pb2.JobSpec(training=training),
+        spec=art.JobSpec(training=training),
     )
     await model.register(backend)
 

@@ -58,6 +58,8 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
 
     created_state: jobs.JobState.ValueType = jobs.JOB_STATE_QUEUED
     """Of jobs that are created; one that has ended is followed to its end."""
+    created_metrics: dict[str, float] = field(default_factory=dict)
+    """Of jobs that are created: their last step's."""
 
     async def CreateJob(
         self, request: jobs.CreateJobRequest, context: Context
@@ -65,6 +67,7 @@ class FakeJobs(jobs_grpc.JobServiceServicer):
         job_id = self.requests.get(request.request_id) or request.job.id or "job-1"
         job = jobs.Job(id=job_id, spec=request.job.spec, state=self.created_state)
         apply_defaults(job.spec)
+        job.latest_metrics.update(self.created_metrics)
         if not request.validate_only:
             if job_id in self.known and self.requests.get(request.request_id) != job_id:
                 raise AlreadyExistsError(f"job {job_id} exists")

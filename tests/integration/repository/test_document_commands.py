@@ -141,7 +141,10 @@ PYTHON_ELSEWHERE = {
     "from openai import OpenAI": f"{_SPINE}/test_openai_client.py::"
     "test_chat_and_stream_with_job_at_version",
     "import random": "tests/unit/environments/test_session.py::test_the_readmes_environment_runs",
-}
+} | dict.fromkeys(
+    ("# A job is t", "# The same ", "# Path, what came", "# All that the command line does"),
+    "tests/unit/sdk/test_python_page.py::test_every_block_runs",
+)
 _PORTS = "tests/integration/training/test_ports.py"
 PYTHON_ELSEWHERE |= {
     # Both are the examples' own, which tests/unit/repository/test_pages.py holds.

@@ -1,5 +1,5 @@
 """Fixtures of the library's tests: what is found in this process's environment."""
 
-from support.sdk_here import clean, kubectl
+from support.sdk_here import clean, kubectl, served
 
-__all__ = ["clean", "kubectl"]
+__all__ = ["clean", "kubectl", "served"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Future
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -204,26 +201,6 @@ async def test_names_without_an_alias_ask_nobody() -> None:
     assert not (await resolve_policy("base", nobody)).job
     with pytest.raises(InvalidArgumentError, match="`job@alias`"):
         await resolve_policy("a-job@Best", nobody)
-
-
-@pytest.fixture
-def served() -> Iterator[FakePodium]:
-    """The doubles on a loop of another thread, as a synchronous program sees them."""
-    ready: Future[FakePodium] = Future()
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
-
-    async def serve() -> None:
-        async with fake_podium() as running:
-            ready.set_result(running)
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    yield ready.result(timeout=20)
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(timeout=20)
-    loop.close()
 
 
 def test_synchronous_client(served: FakePodium, tmp_path: Path) -> None:
