@@ -1,9 +1,10 @@
-"""What the SDK's page shows runs as it is printed there, block after block."""
+"""What the page on Python and the notebook show runs as it is printed there, block after block."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ from support import job_records
 from support.document_commands import ROOT, python
 from support.fake_job_service import watched_job
 from support.fake_podium import FakePodium
+from support.notebook import notebook
 
 PAGE = (ROOT / "docs/how-to/python.md").read_text()
 JOB = "base_model: m\nenvironment: {name: email_search}\ntraining: {steps: 3}\n"
@@ -35,16 +37,20 @@ def installation(served: FakePodium, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return served
 
 
+async def executed(block: str, names: dict[str, Any]) -> None:
+    """Runs a block, which may await, as a notebook does."""
+    made = eval(compile(block, "<page>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    if inspect.isawaitable(made):
+        await made
+
+
 async def test_every_block_runs(
     installation: FakePodium, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {}
     shown = []
     for block in python(PAGE):
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        made = eval(compile(block, "<page>", "exec", flags=flags), names)
-        if inspect.isawaitable(made):
-            await made
+        await executed(block, names)
         shown.append(capsys.readouterr().out)
     assert shown[0] == "job-1 0.75 2\n"
     assert names["message"].training.steps == 40
@@ -56,3 +62,22 @@ async def test_every_block_runs(
     assert {"job-1", "my-job", "my-other-job"} <= installation.jobs.known.keys()
     assert len(shown) == 5
     assert os.listdir(tmp_path / "policy") == ["a"]
+
+
+async def test_the_notebook_runs(
+    installation: FakePodium,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cell = notebook(monkeypatch)
+    whole = json.loads((ROOT / "examples/train.ipynb").read_text())
+    code = ["".join(each["source"]) for each in whole["cells"] if each["cell_type"] == "code"]
+    assert not any(each.get("outputs") for each in whole["cells"]), "commit it without outputs"
+    names: dict[str, Any] = {}
+    for block in code:
+        await executed(block, names)
+    assert cell.displays[0].startswith("training job-1 ")
+    assert names["run"].best_version == 2
+    assert "  3 0." in capsys.readouterr().out
+    assert os.listdir(tmp_path / "job-1-policy") == ["a"]
