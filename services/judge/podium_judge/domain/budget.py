@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from podium.chat import Price
 from podium.core import skip_reasons
 
+from podium_judge.domain.opinion import Opinion
 from podium_judge.domain.scores import GroupSkippedError, Usage
 
 
@@ -111,9 +112,22 @@ class Allowance:
             async with changed:
                 changed.notify_all()
 
+    @classmethod
+    def unbounded(cls) -> Allowance:
+        """Of a job without bounds, whose spending nobody else counts."""
+        return cls(Budget(), JobSpending(), Usage())
+
     def count(self, spent: Usage) -> None:
         """Adds what was spent."""
         self.spending.usage.add(spent)
+
+    def count_opinions(self, opinions: Iterable[Opinion], group: Usage) -> None:
+        """Adds what they cost, here and to what their group has cost."""
+        for opinion in opinions:
+            spent = Usage(cached=int(opinion.cached))
+            spent.add(opinion.usage)
+            group.add(spent)
+            self.count(spent)
 
     def _is_reserved(self, wanted: Usage) -> bool:
         in_flight = self.spending.in_flight

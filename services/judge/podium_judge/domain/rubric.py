@@ -39,7 +39,7 @@ class RubricScorer:
         self._criteria = tuple((each.name, each.description) for each in criteria)
         self._weights = [each.weight for each in criteria]
         self._max_prompt_tokens = max_prompt_tokens
-        self._allowance = allowance
+        self._allowance = allowance or Allowance.unbounded()
 
     async def score(
         self,
@@ -86,25 +86,13 @@ class RubricScorer:
     async def _verdicts(
         self, questions: Sequence[RubricQuestion], group_id: str, usage: Usage
     ) -> list[PanelVerdict]:
-        if not self._allowance:
-            return await self._ask(questions, group_id, usage)
         estimates = [question.tokens() for question in questions]
         reads, writes = (sum(column) for column in zip(*estimates, strict=True))
         async with self._allowance.group(reads, writes):
-            return await self._ask(questions, group_id, usage)
-
-    async def _ask(
-        self, questions: Sequence[RubricQuestion], group_id: str, usage: Usage
-    ) -> list[PanelVerdict]:
-        asked = (self._panel.verdict(group_id, question) for question in questions)
-        verdicts = await asyncio.gather(*asked)
-        for verdict in verdicts:
-            for opinion in verdict.opinions:
-                spent = Usage(cached=int(opinion.cached))
-                spent.add(opinion.usage)
-                usage.add(spent)
-                if self._allowance:
-                    self._allowance.count(spent)
+            asked = (self._panel.verdict(group_id, question) for question in questions)
+            verdicts = await asyncio.gather(*asked)
+            for verdict in verdicts:
+                self._allowance.count_opinions(verdict.opinions, usage)
         return verdicts
 
     def _score(self, verdict: PanelVerdict) -> Score | Unscored:

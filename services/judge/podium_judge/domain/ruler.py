@@ -9,7 +9,6 @@ from podium.core import skip_reasons
 from podium.types.v1 import trajectory_pb2
 
 from podium_judge.domain.budget import Allowance
-from podium_judge.domain.opinion import Opinion
 from podium_judge.domain.panel import Panel, PanelVerdict
 from podium_judge.domain.prompt import Question
 from podium_judge.domain.records import told
@@ -36,7 +35,7 @@ class RulerScorer:
         self._panel = panel
         self._rubric = rubric
         self._max_prompt_tokens = max_prompt_tokens
-        self._allowance = allowance
+        self._allowance = allowance or Allowance.unbounded()
         self._both_orders = both_orders
 
     async def score(
@@ -69,10 +68,7 @@ class RulerScorer:
         question = Question(
             tuple(distinct), tools_of(trajectories), self._rubric, self._max_prompt_tokens
         )
-        if self._allowance:
-            async with self._allowance.group(*question.tokens()):
-                verdict = await self._verdict(question, group.id, usage)
-        else:
+        async with self._allowance.group(*question.tokens()):
             verdict = await self._verdict(question, group.id, usage)
         judgement = _judgement(verdict, distinct, words, trajectories)
         if not verdict.scores:
@@ -86,16 +82,8 @@ class RulerScorer:
         if self._both_orders and len(question.attempts) > 1:
             questions.append(replace(question, is_reversed=True))
         verdict = await self._panel.verdict(group_id, *questions)
-        for opinion in verdict.opinions:
-            self._count(opinion, usage)
+        self._allowance.count_opinions(verdict.opinions, usage)
         return verdict
-
-    def _count(self, opinion: Opinion, usage: Usage) -> None:
-        spent = Usage(cached=int(opinion.cached))
-        spent.add(opinion.usage)
-        usage.add(spent)
-        if self._allowance:
-            self._allowance.count(spent)
 
 
 def _judgement(
