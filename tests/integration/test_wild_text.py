@@ -11,8 +11,7 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,16 +23,14 @@ from podium.core.errors import InternalError, PodiumError
 from podium.core.openai_messages import messages_of, tools_of
 from podium.core.tool_calls import parse_tool_calls
 from podium.core.tool_formats import FORMATS
-from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import Observation, catalog, user
 from podium.environments.serving.convert import observation_to_pb
-from podium.environments.serving.servicer import EnvironmentServicer
 from podium.environments.types import assistant
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.judge.v1 import judge_service_pb2_grpc as judge_grpc
-from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
+from podium.kit.rpc import connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 from podium_inference.adapters.http.capture import Asked, How, capture
@@ -47,7 +44,7 @@ from support.fake_judge import Answer, Behaviour, FakeJudge, fake_judge, shown
 from support.full import full
 from support.judging import judge_service
 from support.pool_pods import _Params
-from support.rollout_service import rollout
+from support.rollout_service import environment_here, rollout
 from support.wild_services import Echo, WildEngine, wild_inference
 from support.wild_text import Wild
 
@@ -171,21 +168,6 @@ async def test_every_captured_call_is_handed_over_with_its_tokens_as_they_were()
     assert sorted(found) == [[number, 7] for number in range(SERVED)]
 
 
-@asynccontextmanager
-async def echo_served() -> AsyncIterator[str]:
-    server = Server("environment", ServerSettings())
-    server.add(
-        environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
-        EnvironmentServicer(Echo),
-        "podium.environment.v1.EnvironmentService",
-    )
-    await server.start()
-    try:
-        yield f"127.0.0.1:{server.port}"
-    finally:
-        await server.stop(0)
-
-
 def mostly_honest(wild: Wild) -> Behaviour:
     def behave(request: dict[str, Any]) -> Answer:
         if wild.chance(0.02):
@@ -227,7 +209,7 @@ async def test_no_group_of_wild_attempts_is_internal_from_rollout_to_judge(
     outcomes: Counter[str] = Counter()
     turns = 0
     async with (
-        echo_served() as served,
+        environment_here(Echo) as served,
         wild_inference(engine, Captures(10, 10, 10.0), call_format) as inference,
         rollout(inference) as stub,
         judge_service(wild_judge) as judge_address,

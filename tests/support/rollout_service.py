@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from podium.environment.v1 import environment_service_pb2_grpc
-from podium.environments import catalog
+from podium.environments import Environment, catalog
 from podium.environments.serving.servicer import EnvironmentServicer
 from podium.environments.serving.sessions import Limits
 from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
@@ -71,12 +71,14 @@ async def rollout(
 
 
 @asynccontextmanager
-async def environment_here(max_sessions: int = 0) -> AsyncIterator[str]:
-    """Guess over gRPC in this process, where its counters can be read."""
+async def environment_here(
+    environment: type[Environment] = Guess, max_sessions: int = 0
+) -> AsyncIterator[str]:
+    """An environment over gRPC in this process, where its counters can be read."""
     server = Server("environment", ServerSettings())
     server.add(
         environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
-        EnvironmentServicer(Guess, Limits(max_sessions=max_sessions)),
+        EnvironmentServicer(environment, Limits(max_sessions=max_sessions)),
         "podium.environment.v1.EnvironmentService",
     )
     await server.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -12,34 +11,14 @@ from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_inference.domain.render import Renderer
 from podium_inference.settings import Settings
+from support.template_tokenizer import TemplateTokenizer, shipped
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.chat_template_utils import render_jinja_template
 
 TURNS = 4
 
 
-class TemplateTokenizer:
-    """Test double: Transformers' own rendering of a template, and bytes for tokens."""
-
-    eos_token = "<eos>"
-    eos_token_id = 0
-
-    def __init__(self, template: str) -> None:
-        self._template = template
-
-    def apply_chat_template(self, conversation: Any, **options: Any) -> str:
-        del options["tokenize"]
-        options.setdefault("chat_template", self._template)
-        (text,), _ = render_jinja_template([conversation], eos_token=self.eos_token, **options)
-        return str(text)
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        return [byte + 1 for byte in text.encode()]
-
-
 def renderer(template: str) -> Renderer:
-    text = files("trl").joinpath("chat_templates", f"{template}.jinja").read_text()
-    return Renderer(TemplateTokenizer(text))
+    return Renderer(TemplateTokenizer(shipped(template)))
 
 
 def given(**values: Any) -> Struct:

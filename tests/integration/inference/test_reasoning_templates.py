@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any, get_args
 
 import pytest
@@ -12,33 +11,14 @@ from podium.core.tool_calls import parse_reply
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_inference.domain.render import Renderer
 from podium_inference.settings import Settings
-from transformers.utils.chat_template_utils import render_jinja_template
+from support.template_tokenizer import TemplateTokenizer, shipped
 
 LOOK = pb.Tool(name="look", description="Looks.")
 CALL = '<tool_call>\n{"name": "look", "arguments": {"at": 1}}\n</tool_call>'
 
 
-class TemplateTokenizer:
-    """Test double: Transformers' own rendering of a template, and bytes for tokens."""
-
-    eos_token = "<|im_end|>"
-    eos_token_id = 0
-
-    def __init__(self, template: str) -> None:
-        self._template = template
-
-    def apply_chat_template(self, conversation: Any, **options: Any) -> str:
-        del options["tokenize"]
-        (text,), _ = render_jinja_template([conversation], chat_template=self._template, **options)
-        return str(text)
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        return [byte + 1 for byte in text.encode()]
-
-
 def renderer(name: str, parser: str) -> Renderer:
-    text = files("trl").joinpath("chat_templates", f"{name}.jinja").read_text()
-    return Renderer(TemplateTokenizer(text), reasoning_parser=parser)
+    return Renderer(TemplateTokenizer(shipped(name)), reasoning_parser=parser)
 
 
 def follows(renders: Renderer, *messages: pb.Message, tools: bool) -> str | None:
@@ -122,14 +102,15 @@ SIGNS = {"seed_oss": ("<seed:think>", "</seed:think>")}
     "parser", sorted(PARSERS.keys() - {"mistral", "openai_gptoss", "deepseek_v3"})
 )
 def test_a_reply_is_read_as_vllm_reads_it(parser: str) -> None:
-    manager = pytest.importorskip("vllm.reasoning").ReasoningParserManager
+    pytest.importorskip("vllm")
     from podium.local import models
     from transformers import AutoTokenizer
+    from vllm.reasoning import ReasoningParserManager
 
     signs = SIGNS.get(parser, ("<think>", "</think>"))
     tokenizer = AutoTokenizer.from_pretrained(models.resolve("smollm2-135m-instruct"))
     tokenizer.add_tokens([*signs, "<tool_call>", "</tool_call>", "<|tool_calls_section_begin|>"])
-    theirs = manager.get_reasoning_parser(parser)(tokenizer)
+    theirs = ReasoningParserManager.get_reasoning_parser(parser)(tokenizer)
     request: Any = type("Request", (), {"tools": None, "tool_choice": "auto"})()
     replies = [reply.format(*signs) for reply in REPLIES]
     if parser == "olmo3":
@@ -141,6 +122,8 @@ def test_a_reply_is_read_as_vllm_reads_it(parser: str) -> None:
 
 
 def test_every_parser_is_one_of_vllms() -> None:
-    manager = pytest.importorskip("vllm.reasoning").ReasoningParserManager
+    pytest.importorskip("vllm")
+    from vllm.reasoning import ReasoningParserManager
+
     for parser in PARSERS:
-        assert manager.get_reasoning_parser(parser)
+        assert ReasoningParserManager.get_reasoning_parser(parser)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 from podium_inference.domain import metrics
 from podium_inference.domain.render import Renderer
 from prometheus_client import Counter
-from transformers.utils.chat_template_utils import render_jinja_template
+from support.template_tokenizer import TemplateTokenizer, shipped
 
 TURNS = 12
 LOOK = pb.Tool(name="look", description="Looks.")
@@ -38,33 +37,6 @@ TEMPLATES = [
     "qwen3_training",
     "qwen3_vl",
 ]
-
-
-class CountingTokenizer:
-    """Test double: Transformers' own rendering, bytes for tokens, and how much was rendered."""
-
-    eos_token = "<eos>"
-    eos_token_id = 0
-
-    def __init__(self, template: str) -> None:
-        self._template = template
-        self.rendered = 0
-        """Messages."""
-
-    def apply_chat_template(self, conversation: Any, **options: Any) -> str:
-        del options["tokenize"]
-        self.rendered += len(conversation)
-        (text,), _ = render_jinja_template(
-            [conversation], chat_template=self._template, eos_token=self.eos_token, **options
-        )
-        return str(text)
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        return [byte + 1 for byte in text.encode()]
-
-
-def shipped(name: str) -> str:
-    return files("trl").joinpath("chat_templates", f"{name}.jinja").read_text()
 
 
 def said(role: pb.Role.ValueType, content: str, **fields: Any) -> pb.Message:
@@ -121,8 +93,8 @@ def value(counter: Counter) -> float:
 @pytest.mark.parametrize("thoughts", ["", "in", "apart"])
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_each_turns_tokens_are_those_of_the_whole_conversation(name: str, thoughts: str) -> None:
-    quick = Renderer(CountingTokenizer(shipped(name)))
-    whole = Renderer(CountingTokenizer(shipped(name)), always_whole=True)
+    quick = Renderer(TemplateTokenizer(shipped(name)))
+    whole = Renderer(TemplateTokenizer(shipped(name)), always_whole=True)
     before = value(metrics.RENDERS.labels("recent"))
     compared = 0
     for call_format in ("", quick.call_format, "text"):
@@ -145,7 +117,7 @@ def test_each_turns_tokens_are_those_of_the_whole_conversation(name: str, though
 def test_a_turn_renders_as_many_messages_after_400_turns_as_after_ten(
     name: str, tools: bool
 ) -> None:
-    tokenizer = CountingTokenizer(shipped(name))
+    tokenizer = TemplateTokenizer(shipped(name))
     renderer = Renderer(tokenizer)
     messages = [said(pb.ROLE_USER, "one?")]
     rendered = []
@@ -188,14 +160,14 @@ def text_of(ids: list[int]) -> str:
 
 def test_a_template_that_looks_at_the_whole_is_given_the_whole() -> None:
     before = value(metrics.RENDERS.labels("recent")), value(metrics.RENDER_MISMATCHES)
-    found = talk(Renderer(CountingTokenizer(COUNTS)), 10)
+    found = talk(Renderer(TemplateTokenizer(COUNTS)), 10)
     assert found == [f"<user {number}>and?<assistant>" for number in range(3, 23, 2)]
     assert (value(metrics.RENDERS.labels("recent")), value(metrics.RENDER_MISMATCHES)) == before
 
 
 def test_one_that_does_so_late_is_found_out_and_counted() -> None:
     before = value(metrics.RENDER_MISMATCHES)
-    found = talk(Renderer(CountingTokenizer(COUNTS_LATE)), 40)
+    found = talk(Renderer(TemplateTokenizer(COUNTS_LATE)), 40)
     assert value(metrics.RENDER_MISMATCHES) == before + 1
     # Compared at 64 messages; what had been sampled by then stays as the model saw it.
     assert found[:31] == ["<user>and?<assistant>"] * 31
@@ -212,6 +184,6 @@ def test_what_the_recent_messages_alone_refuse_is_asked_of_the_whole() -> None:
     messages = [said(pb.ROLE_USER, "many")]
     messages += [said(pb.ROLE_ASSISTANT, "answer"), said(pb.ROLE_USER, "many")] * 20
     before = value(metrics.RENDER_MISMATCHES)
-    found = outcome(Renderer(CountingTokenizer(template)), messages, (), [5], 40, "")
+    found = outcome(Renderer(TemplateTokenizer(template)), messages, (), [5], 40, "")
     assert text_of(found) == "<user>many<assistant>"
     assert value(metrics.RENDER_MISMATCHES) == before + 1

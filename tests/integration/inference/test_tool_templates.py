@@ -10,7 +10,7 @@ from podium.core.tool_calls import parse_tool_calls
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_inference.domain.render import Renderer
-from transformers.utils.chat_template_utils import render_jinja_template
+from support.template_tokenizer import TemplateTokenizer
 
 TOOLS = "{% if tools %}TOOLS {{ tools | tojson }}\n{% endif %}"
 TURN = "<|im_start|>{{ m.role }}\n{{ m.content }}"
@@ -49,28 +49,6 @@ FAMILIES = {
     " + f.name + '\n```json\n' + f.arguments + '\n```<｜tool▁call▁end｜>' }}{% endfor %}"
     "<｜tool▁calls▁end｜>",
 }
-
-
-class TemplateTokenizer:
-    """Test double: Transformers' own rendering of a template, and bytes for tokens."""
-
-    eos_token = "<eos>"
-    eos_token_id = 0
-
-    def __init__(self, template: str) -> None:
-        self._template = template
-
-    def apply_chat_template(self, conversation: Any, **options: Any) -> str:
-        (text,), _ = render_jinja_template(
-            [conversation],
-            chat_template=self._template,
-            tools=options["tools"],
-            add_generation_prompt=options["add_generation_prompt"],
-        )
-        return str(text)
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        return [byte + 1 for byte in text.encode()]
 
 
 def text_of(ids: list[int]) -> str:

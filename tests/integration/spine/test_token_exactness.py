@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 import torch
 from podium.core.contract import complete_training
-from podium.environment.v1 import environment_service_pb2_grpc
-from podium.environments.serving.servicer import EnvironmentServicer
 from podium.inference.v1 import inference_service_pb2 as inference
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
-from podium.kit.rpc import Server, ServerSettings, connect
+from podium.kit.rpc import connect
 from podium.local.launcher import Launcher, LauncherConfig
 from podium.local.models import resolve
 from podium.rollout.v1 import rollout_service_pb2 as rollout
@@ -27,6 +25,7 @@ from podium_trainer.domain.samples import Refused, Sample, read_samples
 from podium_trainer.learner.model import Policy
 from support.jobs import at_the_base_model
 from support.long_talk import TURNS, LongTalk
+from support.rollout_service import environment_here
 from transformers import AutoTokenizer
 
 pytestmark = [
@@ -51,21 +50,6 @@ async def sampler(data_dir: Path, dtype: str) -> AsyncIterator[Launcher]:
     )
     async with Launcher(config) as stack:
         yield stack
-
-
-@asynccontextmanager
-async def environment_server() -> AsyncIterator[str]:
-    server = Server("environment", ServerSettings())
-    server.add(
-        environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
-        EnvironmentServicer(LongTalk),
-        "podium.environment.v1.EnvironmentService",
-    )
-    await server.start()
-    try:
-        yield f"127.0.0.1:{server.port}"
-    finally:
-        await server.stop(0)
 
 
 async def talk(
@@ -117,7 +101,7 @@ async def test_t19_eight_turns_in_float32(real_stack: Launcher) -> None:
     tokenizer = AutoTokenizer.from_pretrained(resolve(MODEL))
     policy = trainer(torch.float32)
     await at_the_base_model(real_stack)
-    async with environment_server() as environment:
+    async with environment_here(LongTalk) as environment:
         channel = connect(real_stack.address("inference"))
         engine = inference_grpc.InferenceServiceStub(channel)
         for temperature, attempts in ((1.0, 2), (0.7, 1)):
@@ -169,7 +153,7 @@ async def test_t19_eight_turns_in_float32(real_stack: Launcher) -> None:
 async def test_both_sides_in_bfloat16(tmp_path: Path) -> None:
     policy = trainer(torch.bfloat16)
     async with (
-        environment_server() as environment,
+        environment_here(LongTalk) as environment,
         sampler(tmp_path / "stack", "bfloat16") as stack,
     ):
         for temperature in (1.0, 0.7):

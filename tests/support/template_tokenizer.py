@@ -1,0 +1,35 @@
+"""Test double of a tokenizer, for chat templates without their models."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from transformers.utils.chat_template_utils import render_jinja_template
+
+
+def shipped(name: str) -> str:
+    """A real template, as TRL ships it."""
+    return files("trl").joinpath("chat_templates", f"{name}.jinja").read_text()
+
+
+class TemplateTokenizer:
+    """Transformers' own rendering of a template, bytes for tokens, and how much was rendered."""
+
+    eos_token_id = 0
+
+    def __init__(self, template: str, eos_token: str = "<eos>") -> None:
+        self.eos_token = eos_token
+        self.rendered = 0
+        """Messages."""
+        self._template = template
+
+    def apply_chat_template(self, conversation: Any, **options: Any) -> str:
+        del options["tokenize"]
+        options.setdefault("chat_template", self._template)
+        self.rendered += len(conversation)
+        (text,), _ = render_jinja_template([conversation], eos_token=self.eos_token, **options)
+        return str(text)
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        return [byte + 1 for byte in text.encode()]
