@@ -149,6 +149,13 @@ e2e: test-programs setup ## Build the images, install the chart in a real cluste
 	@PODIUM_CLUSTER_TOOL="$(PODIUM_CLUSTER_TOOL)" TORCH_INDEX_URL="$(TORCH_INDEX_URL)" \
 		sh tools/e2e.sh $(BIN) $(E2E_ARGS)
 
+.PHONY: docs
+docs: setup ## Make a site of the documents in build/site, with each API; a dead link fails
+	@rm -rf build/pages
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going \
+		-c tools/docs_site -d build/doctrees . build/site
+	@echo "the documents stand in build/site/index.html"
+
 .PHONY: requirements
 requirements: setup ## Write each image's part of the lock
 	@$(BIN)/python tools/requirements.py

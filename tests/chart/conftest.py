@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
-import sys
-from pathlib import Path
 from typing import Any
 
 import kubernetes_validate.utils
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
 from chart_golden import case, case_names
 
 _rendered = functools.cache(case)

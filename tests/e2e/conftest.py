@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,9 +22,6 @@ from support.kubernetes_cluster import (
     chart_for_this_cluster,
     run,
 )
-
-# For the dashboards, whose expressions are asked of a Prometheus.
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 VOLUMES = ("postgresql", "registry", "models")
 TLS_SECRET = "e2e-tls"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from podium.local.launcher import layout
 from support.processes import LAUNCHER_RANGE
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 
 @pytest.fixture(scope="session", autouse=True)
