@@ -9,33 +9,8 @@ from podium.local.models import digest
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 from support.cli import podium
 from support.fake_podium import fake_podium
+from support.tiny_adapter import logits, write_adapter
 from support.tiny_model import build_tiny_model
-
-
-def write_adapter(base: Path, folder: Path) -> None:
-    """A rank-4 adapter whose B is not zero."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
-
-    torch.manual_seed(1)
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    config = LoraConfig(
-        r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False
-    )
-    get_peft_model(model, config).save_pretrained(folder)
-
-
-def logits(base: Path, adapter: Path | None = None) -> object:
-    import torch
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    if adapter is not None:
-        model = PeftModel.from_pretrained(model, adapter)
-    with torch.no_grad():
-        return model.eval()(torch.arange(40, 60)[None]).logits
 
 
 async def test_merged_export_equals_base_plus_adapter(tmp_path: Path) -> None:

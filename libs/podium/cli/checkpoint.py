@@ -1,4 +1,4 @@
-"""`podium checkpoint list|get|export`."""
+"""`podium checkpoint list|get|export|push`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from podium.sdk import AsyncClient
 
 
-@click.group(short_help="List and export trained versions.")
+@click.group(short_help="List, export and push trained versions.")
 def checkpoint() -> None:
     """The versions that jobs have published. Version n is the policy after step n."""
 
@@ -47,71 +47,76 @@ async def get_checkpoint(client: AsyncClient, version: str, output: str) -> None
     emit_one(await client.checkpoints.get(model, which), VERSIONS, output)
 
 
+_merged = click.option(
+    "--merged", is_flag=True, help="Write whole weights, the adapter merged into them."
+)
+_gguf = click.option("--gguf", is_flag=True, help="Write whole weights as one GGUF file.")
+
+
 @checkpoint.command("export")
 @click.argument("version", metavar="JOB[@VERSION]", shell_complete=complete_jobs)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--merged", is_flag=True, help="Write whole weights, the adapter merged into them.")
+@_merged
+@_gguf
 @connected
-async def export(client: AsyncClient, version: str, folder: Path, merged: bool) -> None:
+async def export(client: AsyncClient, version: str, folder: Path, merged: bool, gguf: bool) -> None:
     """Write a version into FOLDER, which must be empty or new.
 
-    Without --merged it is a PEFT adapter. With it, a model that Transformers
-    and vLLM load as it is, tokenizer included; needs the base model here. What
-    full fine-tuning made is such a model already.
+    Without an option it is a PEFT adapter. With --merged it is a model that
+    Transformers and vLLM load as it is, tokenizer included, and with --gguf one
+    file for llama.cpp and Ollama; both need the base model here. What full
+    fine-tuning made is such a model already.
     """
-    from podium.registry.v1 import registry_service_pb2 as pb
+    from podium.cli.checkpoint_files import form_of, name_of, write
 
     model, which = parse(version)
     _check_empty(folder)
     item = await client.checkpoints.get(model, which)
-    name = f"{item.manifest.model}@{item.manifest.version}"
-    if item.manifest.kind == pb.VERSION_KIND_FULL:
-        await client.checkpoints.download(item, folder, "model/")
-    elif merged:
-        import asyncio
-        import tempfile
-
-        from podium.cli.merge import merge
-
-        with tempfile.TemporaryDirectory() as scratch:
-            adapter = Path(scratch) / "adapter"
-            await client.checkpoints.download(item, adapter, "adapter/")
-            note(f"merging {name} into {item.manifest.base_model}")
-            await asyncio.to_thread(merge, item.manifest, adapter, folder)
-    else:
-        await client.checkpoints.download(item, folder, "adapter/")
-        name_the_base(folder / "adapter_config.json")
-    share(folder)
-    note(f"wrote {name} to {folder}")
+    await write(client, item, folder, form_of(merged, gguf))
+    note(f"wrote {name_of(item)} to {folder}")
     click.echo(str(folder))
 
 
-def name_the_base(config: Path) -> None:
-    """Has PEFT's configuration name the base model as the Hugging Face hub does, where it is known.
+@checkpoint.command("push")
+@click.argument("version", metavar="JOB[@VERSION]", shell_complete=complete_jobs)
+@click.argument("repository", metavar="OWNER/NAME")
+@_merged
+@_gguf
+@click.option("--private", is_flag=True, help="Make the repository private, if it is made now.")
+@click.option("--revision", help="Branch to write to, made if it is not there.")
+@connected
+async def push_checkpoint(
+    client: AsyncClient,
+    version: str,
+    repository: str,
+    merged: bool,
+    gguf: bool,
+    private: bool,
+    revision: str | None,
+) -> None:
+    """Write a version to OWNER/NAME on the Hugging Face hub, with a card.
 
-    Other programs look it up there by that name.
+    The files are those of export. The hub's own settings hold: HF_TOKEN or
+    `hf auth login` for who you are, HF_ENDPOINT for another hub.
     """
-    import json
+    import asyncio
+    import tempfile
 
-    from podium.local.models import HUB_NAMES
+    from podium.cli.checkpoint_files import form_of, name_of, write
+    from podium.cli.hub import card, push
 
-    if not config.exists():
-        return
-    found = json.loads(config.read_text())
-    name = found.get("base_model_name_or_path", "")
-    if name in HUB_NAMES:
-        found["base_model_name_or_path"] = HUB_NAMES[name]
-        config.write_text(json.dumps(found, indent=2) + "\n")
-
-
-def share(folder: Path) -> None:
-    """Gives files and folders the modes of newly made ones: some libraries write private files."""
-    import os
-
-    mask = os.umask(0)
-    os.umask(mask)
-    for path in (folder, *folder.rglob("*")):
-        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+    model, which = parse(version)
+    if repository.count("/") != 1 or not all(repository.split("/")):
+        raise CliError(f"{repository!r} is no OWNER/NAME", "For example me/my-agent.", Exit.USAGE)
+    form = form_of(merged, gguf)
+    item = await client.checkpoints.get(model, which)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "files"
+        await write(client, item, folder, form)
+        (folder / "README.md").write_text(card(item, form, repository))
+        note(f"sending {name_of(item)} to {repository}")
+        made = await asyncio.to_thread(push, folder, repository, revision, private, name_of(item))
+    click.echo(made)
 
 
 def _check_empty(folder: Path) -> None:

@@ -100,6 +100,10 @@ ELSEWHERE = {
     "podium login office *": f"{_LOGIN}::test_login_saves_the_installation_and_uses_it",
     "podium checkpoint export * --merged": "tests/integration/test_cli_export.py::"
     "test_merged_export_equals_base_plus_adapter",
+    "podium checkpoint export * --gguf": "tests/integration/test_cli_push.py::"
+    "test_an_adapter_and_a_gguf_are_pushed_with_a_card",
+    "podium checkpoint push *": "tests/integration/test_cli_push.py::"
+    "test_an_adapter_and_a_gguf_are_pushed_with_a_card",
     "podium job cancel JOB": "tests/unit/cli/test_commands.py::test_steering",
     "podium trajectory show TRAJECTORY": "tests/unit/cli/test_trajectory.py::"
     "test_an_episode_is_read_turn_by_turn",
