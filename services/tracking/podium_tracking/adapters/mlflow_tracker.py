@@ -20,7 +20,10 @@ from podium_tracking.domain.trackers import Delivered
 
 _JOB = "podium_job_id"
 _CURSOR = "podium_sequence"
+_NOTE = "mlflow.note.content"
 _MOST_METRICS = 500
+_MOST_LETTERS = 500
+"""Of a parameter's value; newer servers take more."""
 _STATUS = {
     pb.JOB_STATE_SUCCEEDED: "FINISHED",
     pb.JOB_STATE_FAILED: "FAILED",
@@ -45,6 +48,7 @@ class MlflowTracker:
         found = self._client.search_runs([experiment], f"tags.{_JOB} = '{job.id}'", max_results=1)
         run = found[0] if found else self._new_run(experiment, job)
         self._run = run.info.run_id
+        self._describe(job, run.data)
         sequence = int(run.data.tags.get(_CURSOR, 0))
         step = int(run.data.metrics.get("epoch", 0))
         return Delivered(sequence, step, run.info.status in _STATUS.values())
@@ -86,25 +90,33 @@ class MlflowTracker:
         return str(found.experiment_id)
 
     def _new_run(self, experiment: str, job: pb.Job) -> Any:
-        run = self._client.create_run(
+        return self._client.create_run(
             experiment,
             start_time=job.create_time.ToMilliseconds(),
             run_name=job.spec.tracking.mlflow.name or job.id,
             tags={_JOB: job.id, "podium_project": job.spec.project},
         )
+
+    def _describe(self, job: pb.Job, told: Any) -> None:
+        """What the job is, where the run does not say so: who made the run may have failed then."""
         spec = job.spec
-        self._client.log_batch(
-            run.info.run_id,
-            params=[
-                Param("model_name", spec.base_model),
-                Param("agent_type", title_of(spec) or "client"),
-                Param("learning_rate", str(spec.training.learning_rate)),
-                Param("batch_size", str(spec.rollout.group_size)),
-                Param("max_steps_per_episode", str(spec.rollout.episode.max_turns)),
-            ],
-            tags=[RunTag("mlflow.note.content", f"```\n{to_yaml(spec)[:4000]}\n```")],
-        )
-        return run
+        params = {
+            "model_name": spec.base_model,
+            "agent_type": title_of(spec) or "client",
+            "learning_rate": str(spec.training.learning_rate),
+            "batch_size": str(spec.rollout.group_size),
+            "max_steps_per_episode": str(spec.rollout.episode.max_turns),
+        }
+        # What is there stays: a parameter never changes, and people edit notes.
+        lacking = [
+            Param(name, value[:_MOST_LETTERS])
+            for name, value in params.items()
+            if name not in told.params
+        ]
+        note = RunTag(_NOTE, f"```\n{to_yaml(spec)[:4000]}\n```")
+        tags = [] if _NOTE in told.tags else [note]
+        if lacking or tags:
+            self._client.log_batch(self._run, params=lacking, tags=tags)
 
     def _log(self, sequence: int, row: Mapping[str, float], at: int, step: int) -> None:
         """The numbers and then how far they go; a point that is sent again is the same point."""
