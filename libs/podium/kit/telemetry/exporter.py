@@ -95,9 +95,9 @@ def _make(protocol: str) -> SpanExporter:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OfHttp
 
         return OfHttp(session=_session())
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as OfGrpc
+    from podium.kit.telemetry.grpc_exporter import GrpcSpanExporter
 
-    return OfGrpc()
+    return GrpcSpanExporter()
 
 
 def _session() -> requests.Session:
