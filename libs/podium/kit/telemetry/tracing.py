@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.util.types import AttributeValue
 
 import podium
@@ -104,13 +104,17 @@ def traced(
         outside = trace.get_current_span().get_span_context()
         links, context = ([trace.Link(outside)] if outside.is_valid else []), Context()
     span = made_by.start_span(name, context, kind, told, links)
-    with trace.use_span(span, True, record_exception=False, set_status_on_exception=False):
-        try:
-            yield span
-        # Who is cancelled, or ended early, has not failed.
-        except Exception as error:
-            failed(span, error)
-            raise
+    # By hand: `trace.use_span` costs a tenth of a span.
+    token = attach(trace.set_span_in_context(span))
+    try:
+        yield span
+    # Who is cancelled, or ended early, has not failed.
+    except Exception as error:
+        failed(span, error)
+        raise
+    finally:
+        detach(token)
+        span.end()
 
 
 def failed(span: trace.Span, error: BaseException) -> None:
