@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import httpx
+from podium.core.errors import UnavailableError
 from podium.core.page_tokens import page_of
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.sdk import Addresses
@@ -22,6 +23,7 @@ from starlette.applications import Starlette
 from support.fake_job_service import FakeJobs
 from support.fake_podium import FakePodium
 
+Row = TypeVar("Row")
 Context = grpc.aio.ServicerContext[Any, Any]
 MARK = {"x-podium-console": "1"}
 """What the console's own pages send with what changes something."""
@@ -65,16 +67,43 @@ async def console(fake: FakePodium | Addresses, **settings: Any) -> AsyncIterato
         await installation.close()
 
 
+@dataclass
 class PagedJobs(FakeJobs):
-    """Turns the pages of steps that it is asked for, as the controller does."""
+    """Turns the pages of steps and events that it is asked for, as the controller does."""
+
+    pages: list[int] = field(default_factory=list)
+    """How many rows each page had that was asked for."""
+    token_version: int = 1
+    """Tokens of another version are refused."""
+    break_after_pages: int | None = None
+    """How many more pages there are before the controller goes away; None for all."""
 
     async def ListSteps(
         self, request: jobs.ListStepsRequest, context: Context
     ) -> jobs.ListStepsResponse:
         self._job(request.job_id)
-        size = request.page_size or 100
-        found, more = page_of(self.steps, size, request.page_token, [request.job_id])
+        found, more = self._page(self.steps_of.get(request.job_id, self.steps), request)
         return jobs.ListStepsResponse(steps=found, next_page_token=more)
+
+    async def ListEvents(
+        self, request: jobs.ListEventsRequest, context: Context
+    ) -> jobs.ListEventsResponse:
+        self._job(request.job_id)
+        events = [update.event for update in self.updates][: self.listed]
+        found, more = self._page(events, request)
+        return jobs.ListEventsResponse(events=found, next_page_token=more)
+
+    def _page(
+        self, rows: Sequence[Row], request: jobs.ListStepsRequest | jobs.ListEventsRequest
+    ) -> tuple[Sequence[Row], str]:
+        if self.break_after_pages is not None:
+            self.break_after_pages -= 1
+            if self.break_after_pages < 0:
+                raise UnavailableError("draining")
+        made_for = [request.job_id, self.token_version]
+        found, more = page_of(rows, request.page_size or 100, request.page_token, made_for)
+        self.pages.append(len(found))
+        return found, more
 
 
 def trajectory(

@@ -25,6 +25,7 @@ from podium.sdk.jobs import Jobs
 from podium.sdk.policies import Policies
 
 from podium_console.adapters import caller
+from podium_console.adapters.history import History
 from podium_console.domain import views
 from podium_console.domain.status import Overview, PoolState, Worker
 from podium_console.settings import Settings
@@ -62,6 +63,7 @@ class Installation:
         self._registry = dial(settings.registry_address, "")
         self._pools = {name: dial(address, "") for name, address in settings.pool_addresses.items()}
         self.jobs = Jobs(lambda: self._controller.whole)
+        self.history = History(lambda: self.job_stub)
         self.checkpoints = Checkpoints(lambda: self._registry)
 
     @property

@@ -44,11 +44,12 @@ async def get_job(request: Request) -> Response:
 
 
 async def list_steps(request: Request) -> Response:
-    """Every step's numbers, by columns: those of `names`, and at most so many `points`."""
+    """Steps' numbers, by columns: those of `names`, at most so many `points`, of steps `after`."""
     names = [name for name in request.query_params.get("names", "").split(",") if name]
-    found = [step async for step in installation(request).jobs.steps(request.path_params["job"])]
+    after = arguments.integer(request, "after", 0) or 0
     most = arguments.integer(request, "points", series.MAX_POINTS, series.MAX_POINTS)
-    return JSONResponse(series.columns(found, names, most or series.MAX_POINTS))
+    found = await installation(request).history.steps(request.path_params["job"])
+    return JSONResponse(found.plain(names, most or series.MAX_POINTS, after))
 
 
 async def list_evaluations(request: Request) -> Response:
@@ -63,14 +64,8 @@ async def list_events(request: Request) -> Response:
     """The newest events before a sequence number, oldest first, and the last one there is."""
     size = arguments.size(request, _EVENTS, _MOST_EVENTS)
     before = arguments.integer(request, "before")
-    kept: list[pb.Event] = []
-    last = 0
-    async for event in installation(request).jobs.events(request.path_params["job"]):
-        last = event.sequence
-        if before is None or event.sequence < before:
-            kept = [*kept[-size + 1 :], event] if len(kept) >= size else [*kept, event]
-    rows = [views.event(event) for event in kept]
-    return JSONResponse({"events": rows, "last": last})
+    found = await installation(request).history.events(request.path_params["job"])
+    return JSONResponse({"events": found.before(before, size), "last": found.last})
 
 
 async def watch(request: Request) -> Response:

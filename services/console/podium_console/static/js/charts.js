@@ -6,6 +6,12 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const charts = new Set();
 dark.addEventListener("change", () => { for (const chart of charts) chart.redraw(); });
 
+// So many points on a curve, and its noise hides where it goes: their mean is drawn over it.
+const MANY = 150;
+
+/** Of how many steps a thick line is the mean, where there are so many; 0 where it is none. */
+export function meanOf(points) { return points > MANY ? Math.max(5, Math.round(points / 50)) : 0; }
+
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = (style) => () => css(`--c${style}`);
 
@@ -24,6 +30,12 @@ function axes(unit) {
     { ...look, size: 26, space: 60, values: (_, splits) => splits.map((v) => (Number.isInteger(v) ? v : "")) },
     { ...look, size: 52, space: 34, values: (_, splits) => splits.map((v) => number(v, 3) + (unit ?? "")) },
   ];
+}
+
+/** A legend's squares, filled; `style` is of a line, counted from 0. */
+function markers(style) {
+  const paint = (_, series) => colour(style(series - 1))();
+  return { width: 0, stroke: paint, fill: paint };
 }
 
 function draw(place, options, data) {
@@ -65,29 +77,48 @@ export function lineChart(title, unit, lines, { height = 190, shared = undefined
   const panel = h("section", { class: "panel" },
     h("h3", {}, title, " ", h("span", { class: "soft" }, unit)), place);
   let chart = null;
+  let window = 0;
   function set(x, columns) {
     describe(place, title, lines, columns);
-    const data = [x, ...columns];
+    window = meanOf(x.length);
+    const none = Array(x.length).fill(null);
+    const data = [x, ...columns, ...lines.map(({ dots }, at) => (window && !dots ? means(columns[at], window) : none))];
     if (chart) { chart.setData(data); return; }
     chart = draw(place, {
       height,
       cursor: { points: { size: 7 }, drag: { x: true, y: false }, sync: shared ? { key: shared } : undefined },
-      legend: { live: true, isolate: true },
+      legend: { live: true, isolate: true, markers: markers((at) => lines[at % lines.length].style) },
       scales: { x: { time: false }, y: { range } },
       axes: axes(),
       series: [
         { label: "step" },
         ...lines.map(({ label, style, dots, dash }) => ({
-          label, stroke: colour(style), width: dots ? 0 : 2, dash, spanGaps: true,
+          label, stroke: () => css(`--c${style}`) + (window && !dots ? "4d" : ""), width: dots ? 0 : 2, dash, spanGaps: true,
           paths: dots ? () => null : undefined,
           points: { show: dots || undefined, size: dots ? 8 : 5, fill: colour(style), stroke: colour(style) },
           // Of what is measured now and then, the last that is known.
           value: (u, value, at, i) => number(value ?? (dots ? u.data[at].slice(0, (i ?? -1) + 1).findLast((v) => v !== null) : null)),
         })),
+        ...lines.map(({ style, dash }) => ({
+          label: "mean", class: "mean", stroke: colour(style), width: 2, dash, spanGaps: true, points: { show: false },
+        })),
       ],
     }, data);
   }
   return { panel, set };
+}
+
+/** At each point the mean of the last ones. */
+function means(column, window) {
+  const known = [];
+  let sum = 0;
+  return column.map((value) => {
+    if (value === null || value === undefined) return null;
+    known.push(value);
+    sum += value;
+    if (known.length > window) sum -= known[known.length - window - 1];
+    return sum / Math.min(known.length, window);
+  });
 }
 
 /** A panel with the parts of a whole, one over the other. */
@@ -112,7 +143,7 @@ export function stackedChart(title, unit, { height = 190, shared = undefined } =
     chart = draw(place, {
       height,
       cursor: { points: { show: false }, drag: { x: true, y: false }, sync: shared ? { key: shared } : undefined },
-      legend: { live: true, isolate: false },
+      legend: { live: true, isolate: false, markers: markers((at) => at + 1) },
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.05] } },
       axes: axes(" s"),
       series: [

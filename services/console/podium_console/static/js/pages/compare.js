@@ -3,6 +3,7 @@ import { get } from "../api.js";
 import { drop, lineChart } from "../charts.js";
 import { fill, h, problem } from "../dom.js";
 import { duration, number, percent, words } from "../format.js";
+import { stepsOf } from "../steps.js";
 import { badge } from "./jobs.js";
 
 const FIRST = ["reward_mean", "success_mean", "train/loss", "train/kl_reference", "train/entropy",
@@ -18,7 +19,8 @@ export async function comparePage({ main, signal, query, until }) {
   const result = h("div", {});
   fill(main, h("h1", {}, "Compare two runs"), choices,
     h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); show(); } },
-      h("label", { for: "a" }, "Run"), a, h("label", { for: "b" }, "with"), b, h("button", {}, "Compare")), result);
+      h("span", { class: "together" }, h("label", { for: "a" }, "Run"), a),
+      h("span", { class: "together" }, h("label", { for: "b" }, "with"), b, h("button", {}, "Compare"))), result);
   until(() => drop(main));
 
   async function show() {
@@ -40,7 +42,7 @@ export async function comparePage({ main, signal, query, until }) {
 async function side(id, signal) {
   const path = `/api/jobs/${encodeURIComponent(id)}`;
   const [job, steps, evaluations] = await Promise.all([
-    get(path, {}, signal), get(`${path}/steps`, {}, signal), get(`${path}/evaluations`, {}, signal)]);
+    get(path, {}, signal), stepsOf(id, signal), get(`${path}/evaluations`, {}, signal)]);
   return { job, steps, evaluations: evaluations.evaluations };
 }
 

@@ -1,9 +1,10 @@
 // One job: what it does, its curves as they grow, its events, and what can be done with it.
 import { get, listen, post } from "../api.js";
-import { drop, lineChart, stackedChart } from "../charts.js";
+import { drop, lineChart, meanOf, stackedChart } from "../charts.js";
 import { confirmed, fill, h, problem, toast } from "../dom.js";
 import { duration, hours, money, number, percent, when, words } from "../format.js";
 import { follow } from "../live.js";
+import { push, stepsOf } from "../steps.js";
 import { badge, card, now } from "./jobs.js";
 
 const PANELS = [
@@ -24,7 +25,7 @@ export async function jobPage(context, id) {
   const path = `/api/jobs/${encodeURIComponent(id)}`;
   const [job, events, steps, evaluations] = await Promise.all([
     get(path, {}, signal), get(`${path}/events`, { size: EVENTS }, signal),
-    get(`${path}/steps`, {}, signal), get(`${path}/evaluations`, {}, signal),
+    stepsOf(id, signal), get(`${path}/evaluations`, {}, signal),
   ]);
   until(() => drop(main));
   const head = header(id, path);
@@ -167,8 +168,10 @@ function charts(steps, evaluations) {
   }
   function show() {
     due = null;
-    note.hidden = steps.every === 1 && !steps.not_finite.length;
+    const mean = meanOf(steps.numbers.length);
+    note.hidden = steps.every === 1 && !steps.not_finite.length && !mean;
     fill(note, steps.every > 1 ? `Each point is the mean of ${steps.every} steps. ` : "",
+      mean ? `Thick lines are the mean of the last ${mean} points. ` : "",
       steps.not_finite.length ? `Points are missing where there was no number: ${steps.not_finite.map(words).join(", ")}.` : "");
     const rows = evaluations.filter((each) => each.metrics.success !== undefined && each.metrics.success !== null);
     const at = (mode) => new Map(rows.filter((each) => each.mode === mode).map((each) => [each.version, each.metrics.success]));
@@ -201,11 +204,7 @@ function charts(steps, evaluations) {
   function soon() { due ??= requestAnimationFrame(show); }
   function add(step) {
     if (step.number <= (steps.numbers.at(-1) ?? 0)) return;
-    const length = steps.numbers.length;
-    steps.numbers.push(step.number);
-    steps.total += 1;
-    for (const name of Object.keys(step.metrics)) steps.metrics[name] ??= Array(length).fill(null);
-    for (const name of Object.keys(steps.metrics)) steps.metrics[name].push(step.metrics[name] ?? null);
+    push(steps, step);
     soon();
   }
   function evaluated(evaluation) {
