@@ -47,7 +47,10 @@ zsh, in the shell's startup file.
             "List, read and export a job's episodes.",
         ),
         "usage": ("podium.cli.usage:usage", "Show what jobs and projects have used."),
-        "checkpoint": ("podium.cli.checkpoint:checkpoint", "List, export and push trained versions."),
+        "checkpoint": (
+            "podium.cli.checkpoint:checkpoint",
+            "List, export and push trained versions.",
+        ),
         "chat": ("podium.cli.chat:chat", "Talk to a policy."),
         "eval": ("podium.cli.evaluate:evaluate", "Measure a policy, a baseline or another model."),
         "env": ("podium.cli.environment:env", "List, check and serve environments to train on."),
