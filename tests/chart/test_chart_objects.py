@@ -152,6 +152,21 @@ def test_a_model_may_take_its_time_to_load() -> None:
             assert probe["periodSeconds"] * probe["failureThreshold"] >= 3000
 
 
+def test_each_kind_of_probe_has_a_period_of_its_own() -> None:
+    periods = {"periodSeconds": 7, "startupPeriodSeconds": 3, "livenessPeriodSeconds": 29}
+    for pod in pods(render({"probes": {**periods, "startupSeconds": 100}})):
+        (container,) = pod.spec["containers"]
+        if container["name"] not in READINESS:
+            continue
+        assert container["readinessProbe"]["periodSeconds"] == 7
+        if container["name"] != "trainer":
+            assert container["livenessProbe"]["periodSeconds"] == 29
+            startup = container["startupProbe"]
+            assert startup["periodSeconds"] == 3
+            if pod.component != "inference-default":
+                assert startup["failureThreshold"] == 34
+
+
 def test_a_pod_outlives_its_drain() -> None:
     for pod in pods(render({"drainSeconds": 100})):
         if pod.spec["containers"][0]["name"] in READINESS.keys() - {"trainer"}:

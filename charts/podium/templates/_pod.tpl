@@ -118,7 +118,8 @@ resources:
   {{- toYaml $resources | nindent 2 }}
 {{- end -}}
 
-{{/* One probe's handler: (dict "root" $ "port" 50061 "asked" "full.service.Name or empty") */}}
+{{/* One probe's handler and period:
+     (dict "root" $ "port" 50061 "asked" "full.service.Name or empty" "period" 10) */}}
 {{- define "podium.probe" -}}
 {{- if .root.Values.probes.exec }}
 exec:
@@ -131,7 +132,7 @@ grpc:
   {{- end }}
 {{- end }}
 timeoutSeconds: {{ .root.Values.probes.timeoutSeconds }}
-periodSeconds: {{ .root.Values.probes.periodSeconds }}
+periodSeconds: {{ .period }}
 {{- end -}}
 
 {{/* Probes, ports and the end of a container: liveness asks for the process, readiness for its service.
@@ -140,6 +141,7 @@ periodSeconds: {{ .root.Values.probes.periodSeconds }}
 {{- define "podium.lifecycle" -}}
 {{- $ports := get (include "podium.ports" . | fromYaml) (default .service .ports) -}}
 {{- $health := int $ports.health -}}
+{{- $probes := .root.Values.probes -}}
 ports:
   {{- range $name, $port := $ports }}
   - name: {{ $name }}
@@ -147,14 +149,14 @@ ports:
   {{- end }}
 {{- if ne .service "trainer" }}
 startupProbe:
-  {{- include "podium.probe" (dict "root" .root "port" $health "asked" "") | nindent 2 }}
-  failureThreshold: {{ div (add .startupSeconds .root.Values.probes.periodSeconds -1) .root.Values.probes.periodSeconds }}
+  {{- include "podium.probe" (dict "root" .root "port" $health "asked" "" "period" $probes.startupPeriodSeconds) | nindent 2 }}
+  failureThreshold: {{ div (add .startupSeconds $probes.startupPeriodSeconds -1) $probes.startupPeriodSeconds }}
 livenessProbe:
-  {{- include "podium.probe" (dict "root" .root "port" $health "asked" "") | nindent 2 }}
+  {{- include "podium.probe" (dict "root" .root "port" $health "asked" "" "period" $probes.livenessPeriodSeconds) | nindent 2 }}
   failureThreshold: 6
 {{- end }}
 readinessProbe:
-  {{- include "podium.probe" (dict "root" .root "port" $health "asked" (include "podium.grpcServiceOf" (dict "service" (default .service .ports)))) | nindent 2 }}
+  {{- include "podium.probe" (dict "root" .root "port" $health "asked" (include "podium.grpcServiceOf" (dict "service" (default .service .ports))) "period" $probes.periodSeconds) | nindent 2 }}
   failureThreshold: 2
 {{- if ne .service "trainer" }}
 lifecycle:
