@@ -86,6 +86,10 @@ up: setup model ## Run the six services in the foreground (UP_ARGS=)
 test: test-programs setup model ## Run the tests (PYTEST_ARGS="-k name")
 	$(PYTEST) $(TEST_WORKERS)
 
+.PHONY: test-ci
+test-ci: test-programs setup model ## Run the tests, and the long ones whose proof no shorter one holds
+	$(PYTEST) --long $(TEST_WORKERS)
+
 .PHONY: test-full
 test-full: test-programs setup model ## Run every test, the long ones too, over many more examples
 	$(PYTEST) --full $(TEST_WORKERS)

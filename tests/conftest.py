@@ -29,6 +29,8 @@ _TOGETHER = {
     "tests/integration/test_trainer_": "trainers",
     "tests/integration/test_bench_gpu": "trainers",
 }
+# Each of these has a namespace of a cluster to itself, and mostly waits for that cluster.
+_APART = "tests/integration/test_controller_cluster"
 # What is begun first, so that no worker is left with a long one in the end.
 _LONGEST_FIRST = (
     "tests/integration/spine/",
@@ -45,10 +47,11 @@ _LONGEST_FIRST = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run tests marked `long` too")
     parser.addoption(
         "--full",
         action="store_true",
-        help="run tests marked `full` too, and properties over many more examples",
+        help="run tests marked `long` or `full` too, and properties over many more examples",
     )
 
 
@@ -75,10 +78,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("full"):
             item.add_marker(pytest.mark.skip(reason="long: `make test-full` runs it (--full)"))
+        elif item.get_closest_marker("long") and not config.getoption("long"):
+            item.add_marker(pytest.mark.skip(reason="long: `make test-ci` runs it (--long)"))
 
 
 class _Scheduling(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(_APART):
+            return nodeid
         for start, scope in _TOGETHER.items():
             if nodeid.startswith(start):
                 return scope

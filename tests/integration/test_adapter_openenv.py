@@ -115,7 +115,7 @@ async def test_an_episode_is_the_servers(url: str) -> None:
     assert played.info["metadata"] == {"truncated": True}
 
 
-@pytest.mark.full
+@pytest.mark.long
 @pytest.mark.parametrize("said", ["four", "[4]", '{"digit": "x"}', '{"other": 1}', "{" * 90_000])
 async def test_an_answer_that_is_no_action_is_asked_again_or_ends(url: str, said: str) -> None:
     environment = await begun(url)
@@ -131,7 +131,7 @@ async def test_an_answer_that_is_no_action_is_asked_again_or_ends(url: str, said
     await ending.close()
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_actions_can_be_tool_calls(url: str) -> None:
     environment = OpenEnv({"url": url, "tool_schema": SCHEMA, "observation_field": "text"})
     first = await environment.reset(Scenario("x", {"answer": 4}), 1)
@@ -145,7 +145,7 @@ async def test_actions_can_be_tool_calls(url: str) -> None:
     await environment.close()
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_what_the_server_raises_fails_the_attempt_and_a_full_one_is_told_as_such(
     url_of_one: str,
 ) -> None:
@@ -160,7 +160,7 @@ async def test_what_the_server_raises_fails_the_attempt_and_a_full_one_is_told_a
     await (await begun(url)).close()
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_step_that_was_cut_is_not_taken_for_the_next_answer(url: str) -> None:
     environment = await begun(url)
     with pytest.raises(TimeoutError):
@@ -170,7 +170,7 @@ async def test_a_step_that_was_cut_is_not_taken_for_the_next_answer(url: str) ->
     await environment.close()
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_server_that_is_not_there_or_not_right_is_named(url: str) -> None:
     with pytest.raises(UnavailableError, match=r"http://127\.0\.0\.1:1 cannot be reached"):
         await begun("http://127.0.0.1:1")
@@ -209,7 +209,7 @@ def test_without_websockets_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
         load("openenv")({"url": "http://h"})
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_job_trains_on_it_by_name(url: str) -> None:
     request = group_request(max_turns=10)
     request.environment.name = "openenv"

@@ -116,7 +116,7 @@ async def test_episodes_are_run_and_scored_by_verifiers(address: str) -> None:
     assert len(history.tokens.spans) == 2
 
 
-@pytest.mark.full
+@pytest.mark.long
 @needs_verifiers
 async def test_an_episode_that_was_cut_is_scored_by_its_task(address: str) -> None:
     (found,) = await collect(address, {0: [CALL]}, max_turns=1)
@@ -125,7 +125,7 @@ async def test_an_episode_that_was_cut_is_scored_by_its_task(address: str) -> No
     assert (found.metrics["right"], found.metrics["turns"]) == (0, 1)
 
 
-@pytest.mark.full
+@pytest.mark.long
 @needs_verifiers
 async def test_the_tasks_are_split_once_and_for_all(address: str) -> None:
     async with environments() as opened:
@@ -140,7 +140,7 @@ async def test_the_tasks_are_split_once_and_for_all(address: str) -> None:
     assert len({s.id for s in [*train, *heldout]}) == 20
 
 
-@pytest.mark.full
+@pytest.mark.long
 @needs_verifiers
 @pytest.mark.parametrize(
     "env",

@@ -29,7 +29,7 @@ from support.fleet import Fleet, fleet_of_doubles
 from support.processes import RegistryProcess, running_registry
 from support.prometheus_server import Prometheus, scraping
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 SHORTER = 150
 SECONDS = {"s": 1, "m": 60, "h": 3600}

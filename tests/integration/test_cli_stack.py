@@ -134,7 +134,7 @@ async def test_doctor_of_a_running_stack(tmp_path: Path) -> None:
         assert findings["judge"]["status"] == "ok"
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_no_restart_ends_everything_at_the_first_death(tmp_path: Path) -> None:
     async with up(tmp_path, "--only", "registry,judge", "--no-restart") as process:
         running = upfile.read(tmp_path / ".podium")

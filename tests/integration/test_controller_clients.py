@@ -103,7 +103,7 @@ async def beat(client: Client, job_id: str, seconds: float) -> pb.Job:
         return (await stub.Heartbeat(request)).job
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_killed_client_frees_its_place_and_whoever_waits_was_told_for_whom(
     fleet: Fleet,
 ) -> None:

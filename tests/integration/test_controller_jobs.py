@@ -101,7 +101,7 @@ async def test_a_whole_job(fleet: Fleet, client: Client) -> None:
     assert sample("reward_mean", job=job.id) is None
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_scenarios_are_drawn_without_replacement(fleet: Fleet, client: Client) -> None:
     job = await client.create(small_job(7))
     await client.succeeded(job.id)
@@ -223,7 +223,7 @@ async def test_an_environment_that_always_fails_ends_the_job_in_its_own_words(
     assert (fleet.trainer.job, fleet.inference.job) == ("", "")
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_judge_that_recovers_costs_no_collection(fleet: Fleet, client: Client) -> None:
     fleet.judge.broken = True
 

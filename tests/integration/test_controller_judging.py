@@ -246,7 +246,7 @@ async def test_a_group_that_no_judge_answers_for_is_skipped_and_the_others_train
     assert after == before + 1
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_half_a_character_of_a_judge_ends_nothing(client: Client, model: FakeJudge) -> None:
     def halves(request: dict[str, Any]) -> Answer:
         entries = [

@@ -50,7 +50,7 @@ async def test_a_full_disk_is_waited_out_and_costs_no_second_training(
         await assert_every_step_once(fleet, client, job.id, STEPS)
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_disk_that_stays_full_ends_the_job_when_its_patience_is_over(
     fleet: Fleet, registry: RegistryProcess
 ) -> None:

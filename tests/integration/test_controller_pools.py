@@ -110,7 +110,7 @@ async def test_jobs_share_a_pool_of_adapters_as_far_as_it_goes(fleet: Fleet) -> 
             await assert_every_step_once(fleet, client, job, 1)
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_two_pools_of_a_base_model_take_a_job_each(fleet: Fleet) -> None:
     await fleet.add_pool("second")
     release = asyncio.Event()
@@ -154,7 +154,7 @@ async def test_a_base_model_that_no_pool_serves_is_refused_with_what_they_serve(
     assert error.metadata["served"] == f"{BASE_MODEL}, {OTHER}"
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_pool_that_is_down_keeps_no_job_from_another(fleet: Fleet) -> None:
     other = await fleet.add_pool("other", OTHER)
     await other.kill()
@@ -190,7 +190,7 @@ async def test_a_job_for_a_pool_that_is_away_waits_in_line_without_a_trainer(
         await client.succeeded("away-1")
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_an_answer_that_fits_no_window_is_refused_and_a_larger_window_is_found(
     fleet: Fleet,
 ) -> None:

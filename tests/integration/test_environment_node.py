@@ -97,7 +97,7 @@ async def test_episodes_wait_for_the_servers_two_slots_and_are_scored(port: int)
     assert (cut.metrics["success"], cut.metrics["nearest"]) == (0, 2)
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_connection_that_breaks_changes_nothing(port: int) -> None:
     proxy = CuttingProxy(port)
     async with proxy.running():
@@ -111,7 +111,7 @@ async def test_a_connection_that_breaks_changes_nothing(port: int) -> None:
     assert (found.stop_reason, found.environment_reward) == (pb.STOP_REASON_TERMINATED, 1)
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_request_sent_again_is_answered_from_memory(port: int) -> None:
     async with connect(address(port)) as channel:
         stub = environment_service_pb2_grpc.EnvironmentServiceStub(channel)

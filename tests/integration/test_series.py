@@ -19,13 +19,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.controlled import Client, running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.fleet import Fleet
+from support.full import full
 from support.processes import RegistryProcess
 
 __all__ = ["fleet", "registry"]
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
-JOBS = 50
 Series = frozenset[tuple[str, tuple[tuple[str, str], ...]]]
 
 
@@ -85,15 +85,16 @@ async def ended(client: Client, job_id: str, run: Callable[[Client, str], Awaita
         await client.stub.DeleteJob(pb.DeleteJobRequest(job_id=job_id))
 
 
-async def test_fifty_jobs_leave_the_series_of_the_first(
-    fleet: Fleet, registry: RegistryProcess
+@pytest.mark.parametrize("jobs", [6, full(50)])
+async def test_jobs_leave_the_series_of_the_first(
+    fleet: Fleet, registry: RegistryProcess, jobs: int
 ) -> None:
     kinds = (evaluated, failed, paused_and_cancelled)
     async with running_controller(fleet, poll_seconds=0.05) as client:
         for number, kind in enumerate(kinds):
             await ended(client, f"first-{number}", kind)
         before = await exposed(registry)
-        for number in range(JOBS):
+        for number in range(jobs):
             kind = kinds[number % 3 if number % 10 < 3 else 0]
             await ended(client, f"later-{number}", kind)
         after = await exposed(registry)

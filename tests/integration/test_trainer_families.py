@@ -16,7 +16,7 @@ from support.families import FAMILIES, build_family
 from support.sample_family import LENGTH, PROMPT, TEMPERATURE
 from support.tiny_policy import group, training_spec, trajectory
 
-pytestmark = [pytest.mark.full, pytest.mark.engine, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.engine, pytest.mark.timeout(300)]
 
 
 UNFAITHFUL = {"kimi"}

@@ -23,6 +23,7 @@ from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2
 from safetensors.torch import load_file
+from support.full import full, long
 from support.tiny_policy import build_small_llama, step_groups
 from support.trainer_process import ServiceProcess, service, step_messages
 from transformers import AutoModelForCausalLM
@@ -191,10 +192,10 @@ async def test_t12_two_processes_take_the_step_of_one(
     assert second.keys() == first.keys()
 
 
-@pytest.mark.full
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("full", "FLOAT32"), ("full", "BFLOAT16"), ("lora", "BFLOAT16")]
+    ("name", "dtype"),
+    [full("full", "FLOAT32"), full("full", "BFLOAT16"), long("lora", "BFLOAT16")],
 )
 async def test_t17_a_job_resumes_on_another_world_size(
     setting: Setting, alone: ServiceProcess, pair: ServiceProcess, name: str, dtype: str

@@ -20,7 +20,7 @@ SMALL = (
 
 
 @pytest.mark.engine
-@pytest.mark.full
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_s46_the_demo_trains_and_tells_its_numbers_without_a_gpu_or_a_key(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if "API_KEY" not in name}

@@ -19,8 +19,6 @@ from support.process_tree import descendants, gone
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
-    # Two processes of vLLM on each node; tests/unit/inference has the nodes' own protocol.
-    pytest.mark.full,
     pytest.mark.timeout(600),
 ]
 
@@ -70,6 +68,8 @@ def stored(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted(folder.glob(f"policies/*/{WEIGHTS}"))]
 
 
+# Two processes of vLLM on each node; tests/unit/inference has the nodes' own protocol.
+@pytest.mark.long
 async def test_two_nodes_generate_what_one_does(halved: TwoNodes, merged: TinyPool) -> None:
     for (ids, logprobs), (one_ids, one_logprobs) in zip(
         await greedy(halved.pool), await greedy(merged), strict=True
@@ -78,6 +78,7 @@ async def test_two_nodes_generate_what_one_does(halved: TwoNodes, merged: TinyPo
         np.testing.assert_allclose(logprobs, one_logprobs, atol=1e-3)
 
 
+@pytest.mark.full
 async def test_versions_are_merged_into_the_weights_of_both_nodes(
     halved: TwoNodes, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ async def test_versions_are_merged_into_the_weights_of_both_nodes(
 
 
 @pytest.mark.skipif(bool(REFUSAL), reason=f"no folder of its own for a node: {REFUSAL}")
+@pytest.mark.full
 async def test_a_node_that_cannot_store_a_version_leaves_the_old_one_served(
     halved: TwoNodes, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ async def test_a_node_that_cannot_store_a_version_leaves_the_old_one_served(
     await pool.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="full"))
 
 
+@pytest.mark.full
 async def test_jobs_share_two_nodes_through_adapters(staged: TwoNodes, tmp_path: Path) -> None:
     pool = staged.pool
     files = {job: adapter_files(pool.model, seed) for seed, job in ((61, "left"), (62, "right"))}
@@ -133,6 +136,7 @@ async def test_jobs_share_two_nodes_through_adapters(staged: TwoNodes, tmp_path:
     assert len(stored(staged.folder)) == (0 if REFUSAL else 1)
 
 
+@pytest.mark.long
 async def test_a_dead_worker_of_a_node_ends_the_leader(halved: TwoNodes) -> None:
     leader = halved.pool.stack.pid("inference")
     family = [leader, *descendants(leader), *descendants(halved.worker.pid)]
@@ -145,6 +149,7 @@ async def test_a_dead_worker_of_a_node_ends_the_leader(halved: TwoNodes) -> None
     await gone(family, within=40)
 
 
+@pytest.mark.full
 async def test_a_dead_leader_ends_the_other_node(staged: TwoNodes) -> None:
     leader = staged.pool.stack.pid("inference")
     family = [*descendants(leader), *descendants(staged.worker.pid)]

@@ -26,7 +26,7 @@ pytestmark = [
 PROMPT = list(range(1000, 1040))
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_an_engine_killed_in_mid_stream(shared: TinyPool) -> None:
     stack = shared.stack
     asked = request(PROMPT, seed=6, max_tokens=1900)

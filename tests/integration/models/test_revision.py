@@ -257,7 +257,7 @@ def test_a_folder_may_be_named(tmp_path: Path) -> None:
     assert "an existing folder with a config.json" in done.stderr
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_a_model_of_an_older_recipe_is_made_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

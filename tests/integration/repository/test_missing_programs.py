@@ -32,7 +32,7 @@ def without_programs(folder: Path, *arguments: str) -> subprocess.CompletedProce
     )
 
 
-@pytest.mark.full
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_test_is_collected(tmp_path: Path) -> None:
     found = without_programs(tmp_path, "--collect-only", "tests")

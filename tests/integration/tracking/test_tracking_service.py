@@ -124,7 +124,7 @@ def processes_with(mark: str) -> list[int]:
     return found
 
 
-@pytest.mark.full
+@pytest.mark.long
 async def test_a_client_that_hangs_is_killed_with_all_that_it_started(
     client: Client, dead: tuple[WandbServer, LangfuseServer], tmp_path: Path
 ) -> None:
