@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 from podium import AsyncClient
+from podium.core.contract import to_plain
+from podium.core.errors import PodiumError
 from support.kubernetes_cluster import RELEASE, Installation
 
 JOB = """
@@ -63,12 +66,12 @@ def outside(
         }
 
 
-def client_of(environment: Mapping[str, str]) -> AsyncClient:
+def client_of(environment: Mapping[str, str], timeout: float = 30) -> AsyncClient:
     """The SDK in such an environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
-        return AsyncClient()
+        return AsyncClient(timeout=timeout)
 
 
 def submit(client: dict[str, str], job_id: str, steps: int, *settings: str) -> None:
@@ -103,15 +106,23 @@ def until(
     end = time.monotonic() + within
     job: dict[str, Any] = {}
     while time.monotonic() < end:
-        with suppress(AssertionError), outside(installation, ["PODIUM_ADDRESS"]) as client:
-            job = json.loads(podium(client, "job", "get", job_id, "-o", "json"))
+        controller = outside(installation, ["PODIUM_ADDRESS"])
+        with suppress(AssertionError, PodiumError), controller as client:
+            job = asyncio.run(_job(client, job_id))
         if job and condition(job):
             told = f"{job['state']}: {job.get('failure_reason')}: {job.get('failure_message')}"
             assert job["state"] not in ENDED - {"succeeded"}, told
             return job
         assert job.get("state") not in ENDED, f"{job}\n{installation.cluster.state()}"
-        time.sleep(5)
+        time.sleep(1)
     raise AssertionError(f"{job}\n{installation.cluster.state()}")
+
+
+async def _job(environment: Mapping[str, str], job_id: str) -> dict[str, Any]:
+    """As `podium job get ID -o json` has it, without a process of its own at each look."""
+    async with client_of(environment, timeout=10) as client:
+        found: dict[str, Any] = to_plain(await client.jobs.get(job_id))
+        return found
 
 
 def podium(client: dict[str, str], *arguments: str, text_in: str | None = None) -> str:
