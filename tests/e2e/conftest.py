@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from podium.sdk.connection import contexts
 from support.certificates import Authority
+from support.cluster_user import of_release, typed
 from support.custom_resources import MONITORING, defined
 from support.documented import blocks
 from support.kubernetes_cluster import (
@@ -124,6 +126,21 @@ def installation(
     except AssertionError as error:
         raise AssertionError(f"{error}\n{cluster.state()}") from error
     return Installation(cluster, chart, values, certificate, TLS_SECRET)
+
+
+@pytest.fixture(scope="session")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of somebody who has a kubeconfig and nothing of Podium's."""
+    theirs = {name: value for name, value in os.environ.items() if not name.startswith("PODIUM_")}
+    return {**theirs, contexts.FOLDER: str(tmp_path_factory.mktemp("config"))}
+
+
+@pytest.fixture(scope="session")
+def logged_in(installation: Installation, outside: dict[str, str]) -> dict[str, str]:
+    """After `podium login`, to an installation with mutual TLS."""
+    done = typed(outside, "login", "e2e", *of_release(installation))
+    assert done.returncode == 0, f"{done.stderr}\n{installation.cluster.state()}"
+    return outside
 
 
 def _host_volume(namespace: str, name: str, folder: Path) -> dict[str, object]:

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,59 +16,19 @@ import pytest
 from podium.core.errors import DeadlineExceededError, UnavailableError
 from podium.sdk import AsyncClient
 from podium.sdk.connection import contexts
-from support.kubernetes_cluster import RELEASE, Cluster, Installation
+from support.cluster_user import of_release, typed
+from support.kubernetes_cluster import Cluster, Installation
 
 pytestmark = pytest.mark.timeout(900)
 
 WITHIN = 300
 
 
-@pytest.fixture(scope="module")
-def outside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of somebody who has a kubeconfig and nothing of Podium's."""
-    theirs = {name: value for name, value in os.environ.items() if not name.startswith("PODIUM_")}
-    return {**theirs, contexts.FOLDER: str(tmp_path_factory.mktemp("config"))}
-
-
-def podium(
-    outside: dict[str, str], *arguments: str, text_in: str = ""
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "podium.cli", *arguments],
-        env=outside,
-        input=text_in,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN,
-        check=False,
-    )
-
-
-def of_release(installation: Installation, *, certificate: bool = True) -> list[str]:
-    """The options of `podium login` for the release."""
-    options = ["--release", RELEASE, "--namespace", installation.cluster.namespace]
-    if certificate:
-        for name in ("certificate", "key", "authorities"):
-            options += [
-                f"--tls-{name}",
-                installation.certificate[f"PODIUM_TLS_{name.upper()}_FILE"],
-            ]
-    return options
-
-
-@pytest.fixture(scope="module")
-def logged_in(installation: Installation, outside: dict[str, str]) -> dict[str, str]:
-    """After `podium login`, to an installation with mutual TLS."""
-    done = podium(outside, "login", "e2e", *of_release(installation))
-    assert done.returncode == 0, f"{done.stderr}\n{installation.cluster.state()}"
-    return outside
-
-
 def test_install_tells_what_the_cluster_has(
     installation: Installation, outside: dict[str, str]
 ) -> None:
     arguments = ("install", "--namespace", installation.cluster.namespace, "-o", "json")
-    done = podium(outside, *arguments)
+    done = typed(outside, *arguments)
     told: dict[str, Any] = json.loads(done.stdout)
     found = {each["name"]: each for each in told["findings"]}
     # The cluster of CI is older than the chart allows and makes no volumes.
@@ -86,22 +43,22 @@ def test_install_tells_what_the_cluster_has(
 
 def test_a_wrong_token_is_refused(installation: Installation, outside: dict[str, str]) -> None:
     where = of_release(installation)
-    done = podium(outside, "login", "wrong", *where, "--token-stdin", text_in="not-the-token")
+    done = typed(outside, "login", "wrong", *where, "--token-stdin", text_in="not-the-token")
     assert done.returncode == 4, done.stderr
-    assert "wrong" not in podium(outside, "context", "list", "-o", "name").stdout
+    assert "wrong" not in typed(outside, "context", "list", "-o", "name").stdout
 
 
 def test_a_login_without_a_certificate_is_told_that_it_needs_one(
     installation: Installation, outside: dict[str, str]
 ) -> None:
-    done = podium(outside, "login", "plain", *of_release(installation, certificate=False))
+    done = typed(outside, "login", "plain", *of_release(installation, certificate=False))
     assert done.returncode == 3, done.stderr
     assert "asks for TLS, and no certificate is given" in done.stderr
-    assert "plain" not in podium(outside, "context", "list", "-o", "name").stdout
+    assert "plain" not in typed(outside, "context", "list", "-o", "name").stdout
 
 
 def test_a_release_that_is_not_there_is_named(outside: dict[str, str], cluster: Cluster) -> None:
-    done = podium(outside, "login", "no", "--release", "nope", "--namespace", cluster.namespace)
+    done = typed(outside, "login", "no", "--release", "nope", "--namespace", cluster.namespace)
     assert done.returncode == 5, done.stderr
     assert f"there is no release nope in namespace {cluster.namespace}" in done.stderr
 
@@ -120,7 +77,7 @@ def test_a_release_that_is_not_there_is_named(outside: dict[str, str], cluster: 
 def test_every_service_is_reached_through_the_api_server(
     logged_in: dict[str, str], command: tuple[str, ...]
 ) -> None:
-    done = podium(logged_in, *command)
+    done = typed(logged_in, *command)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

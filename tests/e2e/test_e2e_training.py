@@ -14,6 +14,7 @@ import dashboards
 import httpx
 import pytest
 import yaml
+from podium.local.launcher import logs
 from support.cluster_jobs import (
     JOB,
     follow,
@@ -22,6 +23,7 @@ from support.cluster_jobs import (
     reached,
     submit,
 )
+from support.cluster_user import typed
 from support.custom_resources import MONITORING
 from support.kubernetes_cluster import RELEASE, Installation
 from support.prometheus_server import Prometheus, scraping
@@ -66,7 +68,10 @@ def test_nobody_calls_without_the_token(client: dict[str, str]) -> None:
 
 
 def test_a_job_submitted_from_outside_trains_and_every_panel_shows_it(
-    installation: Installation, client: dict[str, str], tmp_path: Path
+    installation: Installation,
+    client: dict[str, str],
+    logged_in: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     began = time.time()
     # Its evaluations have panels too.
@@ -74,7 +79,18 @@ def test_a_job_submitted_from_outside_trains_and_every_panel_shows_it(
     with scraped(installation, "first", tmp_path) as prometheus:
         trainer = installation.cluster.trainer_of("first")
         assert fetched_by(installation, trainer) == ["smollm2-135m-instruct"]
-        follow(installation, "first")
+        with followed(logged_in, "first", tmp_path / "logs.txt") as shown:
+            reached(installation, "first", 1)
+            written = installation.cluster.kubectl("logs", trainer).splitlines()
+            told = typed(logged_in, "job", "logs", "first", "--service", "trainer")
+            assert told.returncode == 0, told.stderr
+            assert_told(told.stdout, trainer, written)
+            follow(installation, "first")
+        assert_told(shown.read_text(), trainer, written)
+        # Of pods that all jobs share, the lines that name the job.
+        shared = [line for line in shown.read_text().splitlines() if line.startswith("controller ")]
+        assert shared
+        assert all("first" in line for line in shared)
         # What the last step has left is scraped within two seconds, and rates take two scrapes.
         until = time.monotonic() + 60
         namespace = installation.cluster.namespace
@@ -84,6 +100,28 @@ def test_a_job_submitted_from_outside_trains_and_every_panel_shows_it(
     versions = json.loads(podium(client, "checkpoint", "list", "first", "-o", "json"))
     # Retention decides about version 0.
     assert {1, 2, 3} <= {int(v["manifest"].get("version", 0)) for v in versions}
+
+
+@contextmanager
+def followed(environment: dict[str, str], job_id: str, file: Path) -> Iterator[Path]:
+    """What `podium job logs --follow` prints, which ends by itself with the job."""
+    with file.open("w") as out:
+        command = [sys.executable, "-m", "podium.cli", "job", "logs", job_id, "--follow"]
+        process = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            yield file
+            assert process.wait(120) == 0, file.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def assert_told(text: str, pod: str, written: list[str]) -> None:
+    """Each line that a pod wrote is there once, after its service and pod, in its order."""
+    start = f"trainer     {pod.removeprefix('pod/')}  "
+    told = [line.removeprefix(start) for line in text.splitlines() if line.startswith(start)]
+    assert written
+    assert told[: len(written)] == [logs.readable(line) for line in written]
 
 
 def fetched_by(installation: Installation, pod: str) -> list[str]:
