@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from support.certificates import Authority
-from support.cluster_jobs import SERVICES, follow, outside, reached, submit
+from support.cluster_jobs import SERVICES, goes_on, outside, reached, submit
 from support.kubernetes_cluster import RELEASE, Cluster, Installation
 
 pytestmark = pytest.mark.timeout(1800)
@@ -95,7 +95,7 @@ def test_tokens_and_certificates_are_replaced_under_a_job_that_runs(
     cluster = installation.cluster
     old, new = installation.token, secrets.token_urlsafe(36)
     with outside(installation) as client:
-        submit(client, "rotated", 20)
+        submit(client, "rotated", 100)
     reached(installation, "rotated", 1)
     before = lives(cluster)
     # Both are taken before the new one is shown, and the old one goes last.
@@ -113,4 +113,4 @@ def test_tokens_and_certificates_are_replaced_under_a_job_that_runs(
             shown = shown_by(client[variable], installation.certificate)
             assert shown.strip() == data["tls.crt"].strip(), variable
     assert lives(cluster) == before
-    follow(installation, "rotated")
+    goes_on(installation, "rotated")

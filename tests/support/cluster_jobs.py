@@ -90,6 +90,17 @@ def follow(installation: Installation, job_id: str) -> None:
     assert [int(step["number"]) for step in steps] == list(range(1, wanted + 1))
 
 
+def goes_on(installation: Installation, job_id: str) -> None:
+    """Waits until a long job has begun and done another step, each step once, and cancels it."""
+    job = until(installation, job_id, lambda job: True)
+    reached(installation, job_id, int(job["completed_steps"]) + 2)
+    with outside(installation, ["PODIUM_ADDRESS"]) as client:
+        steps = json.loads(podium(client, "job", "steps", job_id, "-o", "json"))
+        podium(client, "job", "cancel", job_id)
+    numbers = [int(step["number"]) for step in steps]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
 def reached(installation: Installation, job_id: str, steps: int) -> None:
     """Waits until a job has done that many steps."""
     until(installation, job_id, lambda job: int(job.get("completed_steps", 0)) >= steps)
