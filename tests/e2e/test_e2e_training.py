@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -54,6 +55,18 @@ def client(installation: Installation) -> Iterator[dict[str, str]]:
 
 def test_helm_test_passes(installation: Installation) -> None:
     assert "Phase:" in installation.cluster.helm("test", RELEASE, "--timeout", "5m")
+
+
+@pytest.mark.parametrize("component", [name for name in METRICS if name != "trainer"])
+def test_a_probe_compiles_nothing(installation: Installation, component: str) -> None:
+    """The root file system is read-only: what has no bytecode is compiled at each start."""
+    cluster = installation.cluster
+    pod = cluster.pod_of(component).removeprefix("pod/")
+    probe = ["python", "-v", "-m", "podium.probe", "127.0.0.1:1"]
+    command = ["kubectl", "--namespace", cluster.namespace, "exec", pod, "--", *probe]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert re.findall(r"code object from '.*\.pyc'", told)
+    assert re.findall(r"code object from (/.*)", told) == []
 
 
 def test_nobody_calls_without_the_token(client: dict[str, str]) -> None:
