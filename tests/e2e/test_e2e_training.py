@@ -89,6 +89,9 @@ def test_a_job_submitted_from_outside_trains_and_every_panel_shows_it(
     began = time.time()
     # Its evaluations have panels too.
     submit(client, "first", 3, *EVALUATED)
+    # kubectl gives a forward up whose port refuses.
+    ready = ("wait", "--for=condition=Ready", installation.cluster.trainer_of("first"))
+    installation.cluster.kubectl(*ready, "--timeout=600s", timeout=620)
     with scraped(installation, "first", tmp_path) as prometheus:
         trainer = installation.cluster.trainer_of("first")
         assert fetched_by(installation, trainer) == ["smollm2-135m-instruct"]
