@@ -43,8 +43,8 @@ from podium_rollout.domain.trajectories import failure_of
 from support.fake_judge import Answer, Behaviour, FakeJudge, fake_judge, shown
 from support.full import full
 from support.judging import judge_service
-from support.pool_pods import _Params
 from support.rollout_service import environment_here, rollout
+from support.sampling_params import Params
 from support.wild_services import Echo, WildEngine, wild_inference
 from support.wild_text import Wild
 
@@ -144,7 +144,7 @@ async def keep(wild: Wild, key: str, captures: Captures, ids: list[int]) -> None
 
     body = json.dumps(wild.body()).encode() if wild.chance(0.95) else b"[" * 100_000
     asked = Asked(key, body=bytearray(body))
-    how = How(_Params(), ("job", 1), wild.choice(list(FORMATS)))
+    how = How(Params(), ("job", 1), wild.choice(list(FORMATS)))
     assert [1 async for _ in capture(outputs(), asked, how, captures, told)] == [1]
 
 

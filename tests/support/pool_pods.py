@@ -33,6 +33,7 @@ from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import PolicyPool
 from podium_inference.domain.ports import Piece
 from support.processes import free_port
+from support.sampling_params import Params
 
 NAME = "pool.test"
 KEY = "podium-rollout-some"
@@ -42,16 +43,6 @@ _DIGEST = "sha256:" + "0" * 64
 def weights(job: str, version: int) -> str:
     """What a version answers with."""
     return f"{job} at {version}"
-
-
-class _Params:
-    """vLLM's sampling parameters, as far as a captured call needs them."""
-
-    temperature = top_p = repetition_penalty = 1.0
-    min_p = presence_penalty = frequency_penalty = 0.0
-    min_tokens = top_k = 0
-    output_kind = SimpleNamespace(name="DELTA")
-    structured_outputs = logit_bias = allowed_token_ids = bad_words = None
 
 
 class EngineDouble:
@@ -192,7 +183,7 @@ class PodDouble:
         async def outputs() -> AsyncGenerator[Any, None]:
             yield output
 
-        how = How(_Params(), ("", 0), "hermes")
+        how = How(Params(), ("", 0), "hermes")
         captured = capture(outputs(), Asked(key), how, self.captures, self.pool_peers.announce)
         assert [each async for each in captured] == [output]
 

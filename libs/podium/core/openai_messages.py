@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from podium.core import responses_items
 from podium.core.outside import clean, clean_json, name_of, plain_of, struct_of
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -40,25 +41,13 @@ def messages_of(body: Mapping[str, Any]) -> list[pb.Message]:
         if isinstance(value, str):
             found.append(pb.Message(role=pb.ROLE_USER, content=clean(value)))
         elif isinstance(value, list):
-            found += [message_of(item) for item in value if isinstance(item, Mapping)]
+            items = responses_items.as_chat(value) if key == "input" else value
+            found += [message_of(item) for item in items if isinstance(item, Mapping)]
     return found
 
 
 def message_of(plain: Mapping[str, Any]) -> pb.Message:
-    """One message of chat completions, or item of responses; never raises."""
-    if plain.get("type") == "function_call":
-        call = pb.ToolCall(
-            id=_name(plain.get("call_id")),
-            name=_name(plain.get("name")),
-            arguments_json=_arguments(plain.get("arguments")),
-        )
-        return pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[call] if call.name else [])
-    if plain.get("type") == "function_call_output":
-        return pb.Message(
-            role=pb.ROLE_TOOL,
-            content=_text(plain.get("output")),
-            tool_call_id=_name(plain.get("call_id")),
-        )
+    """One message of chat completions; never raises."""
     calls = plain.get("tool_calls")
     reasoning = plain.get("reasoning_content", plain.get("reasoning"))
     return pb.Message(

@@ -42,6 +42,28 @@ def test_responses_have_instructions_input_and_calls_as_items() -> None:
     assert (result.role, result.tool_call_id) == (pb.ROLE_TOOL, "c1")
 
 
+def test_the_items_of_one_turn_are_one_message_as_the_model_said_it() -> None:
+    said = {"type": "output_text", "text": "I look."}
+    body = {
+        "input": [
+            {"type": "reasoning", "summary": [], "content": [{"text": "Where?"}]},
+            {"type": "message", "role": "assistant", "content": [said]},
+            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+            {"type": "custom_tool_call", "call_id": "c2", "name": "feel", "input": "it"},
+            {"type": "function_call_output", "call_id": "c1", "output": "a door"},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": "cold"},
+            {"type": "reasoning", "summary": [{"text": "A door."}], "encrypted_content": "x"},
+            {"type": "item_reference", "id": "i"},
+            {"type": "function_call", "call_id": "c3", "name": "open", "arguments": "{}"},
+        ]
+    }
+    first, door, cold, second = messages_of(body)
+    assert (first.content, first.reasoning) == ("I look.", "Where?")
+    assert [call.name for call in first.tool_calls] == ["look", "feel"]
+    assert [door.tool_call_id, cold.tool_call_id, cold.content] == ["c1", "c2", "cold"]
+    assert (second.role, second.reasoning) == (pb.ROLE_ASSISTANT, "A door.")
+
+
 @pytest.mark.parametrize("nested", [True, False])
 def test_tools_of_both_apis(nested: bool) -> None:
     function = {"name": "look", "description": "Looks.", "parameters": {"type": "object"}}
@@ -58,6 +80,8 @@ def test_tools_of_both_apis(nested: bool) -> None:
         {"messages": 3},
         {"messages": [1, None, {}]},
         {"messages": [{"role": "nobody", "content": {"a": 1}, "tool_calls": [4, {"id": 7}]}]},
+        {"input": [{"type": []}, {"type": "reasoning", "content": 4, "summary": [None, {}]}]},
+        {"input": [{"role": "assistant", "tool_calls": 3}, {"type": "function_call"}]},
         {"tools": "many"},
         {"tools": [5, {"function": 6}, {"function": {"name": 7, "parameters": {1: object()}}}]},
     ],

@@ -81,16 +81,50 @@ def in_request(request: Asked) -> Iterator[None]:
         _asked.reset(token)
 
 
-def wanted(params: Any) -> Any:
-    """vLLM's sampling parameters, with the sampled tokens' log-probs if they were left out.
+def wanted(params: Any, fields: Mapping[str, Any]) -> Any:
+    """vLLM's sampling parameters as a rollout's request is sampled by.
 
-    What the client is answered does not change: vLLM shows log-probs only to
-    whoever asked for them in the request itself.
+    With the sampled tokens' log-probs, if they were left out: what the client is answered does
+    not change, for vLLM shows log-probs only to whoever asked for them in the request itself. And
+    without vLLM's grammar of tool calls, under which nothing that is sampled could train. Clients
+    ask for it by default, with `strict` tools, a `tool_choice` of `required`, or no
+    `parallel_tool_calls`.
     """
+    free = _of_tools_alone(params, fields)
+    if params.logprobs is not None and not free:
+        return params
+    params = params.clone()
     if params.logprobs is None:
-        params = params.clone()
         params.logprobs = 0
+    if free:
+        params.structured_outputs = None
     return params
+
+
+def _of_tools_alone(params: Any, fields: Mapping[str, Any]) -> bool:
+    """Whether the answer is restricted by the tools that it may call, and by nothing else.
+
+    A tool that is named is the request's own wish; it stays.
+    """
+    restricted = params.structured_outputs
+    if restricted is None or not restricted.structural_tag:
+        return False
+    choice = fields.get("tool_choice")
+    if isinstance(choice, Mapping):
+        choice = choice.get("type")
+    # Anthropic's `any` is OpenAI's `required`.
+    if choice not in (None, "auto", "required", "any"):
+        return False
+    return not _has_format(fields)
+
+
+def _has_format(fields: Mapping[str, Any]) -> bool:
+    """Whether a request says what form its answer has: chat's, responses', Anthropic's, vLLM's."""
+    formats = [fields.get("response_format"), fields.get("structured_outputs")]
+    for name in ("text", "output_config"):
+        holder = fields.get(name)
+        formats.append(holder.get("format") if isinstance(holder, Mapping) else None)
+    return any(isinstance(each, Mapping) and each.get("type") != "text" for each in formats)
 
 
 def untrainable(params: Any) -> str:

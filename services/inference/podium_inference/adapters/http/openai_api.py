@@ -110,7 +110,9 @@ class GatedClient:
             if adapter is not None:
                 # Another than the API found, where it went and came back in between.
                 kwargs["lora_request"] = served.adapter
-            params = sampling_params if request is None else wanted(sampling_params)
+            params = sampling_params
+            if request is not None:
+                params = wanted(params, request.fields())
             outputs = self._llm.generate(prompt, params, request_id, **kwargs)
             if request is not None:
                 policy = (served.job, served.version)
