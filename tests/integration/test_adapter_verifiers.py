@@ -158,6 +158,16 @@ async def test_a_wrong_option_is_named(address: str, env: Mapping[str, Any]) -> 
     assert [v.field for v in caught.value.violations] == ["environment.config.env"]
 
 
+@needs_verifiers
+async def test_a_taskset_that_raises_is_no_defect_of_the_server(address: str) -> None:
+    async with environments() as opened:
+        config = {"env": {"taskset": {"id": "vf_broken"}}}
+        with pytest.raises(FailedPreconditionError) as caught:
+            await opened.scenarios(spec(address, config), "train", 0, "")
+    assert caught.value.reason == "TASKSET_FAILED"
+    assert "LookupError: the corpus is not here" in caught.value.message
+
+
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "verifiers.v1", None)
     with pytest.raises(FailedPreconditionError, match="pip install 'verifiers") as caught:

@@ -57,13 +57,13 @@ def rewards(group: trajectory_pb2.Group) -> list[float | None]:
 
 
 @asynccontextmanager
-async def judge_service(model: FakeJudge) -> AsyncIterator[str]:
+async def judge_service(model: FakeJudge, **settings: Any) -> AsyncIterator[str]:
     """The address of the real servicer over gRPC, whose default judge model is a scripted one."""
     async with httpx.AsyncClient() as http:
         server = Server("judge", ServerSettings())
         server.add(
             judge_service_pb2_grpc.add_JudgeServiceServicer_to_server,
-            JudgeBench(model, http).servicer,
+            JudgeBench(model, http, **settings).servicer,
             "podium.judge.v1.JudgeService",
         )
         await server.start()

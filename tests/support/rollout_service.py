@@ -45,7 +45,20 @@ def guess(monkeypatch: pytest.MonkeyPatch) -> None:
 async def rollout(
     inference: str, max_groups: int = 8, resume_seconds: float = 2.0
 ) -> AsyncIterator[Stub]:
-    """The service as `python -m podium_rollout` wires it, on ports of its own."""
+    """A client of `rollout_service`."""
+    async with rollout_service(inference, max_groups, resume_seconds) as address:
+        channel = connect(address)
+        try:
+            yield rollout_service_pb2_grpc.RolloutServiceStub(channel)
+        finally:
+            await channel.close()
+
+
+@asynccontextmanager
+async def rollout_service(
+    inference: str, max_groups: int = 8, resume_seconds: float = 2.0
+) -> AsyncIterator[str]:
+    """The address of the service as `python -m podium_rollout` wires it, on ports of its own."""
     settings = Settings(
         port=0, health_port=0, metrics_port=0, inference_address=inference, max_groups=max_groups
     )
@@ -60,11 +73,9 @@ async def rollout(
         "podium.rollout.v1.RolloutService",
     )
     await server.start()
-    channel = connect(f"127.0.0.1:{server.port}")
     try:
-        yield rollout_service_pb2_grpc.RolloutServiceStub(channel)
+        yield f"127.0.0.1:{server.port}"
     finally:
-        await channel.close()
         await server.stop(0)
         await environments.close()
         await policy.close()

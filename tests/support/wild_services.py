@@ -14,7 +14,9 @@ from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.kit.rpc import Server, ServerSettings
 from podium.types.v1 import policy_pb2, trajectory_pb2
+from podium_inference.adapters.pool_peers import PoolPeers
 from podium_inference.domain.captures import Captures
+from podium_inference.domain.holders import Holders
 from podium_inference.domain.ports import Piece
 from podium_inference.domain.render import Renderer
 from podium_inference.servicer import InferenceServicer
@@ -125,16 +127,33 @@ class _OnePolicy:
 
 @asynccontextmanager
 async def wild_inference(
-    engine: WildEngine, captures: Captures, call_format: str
+    engine: WildEngine,
+    captures: Captures,
+    call_format: str,
+    *,
+    pool: Any = None,
+    description: pb.GetEngineResponse | None = None,
+    reasoning_parser: str = "",
 ) -> AsyncIterator[str]:
-    """The real servicer and renderer on that engine; the address while the block runs."""
-    nobody: Any = None
-    pool: Any = _OnePolicy()
-    renderer = Renderer(_Tokenizer(), call_format)
+    """The real servicer and renderer on that engine; the address while the block runs.
+
+    Without a `pool` whatever is asked for is served.
+    """
+    holders = Holders()
+    renderer = Renderer(_Tokenizer(), call_format, reasoning_parser=reasoning_parser)
     server = Server("inference", ServerSettings())
+    servicer = InferenceServicer(
+        engine,
+        pool or _OnePolicy(),
+        renderer,
+        captures,
+        PoolPeers(None, "", holders),
+        holders,
+        description or pb.GetEngineResponse(),
+    )
     server.add(
         pb_grpc.add_InferenceServiceServicer_to_server,
-        InferenceServicer(engine, pool, renderer, captures, nobody, nobody, pb.GetEngineResponse()),
+        servicer,
         "podium.inference.v1.InferenceService",
     )
     await server.start()

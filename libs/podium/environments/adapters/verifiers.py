@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.environments.adapters.packages import needed
 from podium.environments.adapters.verifiers_model import Conversation, ModelServer
 from podium.environments.base import Environment
@@ -23,6 +23,7 @@ MODEL = "policy"
 # a shell in a cloud sandbox.
 _AGENT = {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}}
 _NO_KEY = "PODIUM_NO_KEY"
+_LONGEST_WHY = 500
 
 
 class Config(BaseModel):
@@ -239,18 +240,31 @@ def _resolved(key: str) -> Any:
     if not taskset:
         raise ValueError("taskset.id is missing")
     kind = loaders.env_config_type(taskset, env.get("id", ""))
-    if "agent" in kind.model_fields:
-        env["agent"] = _AGENT | (env.get("agent") or {})
+    agent = needed("verifiers.v1", REQUIREMENT, "verifiers").AgentConfig
+    for name, field in kind.model_fields.items():
+        # Environments of their own name their agents as they like.
+        if isinstance(field.annotation, type) and issubclass(field.annotation, agent):
+            env[name] = _AGENT | (env.get(name) or {})
     return kind.model_validate(env)
 
 
 @lru_cache(maxsize=4)
 def _tasks(key: str, most: int) -> list[dict[str, Any]]:
-    """The tasks as data: all of them shuffled, of an endless taskset the first ones."""
+    """The tasks as data: all of them shuffled, of an endless taskset the first ones.
+
+    Raises:
+        FailedPreconditionError: TASKSET_FAILED: it cannot load them, whatever its reason.
+    """
     loaders = needed("verifiers.v1.utils.loaders", REQUIREMENT, "verifiers")
-    taskset = loaders.load_taskset(_resolved(key).taskset)
-    chosen = taskset.shuffle(seed=0).take(most) if taskset.bounded else taskset.take(most)
-    return [task.data.model_dump(mode="json", exclude_none=True) for task in chosen]
+    try:
+        taskset = loaders.load_taskset(_resolved(key).taskset)
+        chosen = taskset.shuffle(seed=0).take(most) if taskset.bounded else taskset.take(most)
+        return [task.data.model_dump(mode="json", exclude_none=True) for task in chosen]
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise FailedPreconditionError(
+            f"the taskset cannot load its tasks: {why[:_LONGEST_WHY]}", reason="TASKSET_FAILED"
+        ) from error
 
 
 def _wrong(why: str) -> InvalidArgumentError:
