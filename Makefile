@@ -115,7 +115,7 @@ simulate: setup ## Simulate jobs to which faults befall, by their seeds (SIMULAT
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE_ARGS)
 
 .PHONY: adapters
-adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed examples/environment_node/node_modules ## Install what the tests of adapters need (about 1.2 GB); without it they are skipped
+adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed $(VENV)-agents/.installed examples/environment_node/node_modules ## Install what tests of adapters and agents need (about 1.4 GB); without it they are skipped
 
 # Their packages pin others too tightly to share an environment with each other or with vLLM.
 $(VENV)-%/.installed: requirements/%.txt | setup
@@ -130,6 +130,7 @@ examples/environment_node/node_modules: examples/environment_node/package.json
 
 export PODIUM_TEST_OPENENV_PYTHON ?= $(wildcard $(CURDIR)/$(VENV)-openenv/bin/python)
 export PODIUM_TEST_VERIFIERS_PYTHON ?= $(wildcard $(CURDIR)/$(VENV)-verifiers/bin/python)
+export PODIUM_TEST_AGENTS_PYTHON ?= $(wildcard $(CURDIR)/$(VENV)-agents/bin/python)
 
 ##
 
