@@ -11,6 +11,7 @@ PYTEST_ARGS ?=
 # Most tests wait for something: two at a time take half as long. `-n 0` for a debugger.
 TEST_WORKERS ?= -n 2 --no-loadscope-reorder
 SIMULATE_ARGS ?=
+FUZZ_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 UP_ARGS ?=
@@ -113,6 +114,10 @@ break-lines: test-programs setup model ## Break forty lines one at a time; the t
 .PHONY: simulate
 simulate: setup ## Simulate jobs to which faults befall, by their seeds (SIMULATE_ARGS="--seeds 10000")
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SIMULATE_ARGS)
+
+.PHONY: fuzz
+fuzz: setup ## Say the worst to the real services, as replies and judges' answers (FUZZ_ARGS="--replies 1000000")
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ_ARGS)
 
 .PHONY: adapters
 adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed $(VENV)-agents/.installed examples/environment_node/node_modules ## Install what tests of adapters and agents need (about 1.4 GB); without it they are skipped

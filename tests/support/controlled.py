@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from podium.core.errors import UnavailableError
+from podium.core.errors import DeadlineExceededError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
 from podium.kit.rpc import Server, connect, rpc_errors
@@ -104,7 +104,7 @@ class Client:
                 while True:
                     try:
                         job = await self.get(job_id)
-                    except UnavailableError:
+                    except (UnavailableError, DeadlineExceededError):
                         pass
                     else:
                         if condition(job):

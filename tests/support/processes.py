@@ -44,6 +44,13 @@ LAUNCHER_RANGE = range(20000 + 3000 * _WORKER, 23000 + 3000 * _WORKER)
 """Of which a worker's stacks take theirs: a port is taken seconds after it was found free."""
 
 
+def take_ports_of(worker: int) -> None:
+    """Gives from now on the ports that workers of a run have by their number."""
+    global _RANGE
+    first = 10000 + 2500 * (worker % 4)
+    _RANGE = range(first + os.getpid() % 1500, first + 2500)
+
+
 class RegistryProcess:
     """The real registry as a process, which keeps its folder and port over its deaths."""
 
