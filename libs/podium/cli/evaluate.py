@@ -270,16 +270,17 @@ class _Task:
         policy = await resolve_policy(agent, self.client.checkpoints.get)
         if named(policy) not in (agent, "the base model"):
             note(f"{agent} is {named(policy)}")
-        await self.served.serve(policy)
         spec = spec_pb2.EnvironmentSpec(name=self.environment, address=self.address)
         spec.config.update(self.config)
+        # First: for nothing no policy gives way in the pool.
+        scenarios = await self.client.environments.scenarios(spec, self.split, self.limit)
+        self._not_empty(scenarios)
+        await self.served.serve(policy)
         episode = apply_defaults(spec_pb2.EpisodeSpec(max_turns=self.max_turns))
         episode.chat_template_kwargs.update(self.template)
         sampling = apply_defaults(
             policy_pb2.SamplingParams(temperature=self.temperature, max_tokens=self.max_tokens)
         )
-        scenarios = await self.client.environments.scenarios(spec, self.split, self.limit)
-        self._not_empty(scenarios)
         return await self.client.environments.run(
             spec,
             scenarios,

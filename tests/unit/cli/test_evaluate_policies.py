@@ -48,3 +48,14 @@ async def test_s13_a_checkpoint_that_there_is_not_is_an_error(tmp_path: Path) ->
         assert result.code != 0
         assert "mail" in result.err
         assert not fake.rollout.requests
+
+
+async def test_without_scenarios_no_policy_is_loaded_and_the_split_is_named(tmp_path: Path) -> None:
+    async with fake_podium() as fake:
+        fake.rollout.rewards = ()
+        fake.registry.publish("mail", 7, {})
+        result = await evaluated(fake, tmp_path, "-a", "mail@7", "--split", "dev", "-o", "json")
+        assert result.code == 2
+        assert "email_search has no scenarios in the split 'dev'" in result.err
+        assert not result.out
+        assert not fake.inference.loaded
