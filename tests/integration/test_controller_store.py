@@ -15,12 +15,14 @@ import sqlalchemy as sa
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.domain.ports import JUDGED, GroupKey
-from podium_controller.store import Database
+from podium_controller.store import Database, EvaluationStore
 from podium_controller.store.leases import check_fence
 from podium_controller.store.rows import live_job
 from podium_controller.store.tables import jobs, metadata, steps
 from sqlalchemy.ext.asyncio import AsyncConnection
 from support.batch_contract import *  # noqa: F403 : the tests
+from support.evaluation_contract import *  # noqa: F403 : the tests
+from support.evaluation_contract import EvaluationStores
 from support.postgres import Postgres, postgres
 from support.store_contract import *  # noqa: F403 : the tests
 from support.store_contract import sequences
@@ -57,6 +59,12 @@ async def stores(postgres: Postgres) -> AsyncIterator[SqlStores]:
     await replica.close()
 
 
+@pytest.fixture
+def evaluation_stores(stores: SqlStores) -> EvaluationStores:
+    """For the contract; see `EvaluationStores`."""
+    return lambda **limits: EvaluationStore(stores.another().database, **limits)
+
+
 async def test_migrations_make_the_tables_that_the_code_expects(both: SqlStores) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
@@ -71,7 +79,7 @@ async def test_migrations_make_the_tables_that_the_code_expects(both: SqlStores)
 
 _MIGRATE = """
 import asyncio, sys
-from podium_controller.store import Database
+from podium_controller.store import Database, EvaluationStore
 
 async def main():
     database = Database(sys.argv[1])

@@ -20,6 +20,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescri
 from google.protobuf.message import Message
 from hypothesis import HealthCheck, Phase, given, settings
 from podium.core.errors import InvalidArgumentError
+from podium.jobs.v1 import evaluation_service_pb2 as evaluations_pb
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.kit.rpc import connect
 from podium.kit.rpc.errors import from_rpc
@@ -164,7 +165,8 @@ async def test_the_registry_refuses_nul_in_every_text_by_its_field(
 async def test_the_controller_refuses_nul_in_every_text_by_its_field(
     controller_channel: tuple[grpc.aio.Channel, str],
 ) -> None:
-    await refuses_nul(controller_channel[0], "JobService", "SessionService")
+    services = ("JobService", "SessionService", "EvaluationService")
+    await refuses_nul(controller_channel[0], *services)
 
 
 def forged(arguments: list[Any]) -> list[str]:
@@ -251,8 +253,11 @@ async def test_the_controller_refuses_forged_page_tokens(
         ("ListSteps", jobs_pb.ListStepsRequest(job_id=job)),
         ("ListEvaluations", jobs_pb.ListEvaluationsRequest(job_id=job)),
         ("ListTrajectories", jobs_pb.ListTrajectoriesRequest(job_id=job)),
+        ("ListStoredEvaluations", evaluations_pb.ListStoredEvaluationsRequest()),
+        ("ListScenarioResults", evaluations_pb.ListScenarioResultsRequest(evaluation_id="e")),
     ):
-        method = method_named("JobService", name)
+        of = "JobService" if type(request).__module__.endswith("job_service_pb2") else ""
+        method = method_named(of or "EvaluationService", name)
         await refuses_forged(channel, request, paging._arguments(request), method)
 
 
@@ -317,7 +322,8 @@ async def test_the_registry_has_no_internal_error_from_random_messages(
 async def test_the_controller_has_no_internal_error_from_random_messages(
     controller_channel: tuple[grpc.aio.Channel, str],
 ) -> None:
-    await survives_random_messages(controller_channel[0], "JobService", "SessionService")
+    services = ("JobService", "SessionService", "EvaluationService")
+    await survives_random_messages(controller_channel[0], *services)
 
 
 async def test_what_an_environment_says_of_its_failure_is_told_whatever_it_holds(

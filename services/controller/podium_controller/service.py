@@ -7,10 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from podium.core.tasks import cancel_and_wait
-from podium.jobs.v1 import job_service_pb2_grpc, session_service_pb2_grpc
+from podium.jobs.v1 import (
+    evaluation_service_pb2_grpc,
+    job_service_pb2_grpc,
+    session_service_pb2_grpc,
+)
 from podium.kit.rpc import Server
 
 from podium_controller.api.admission import Admission
+from podium_controller.api.evaluation_servicer import EvaluationServicer
 from podium_controller.api.job_servicer import JobServicer
 from podium_controller.api.project_budgets import ProjectBudgets
 from podium_controller.api.session_servicer import SessionServicer
@@ -24,6 +29,7 @@ from podium_controller.store import (
     BatchStore,
     ClientStore,
     Database,
+    EvaluationStore,
     JobStore,
     LeaseStore,
     SqlLedger,
@@ -33,7 +39,7 @@ from podium_controller.store import (
 
 @asynccontextmanager
 async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
-    """Adds JobService and SessionService to the server and runs jobs inside the block."""
+    """Adds JobService, SessionService and EvaluationService, and runs jobs inside the block."""
     projects = Projects.load(settings.projects_file)
     trackers = Trackers.load(settings.tracking, settings.tracking_secrets_file, projects)
     database = Database(settings.resolved_database_url())
@@ -76,6 +82,18 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
                     scheduler.wake,
                 ),
                 "podium.jobs.v1.SessionService",
+            )
+            server.add(
+                evaluation_service_pb2_grpc.add_EvaluationServiceServicer_to_server,
+                EvaluationServicer(
+                    EvaluationStore(
+                        database,
+                        settings.evaluation_store_max_bytes,
+                        settings.evaluation_retention_days,
+                    ),
+                    projects,
+                ),
+                "podium.jobs.v1.EvaluationService",
             )
             running = asyncio.create_task(scheduler.run(), name="scheduler")
             try:

@@ -82,6 +82,12 @@ class Settings(ServerSettings):
     but a reader needs. 0 for no limit."""
     trajectory_retention_days: float = Field(default=0.0, ge=0, le=36500)
     """Such trajectories are deleted when they are older than this. 0 for no such limit."""
+    evaluation_store_max_bytes: int = Field(default=2**30, ge=0)
+    """What stored evaluations may take together; above it none is stored, for a number that
+    somebody may have told of is not to go by itself. 0 for no limit."""
+    evaluation_retention_days: float = Field(default=0.0, ge=0, le=36500)
+    """Stored evaluations that are older than this are deleted when the next one is stored. 0 for
+    no such limit."""
 
     collect_slack_seconds: float = Field(default=120.0, gt=0)
     """What a group may take beyond the time of one episode."""

@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from podium_controller.store import Database
+from podium_controller.store import Database, EvaluationStore
 from support.batch_contract import *  # noqa: F403 : the tests
+from support.evaluation_contract import *  # noqa: F403 : the tests
+from support.evaluation_contract import EvaluationStores
 from support.store_contract import *  # noqa: F403 : the tests
 from support.stores import MemoryStores, SqlStores
 from support.trajectory_contract import *  # noqa: F403 : the tests
@@ -43,3 +45,12 @@ async def stores(
         made = SqlStores(f"sqlite+aiosqlite:///{tmp_path}/controller.db")
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def evaluation_stores(migrated: Path, tmp_path: Path) -> AsyncIterator[EvaluationStores]:
+    """For the contract; see `EvaluationStores`. Nothing uses a store in memory."""
+    shutil.copy(migrated, tmp_path / "evaluations.db")
+    replica = SqlStores(f"sqlite+aiosqlite:///{tmp_path}/evaluations.db")
+    yield lambda **limits: EvaluationStore(replica.another().database, **limits)
+    await replica.close()

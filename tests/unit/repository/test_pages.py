@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from podium.environment.v1 import environment_service_pb2
 from podium.inference.v1 import inference_service_pb2
-from podium.jobs.v1 import job_service_pb2, session_service_pb2
+from podium.jobs.v1 import evaluation_service_pb2, job_service_pb2, session_service_pb2
 from podium.judge.v1 import judge_service_pb2
 from podium.registry.v1 import registry_service_pb2
 from podium.rollout.v1 import rollout_service_pb2
@@ -32,6 +32,7 @@ _SERVICES = (
     inference_service_pb2,
     job_service_pb2,
     session_service_pb2,
+    evaluation_service_pb2,
     judge_service_pb2,
     registry_service_pb2,
     rollout_service_pb2,

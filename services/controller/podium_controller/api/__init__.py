@@ -1,1 +1,1 @@
-"""JobService and SessionService: what callers ask is checked, done and answered."""
+"""The controller's three services: what callers ask is checked, done and answered."""

@@ -18,6 +18,7 @@ GREEDY = "greedy"
 # No vowels, so no words; no 0, 1 or l, so nothing to misread.
 _ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
 _SUFFIX_LENGTH = 6
+_EVALUATION_SUFFIX_LENGTH = 8
 _SLUG_LENGTH = 40
 
 
@@ -26,6 +27,11 @@ def new_job_id(environment: str) -> str:
     name = slug(environment)[:_SLUG_LENGTH].strip("-")
     suffix = "".join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX_LENGTH))
     return f"{name or 'job'}-{suffix}"
+
+
+def new_evaluation_id() -> str:
+    """An id for a stored evaluation: `eval-k3v9q2wd`."""
+    return "eval-" + "".join(secrets.choice(_ALPHABET) for _ in range(_EVALUATION_SUFFIX_LENGTH))
 
 
 def training_group(job_id: str, step: int, index: int) -> str:

@@ -188,6 +188,41 @@ usage = Table(
     Index(None, "hour"),
 )
 
+# What clients measured. A deleted one's row stays, without a body: its request may be repeated. No
+# job is referred to: an evaluation outlives its own, and may be of a model that none has trained.
+stored_evaluations = Table(
+    "stored_evaluations",
+    metadata,
+    Column("number", _Counter, primary_key=True, autoincrement=True),
+    Column("id", String(64), nullable=False, unique=True),
+    # Of its body, for lists.
+    Column("name", String(256), nullable=False),
+    Column("project", String(63), nullable=False),
+    Column("environment", String(128), nullable=False),
+    Column("job_id", String(128), nullable=False),
+    Column("create_time", BigInteger, nullable=False),
+    Column("request_id", String(128), nullable=False, unique=True),
+    Column("digest", String(64), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    # Of its body and its scenarios'.
+    Column("bytes", BigInteger, nullable=False),
+    Column("deleted", Boolean, nullable=False),
+)
+
+scenario_results = Table(
+    "scenario_results",
+    metadata,
+    Column(
+        "evaluation",
+        BigInteger,
+        ForeignKey("stored_evaluations.number"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
 leases = Table(
     "leases",
     metadata,
