@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 import click
+from podium.cli.default_group import DefaultGroup
 from podium.cli.main import cli
 from podium.core.contract import set_path
 from podium.core.errors import InvalidArgumentError
@@ -43,7 +44,11 @@ def resolved(words: Sequence[str]) -> tuple[list[str], click.Command, list[str]]
     names: list[str] = []
     command: click.Command = cli
     rest = list(words)
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+    while isinstance(command, click.Group) and rest:
+        if isinstance(command, DefaultGroup):
+            rest = command.named(rest)
+        if rest[0].startswith("-"):
+            break
         context = click.Context(command, info_name=command.name)
         _, found, rest = command.resolve_command(context, rest)
         assert found is not None

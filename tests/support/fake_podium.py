@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import google_crc32c
@@ -23,6 +24,7 @@ from podium.core.errors import (
 )
 from podium.inference.v1 import inference_service_pb2 as inference
 from podium.inference.v1 import inference_service_pb2_grpc as inference_grpc
+from podium.jobs.v1 import evaluation_service_pb2_grpc as evaluations_grpc
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
 from podium.kit.rpc import Server, ServerSettings
 from podium.registry.v1 import registry_service_pb2 as registry
@@ -31,6 +33,9 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
 from podium.sdk import Addresses
 from podium.types.v1 import trajectory_pb2
+from podium_controller.api.evaluation_servicer import EvaluationServicer
+from podium_controller.pools.projects import Projects
+from podium_controller.store import Database, EvaluationStore
 from support.fake_job_service import FakeJobs
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -233,8 +238,13 @@ class FakePodium:
 
 
 @asynccontextmanager
-async def fake_podium(**settings: Any) -> AsyncIterator[FakePodium]:
-    """Serves the doubles on a free port."""
+async def fake_podium(stored: Path | None = None, **settings: Any) -> AsyncIterator[FakePodium]:
+    """Serves the doubles on a free port.
+
+    Args:
+        stored: where the controller's own EvaluationService keeps its database; None for a
+            controller that has none.
+    """
     server = Server("fake", ServerSettings(**settings))
     # The doubles lack what no client calls; gRPC answers that with UNIMPLEMENTED.
     pool = FakeInference()
@@ -255,9 +265,20 @@ async def fake_podium(**settings: Any) -> AsyncIterator[FakePodium]:
         fake.rollout,
         "podium.rollout.v1.RolloutService",
     )
+    database = None
+    if stored is not None:
+        database = Database(f"sqlite+aiosqlite:///{stored}/controller.db")
+        await database.migrate()
+        server.add(
+            evaluations_grpc.add_EvaluationServiceServicer_to_server,
+            EvaluationServicer(EvaluationStore(database), Projects()),
+            "podium.jobs.v1.EvaluationService",
+        )
     await server.start()
     fake.address = f"127.0.0.1:{server.port}"
     try:
         yield fake
     finally:
         await server.stop(0)
+        if database is not None:
+            await database.close()

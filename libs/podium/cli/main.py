@@ -52,7 +52,10 @@ zsh, in the shell's startup file.
             "List, export and push trained versions.",
         ),
         "chat": ("podium.cli.chat:chat", "Talk to a policy."),
-        "eval": ("podium.cli.evaluate:evaluate", "Measure a policy, a baseline or another model."),
+        "eval": (
+            "podium.cli.evaluation:evaluation",
+            "Measure a policy, a baseline or another model.",
+        ),
         "env": ("podium.cli.environment:env", "List, check and serve environments to train on."),
         "scorer": ("podium.cli.scorer:scorer", "Serve a function that scores a job's episodes."),
         "scenarios": (

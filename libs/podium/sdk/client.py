@@ -12,6 +12,7 @@ from podium.sdk.checkpoints import Checkpoints
 from podium.sdk.connection.addresses import Addresses, locate
 from podium.sdk.connection.channels import Channels
 from podium.sdk.environments import Environments
+from podium.sdk.evaluations import Evaluations
 from podium.sdk.in_process import BackendCheckpoints, NotCovered, not_covered
 from podium.sdk.jobs import Jobs
 from podium.sdk.judge import Judge
@@ -42,8 +43,8 @@ class AsyncClient:
         With a `backend` of this process (`podium.InProcessBackend`) it is a client for tests,
         which talks to no installation. Covered are `models`, with all that a model does, and
         `checkpoints` but for `checkpoints.models`. Every method of `jobs`, `policies`,
-        `environments`, `sessions` and `judge`, and `train` and `openai_address`, raise
-        UnimplementedError (NOT_IN_PROCESS), which names the method. The backend stays open:
+        `environments`, `sessions`, `evaluations` and `judge`, and `train` and `openai_address`,
+        raise UnimplementedError (NOT_IN_PROCESS), which names the method. The backend stays open:
         whoever made it closes it.
 
         Args:
@@ -74,6 +75,7 @@ class AsyncClient:
         self.jobs = Jobs(channel, place, self.checkpoints.get)
         self.environments = Environments(*self._channels.service("rollout"))
         self.judge = Judge(*self._channels.service("judge"))
+        self.evaluations = Evaluations(channel, place)
         self._in_process = backend is not None
         self.backend: Backend = backend or RemoteBackend(self)
         """Where models of `podium.training` train."""
@@ -84,6 +86,7 @@ class AsyncClient:
             self.environments = cast(Environments, NotCovered("environments", Environments))
             self.sessions = cast(Sessions, NotCovered("sessions", Sessions))
             self.judge = cast(Judge, NotCovered("judge", Judge))
+            self.evaluations = cast(Evaluations, NotCovered("evaluations", Evaluations))
         self.models = Models(self.backend)
 
     async def __aenter__(self) -> AsyncClient:

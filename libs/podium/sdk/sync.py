@@ -15,6 +15,7 @@ from podium.sdk.checkpoints import Checkpoints
 from podium.sdk.client import AsyncClient
 from podium.sdk.connection.addresses import Addresses
 from podium.sdk.environments import Environments
+from podium.sdk.evaluations import Evaluations
 from podium.sdk.jobs import Jobs
 from podium.sdk.judge import Judge
 from podium.sdk.policies import Policies
@@ -134,6 +135,16 @@ class SyncSessions(_Part):
     close = _called(Sessions.close)
 
 
+class SyncEvaluations(_Part):
+    """As `podium.sdk.evaluations.Evaluations`."""
+
+    store = _called(Evaluations.store)
+    get = _called(Evaluations.get)
+    list = _iterated(Evaluations.list)
+    results = _called(Evaluations.results)
+    delete = _called(Evaluations.delete)
+
+
 class SyncJudge(_Part):
     """As `podium.sdk.judge.Judge`."""
 
@@ -175,6 +186,7 @@ class Client:
         self.environments = SyncEnvironments(portal, client.environments)
         self.sessions = SyncSessions(portal, client.sessions)
         self.judge = SyncJudge(portal, client.judge)
+        self.evaluations = SyncEvaluations(portal, client.evaluations)
         self.models = SyncModels(portal, client.models)
 
     def __enter__(self) -> Client:

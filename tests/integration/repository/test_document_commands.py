@@ -29,12 +29,11 @@ from podium.core.trajectory_rows import rows_of
 from podium.environments import Scenario, Scripted, play
 from podium.environments.scenarios import write_scenarios
 from podium.training.in_process import InProcessBackend
-from support import job_records
 from support.cli import invoke
 from support.document_commands import ROOT, commands, pages, python, yaml_blocks
-from support.fake_job_service import watched_job
 from support.fake_judge import completion, fake_judge
-from support.fake_podium import FakePodium, fake_podium
+from support.fake_podium import fake_podium
+from support.played_installation import play_installation, store_evaluations
 from support.programs import missing
 from support.wild_episode import wild_episode
 
@@ -64,6 +63,10 @@ HERE = {
     "environment.config.scenarios=tasks.jsonl --follow",
     "podium eval mymodule:Guess -a baseline:random -a openai:some-model",
     "podium eval email_search -a base -a my-job@best --attempts 4",
+    "podium eval list --environment email_search",
+    "podium eval show EVALUATION",
+    "podium eval compare EVALUATION OTHER",
+    "podium eval delete EVALUATION",
     "podium eval mcp -a openai:gpt-4.1-mini --max-tokens 500 --set "
     "'server={command: [python3, examples/mcp_rl/server.py]}' --set "
     "scenarios=examples/mcp_rl/tasks.jsonl",
@@ -221,21 +224,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def play_installation(fake: FakePodium) -> None:
-    """A job `w` with versions, and what a submitted one does."""
-    job = job_records.job("w", 3, 3)
-    fake.jobs.known["w"] = job
-    fake.jobs.updates = watched_job(job)
-    fake.jobs.steps = job_records.steps(3)
-    for step in fake.jobs.steps:
-        step.metrics["judge_tokens"] = 900.0
-    fake.jobs.trajectories = [wild_episode(), *job_records.episodes(0, 1, 1, 1)[:2]]
-    fake.jobs.created_state = job.state
-    for version in (3, 4):
-        fake.registry.publish("w", version, {"adapter/a": b"x"})
-    fake.registry.versions[-1].aliases[:] = ["best"]
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("command", sorted(HERE))
 async def test_a_command_runs_as_it_is_printed(command: str, folder: Path) -> None:
@@ -251,8 +239,10 @@ async def test_a_command_runs_as_it_is_printed(command: str, folder: Path) -> No
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with fake_judge() as api:
         api.then(lambda _: completion("50"))
-        async with fake_podium() as fake:
+        async with fake_podium(stored=folder if words[0] == "eval" else None) as fake:
             play_installation(fake)
+            if words[0] == "eval":
+                await store_evaluations(fake)
             done = await invoke(
                 *words,
                 cwd=folder,

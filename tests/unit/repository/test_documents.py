@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from podium.cli.default_group import DefaultGroup
 from podium.cli.main import cli
 from support.programs import missing
 
@@ -79,6 +80,8 @@ def unknown_commands(text: str) -> Iterator[str]:
     for words in _COMMAND.findall(code_of(text)):
         first, *rest = words.split()
         command = cli.get_command(click.Context(cli), first)
+        if isinstance(command, DefaultGroup):
+            rest = command.named(rest)
         if command is None or (
             rest
             and isinstance(command, click.Group)

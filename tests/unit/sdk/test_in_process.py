@@ -17,7 +17,7 @@ from podium.core.errors import (
 )
 from podium.sdk import Addresses, AsyncClient, Client
 
-PARTS = ("jobs", "policies", "environments", "sessions", "judge")
+PARTS = ("jobs", "policies", "environments", "sessions", "evaluations", "judge")
 
 
 def count(messages: list[dict[str, Any]], step: int) -> str:

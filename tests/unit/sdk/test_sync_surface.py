@@ -14,7 +14,16 @@ from podium.training.in_process import InProcessBackend
 from podium.training.model import TrainableModel
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-PARTS = ("jobs", "policies", "checkpoints", "environments", "sessions", "judge", "models")
+PARTS = (
+    "jobs",
+    "policies",
+    "checkpoints",
+    "environments",
+    "sessions",
+    "evaluations",
+    "judge",
+    "models",
+)
 # Of TrainableModel: what only asynchronous code can use, or SyncModel does itself.
 OF_THE_ASYNC_MODEL = {"backend", "register", "take"}
 

@@ -1,36 +1,28 @@
-"""`podium eval`: measure agents on an environment's scenarios."""
+"""`podium eval run`: measure agents on an environment's scenarios."""
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from podium.cli.completers import complete_jobs
 from podium.cli.connection import connected
-from podium.cli.environment_class import environment_class, modules_here, scenarios_here
+from podium.cli.evaluation.task import AGENTS, Task
 from podium.cli.exits import CliError, Exit
 from podium.cli.integers import Count, Integer
 from podium.cli.output import data, note
 from podium.cli.settings import read_settings
 
 if TYPE_CHECKING:
-    from podium.cli.serving import Pool
-    from podium.environments import Agent, Environment
+    from podium.jobs.v1.evaluation_service_pb2 import StoredEvaluation
     from podium.sdk import AsyncClient
-    from podium.sdk.evaluation import Attempt
-
-_AGENTS = (
-    "a policy (`base`, `JOB`, `JOB@VERSION` or `JOB@ALIAS`, such as `JOB@best`), `baseline:NAME`,"
-    " or `openai:MODEL`"
-)
+    from podium.sdk.evaluation import Attempt, Comparison, Summary
 
 
-@click.command("eval", short_help="Measure a policy, a baseline or another model.")
+@click.command("run", short_help="Measure agents on an environment.")
 @click.argument("environment")
 @click.option(
     "-a",
@@ -40,7 +32,7 @@ _AGENTS = (
     shell_complete=complete_jobs,
     required=True,
     metavar="AGENT",
-    help=f"{_AGENTS}. Repeat it to compare with the first.",
+    help=f"{AGENTS}. Repeat it to compare with the first.",
 )
 @click.option("--split", default="heldout", show_default=True, help="Whose scenarios.")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many scenarios.")
@@ -107,6 +99,14 @@ _AGENTS = (
 @click.option(
     "--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="At once."
 )
+@click.option("--name", default="", help="What the stored result is called; any text.")
+@click.option("--project", default="", help="Whose the stored result is.  [default: default]")
+@click.option(
+    "--store/--no-store",
+    default=None,
+    help="Whether the controller keeps the result, for `podium eval compare`. With --store a "
+    "controller that cannot is an error.  [default: where an installation is known]",
+)
 @click.option(
     "-o",
     "--output",
@@ -133,6 +133,9 @@ async def evaluate(
     environment_address: str,
     pool: str,
     concurrency: int,
+    name: str,
+    project: str,
+    store: bool | None,
     output: str,
 ) -> None:
     """Measure agents on the scenarios of ENVIRONMENT, a built-in name or `module:Class`.
@@ -144,14 +147,18 @@ async def evaluate(
 
     `openai:MODEL` is asked at OPENAI_BASE_URL with OPENAI_API_KEY, and again where it is busy.
     Attempts that it never answered are left out of all numbers, and the exit code is 3.
+
+    The controller keeps what each agent did, scenario by scenario: `podium eval list` lists it, and
+    `podium eval compare ID ID` says how two differ.
     """
-    from podium.cli.evaluation_tables import of_scenarios, show_scenarios, show_summaries
+    from podium.cli.evaluation.keeping import Keeper
+    from podium.cli.evaluation.tables import show_scenarios, show_summaries
     from podium.cli.serving import pool_for
     from podium.sdk.evaluation import answered, compare, summarise
     from podium.sdk.evaluation import by_scenario as attempted
 
     async with pool_for(client) as served:
-        task = _Task(
+        task = Task(
             client=client,
             served=served,
             environment=environment,
@@ -168,7 +175,8 @@ async def evaluate(
             seed=seed,
             concurrency=concurrency,
         )
-        results = {agent: await task.run(agent) for agent in agents}
+        measured = {agent: await task.run(agent) for agent in agents}
+    results = {agent: found.attempts for agent, found in measured.items()}
     incomplete = _incomplete(results)
     counted = {agent: answered(found) for agent, found in results.items()}
     if incomplete is not None and not any(counted.values()):
@@ -182,20 +190,41 @@ async def evaluate(
         for agent in list(results)[1:]
         if attempted(counted[first]).keys() & attempted(counted[agent]).keys()
     }
+    keeper = Keeper(task, name, project, threshold, must=bool(store))
+    wanted = store if store is not None else keeper.knows_an_installation()
+    kept = await keeper.keep({agent: measured[agent] for agent in summaries}) if wanted else {}
     if output == "table":
         show_summaries(summaries, comparisons, first)
         show_scenarios(counted, threshold)
-        if incomplete is not None:
-            raise incomplete
-        return
+        for agent, evaluation in kept.items():
+            note(f"{agent} is stored as {evaluation.id}")
+    else:
+        _show_data(results, summaries, comparisons, kept, threshold, output)
+    for problem in (keeper.problem, incomplete):
+        if problem is not None:
+            raise problem
+
+
+def _show_data(
+    results: Mapping[str, Sequence[Attempt]],
+    summaries: Mapping[str, Summary],
+    comparisons: Mapping[str, Comparison],
+    kept: Mapping[str, StoredEvaluation],
+    threshold: float | None,
+    output: str,
+) -> None:
+    from podium.cli.evaluation.tables import of_scenarios
+    from podium.sdk.evaluation import answered
+
     data(
         [
             {
                 "agent": agent,
+                "evaluation_id": kept[agent].id if agent in kept else None,
                 **asdict(summary),
                 "pass_at": {str(k): value for k, value in summary.pass_at.items()},
                 "compared_with_first": asdict(comparisons[agent]) if agent in comparisons else None,
-                "by_scenario": of_scenarios(counted[agent], threshold),
+                "by_scenario": of_scenarios(answered(results[agent]), threshold),
                 "episodes": [
                     {**asdict(attempt), "success": attempt.succeeded(threshold)}
                     for attempt in results[agent]
@@ -205,8 +234,6 @@ async def evaluate(
         ],
         output,
     )
-    if incomplete is not None:
-        raise incomplete
 
 
 def _incomplete(results: Mapping[str, Sequence[Attempt]]) -> CliError | None:
@@ -223,150 +250,3 @@ def _incomplete(results: Mapping[str, Sequence[Attempt]]) -> CliError | None:
         return None
     hint = "Lower --concurrency, or check OPENAI_BASE_URL, OPENAI_API_KEY and the model's name."
     return CliError("\n".join(lines), hint, Exit.UNREACHABLE)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What every agent of one command is measured on."""
-
-    client: AsyncClient
-    served: Pool
-    environment: str
-    address: str
-    pool: str
-    config: Mapping[str, Any]
-    template: Mapping[str, Any]
-    split: str
-    limit: int | None
-    attempts: int
-    max_turns: int
-    temperature: float
-    max_tokens: int
-    seed: int
-    concurrency: int
-
-    async def run(self, agent: str) -> list[Attempt]:
-        """Every attempt of one agent.
-
-        Raises:
-            CliError: there is no such agent.
-            PodiumError: what a service refused.
-        """
-        kind, colon, name = agent.partition(":")
-        if not colon:
-            return await self._policy(agent)
-        if kind == "baseline":
-            return await self._local(self._baseline(name))
-        if kind == "openai":
-            return await self._model(name)
-        raise _wrong_agent(agent)
-
-    async def _policy(self, agent: str) -> list[Attempt]:
-        from podium.cli.serving import named
-        from podium.core.contract import apply_defaults
-        from podium.core.policy_names import resolve_policy
-        from podium.types.v1 import policy_pb2, spec_pb2
-
-        policy = await resolve_policy(agent, self.client.checkpoints.get)
-        if named(policy) not in (agent, "the base model"):
-            note(f"{agent} is {named(policy)}")
-        spec = spec_pb2.EnvironmentSpec(name=self.environment, address=self.address)
-        spec.config.update(self.config)
-        # First: for nothing no policy gives way in the pool.
-        scenarios = await self.client.environments.scenarios(spec, self.split, self.limit)
-        self._not_empty(scenarios)
-        await self.served.serve(policy)
-        episode = apply_defaults(spec_pb2.EpisodeSpec(max_turns=self.max_turns))
-        episode.chat_template_kwargs.update(self.template)
-        sampling = apply_defaults(
-            policy_pb2.SamplingParams(temperature=self.temperature, max_tokens=self.max_tokens)
-        )
-        return await self.client.environments.run(
-            spec,
-            scenarios,
-            policy,
-            sampling,
-            episode,
-            pool=self.pool,
-            attempts=self.attempts,
-            seed=self.seed,
-            concurrency=self.concurrency,
-            done=_progress(len(scenarios) * self.attempts),
-        )
-
-    async def _model(self, name: str) -> list[Attempt]:
-        import httpx
-
-        from podium.sdk.evaluation import ChatModel
-
-        key = os.environ.get("OPENAI_API_KEY", "")
-        base = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        async with httpx.AsyncClient(base_url=base, headers=headers) as client:
-            return await self._local(
-                lambda seed: ChatModel(
-                    seed,
-                    client,
-                    name,
-                    temperature=self.temperature,
-                    max_tokens=self.max_tokens,
-                )
-            )
-
-    async def _local(self, agent: Callable[[int], Agent]) -> list[Attempt]:
-        from podium.sdk.evaluation import run_local
-
-        kind = self._class()
-        scenarios_here()
-        modules_here()
-        # Whoever runs this command chooses its options too.
-        os.environ.setdefault("PODIUM_MCP_COMMANDS", "*")
-        if self.split not in kind.splits:
-            raise click.UsageError(
-                f"{kind.name} has no split {self.split!r}; it has {', '.join(kind.splits)}"
-            )
-        scenarios = list(kind(self.config).listed(self.split))[: self.limit]
-        self._not_empty(scenarios)
-        return await run_local(
-            kind,
-            self.config,
-            scenarios,
-            agent,
-            attempts=self.attempts,
-            seed=self.seed,
-            max_turns=self.max_turns,
-            concurrency=self.concurrency,
-            done=_progress(len(scenarios) * self.attempts),
-        )
-
-    def _not_empty(self, scenarios: Sequence[object]) -> None:
-        if not scenarios:
-            raise click.UsageError(
-                f"{self.environment} has no scenarios in the split {self.split!r}, so there is"
-                " nothing to measure"
-            )
-
-    def _baseline(self, name: str) -> Callable[[int], Agent]:
-        baselines = self._class().baselines
-        if name not in baselines:
-            known = ", ".join(sorted(baselines)) or "none"
-            raise click.UsageError(f"{self.environment} has no baseline {name!r}; it has {known}")
-        return baselines[name]
-
-    def _class(self) -> type[Environment]:
-        return environment_class(self.environment)
-
-
-def _progress(count: int) -> Callable[[Attempt], None]:
-    seen = itertools.count(1)
-
-    def done(_: Attempt) -> None:
-        number = next(seen)
-        if number % 50 == 0 or number == count:
-            note(f"{number} of {count} episodes")
-
-    return done
-
-
-def _wrong_agent(agent: str) -> click.UsageError:
-    return click.UsageError(f"got --agent {agent!r}; allowed are {_AGENTS}")

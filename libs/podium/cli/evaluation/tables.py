@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.output import table
+from podium.cli.safe_text import one_line
 
 if TYPE_CHECKING:
     from podium.sdk.evaluation import Attempt, Comparison, Summary
@@ -54,14 +55,19 @@ def show_summaries(
         ],
     )
     for agent, found in comparisons.items():
-        click.echo(
-            f"{agent} against {first}: {100 * found.difference:+.1f} points of success "
-            f"(95 % {_between(found.low, found.high, '{:+.1%}')}), better in {found.better} and "
-            f"worse in {found.worse} of {found.scenarios} scenarios, p = {found.p_value:.3g}; "
-            f"reward {found.reward_difference:+.3f} "
-            f"(95 % {_between(found.reward_low, found.reward_high, '{:+.3f}')}), "
-            f"p = {found.reward_p_value:.3g}"
-        )
+        click.echo(comparison_line(agent, first, found))
+
+
+def comparison_line(agent: str, other: str, found: Comparison) -> str:
+    """How an agent differs from another."""
+    return (
+        f"{agent} against {other}: {100 * found.difference:+.1f} points of success "
+        f"(95 % {_between(found.low, found.high, '{:+.1%}')}), better in {found.better} and "
+        f"worse in {found.worse} of {found.scenarios} scenarios, p = {found.p_value:.3g}; "
+        f"reward {found.reward_difference:+.3f} "
+        f"(95 % {_between(found.reward_low, found.reward_high, '{:+.3f}')}), "
+        f"p = {found.reward_p_value:.3g}"
+    )
 
 
 def _between(low: float | None, high: float | None, form: str) -> str:
@@ -84,7 +90,10 @@ def show_scenarios(results: Mapping[str, Sequence[Attempt]], threshold: float | 
     click.echo()
     table(
         ["SCENARIO", *found],
-        [[name, *(cell(each.get(name)) for each in found.values())] for name in scenarios[:ROWS]],
+        [
+            [one_line(name), *(cell(each.get(name)) for each in found.values())]
+            for name in scenarios[:ROWS]
+        ],
     )
     if len(scenarios) > ROWS:
         click.echo(f"… and {len(scenarios) - ROWS} more scenarios; -o json has them all")

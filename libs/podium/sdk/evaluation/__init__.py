@@ -19,6 +19,12 @@ from podium.sdk.evaluation.compare import Comparison, compare
 from podium.sdk.evaluation.local import run_local
 from podium.sdk.evaluation.remote import run_policy
 from podium.sdk.evaluation.retries import NotAnsweredError, Retries
+from podium.sdk.evaluation.stored import (
+    attempts_of,
+    check_same_scenarios,
+    differences,
+    results_of,
+)
 
 __all__ = [
     "Attempt",
@@ -28,12 +34,16 @@ __all__ = [
     "Retries",
     "Summary",
     "answered",
+    "attempts_of",
     "by_scenario",
+    "check_same_scenarios",
     "clustered_mean_interval",
     "clustered_proportion_interval",
     "compare",
+    "differences",
     "paired_interval",
     "pass_at_k",
+    "results_of",
     "run_local",
     "run_policy",
     "sign_flip_p_value",

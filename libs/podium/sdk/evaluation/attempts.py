@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -23,6 +24,7 @@ class Attempt:
     scenario_id: str
     attempt: int
     reward: float
+    """Not finite where the environment gave no number: the mean reward leaves it out."""
     terminated: bool
     """The task ended, and was not cut."""
     turns: int
@@ -60,7 +62,10 @@ class Summary:
     low: float
     high: float
     """The 95 % interval of `success` over scenarios: see `clustered_proportion_interval`."""
+    unscored: int
+    """Attempts among `attempts` without a finite reward."""
     reward: float
+    """NaN when no attempt has one."""
     reward_low: float | None
     reward_high: float | None
     """The 95 % interval of `reward`: see `clustered_mean_interval`; None of a single scenario."""
@@ -68,12 +73,17 @@ class Summary:
     pass_at: Mapping[int, float]
     """By k, for 1, 2, 4, … up to the attempts that each scenario has."""
     metrics: Mapping[str, float]
-    """Means over the attempts that report them."""
+    """Means over the attempts that report them, as finite numbers."""
 
 
 def answered(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Those that count."""
     return [attempt for attempt in attempts if not attempt.unanswered]
+
+
+def finite_rewards(attempts: Sequence[Attempt]) -> list[float]:
+    """The rewards that are numbers."""
+    return [attempt.reward for attempt in attempts if math.isfinite(attempt.reward)]
 
 
 def by_scenario(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
@@ -102,14 +112,15 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
     }
     success = fmean(value for each in successes.values() for value in each)
     low, high = clustered_proportion_interval(list(successes.values()))
-    reward_low, reward_high = clustered_mean_interval(
-        [[attempt.reward for attempt in each] for each in by_scenario(attempts).values()]
-    ) or (None, None)
+    by_name = [finite_rewards(each) for each in by_scenario(attempts).values()]
+    rewards = [reward for each in by_name for reward in each]
+    reward_low, reward_high = clustered_mean_interval(by_name) or (None, None)
     most = min(len(each) for each in successes.values())
     metrics: dict[str, list[float]] = {}
     for attempt in attempts:
         for name, value in attempt.metrics.items():
-            metrics.setdefault(name, []).append(value)
+            if math.isfinite(value):
+                metrics.setdefault(name, []).append(value)
     return Summary(
         scenarios=len(successes),
         attempts=len(attempts),
@@ -118,7 +129,8 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
         success=success,
         low=low,
         high=high,
-        reward=fmean(attempt.reward for attempt in attempts),
+        unscored=len(attempts) - len(rewards),
+        reward=fmean(rewards) if rewards else math.nan,
         reward_low=reward_low,
         reward_high=reward_high,
         turns=fmean(attempt.turns for attempt in attempts),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from podium.core.statistics import paired_interval, sign_flip_p_value
-from podium.sdk.evaluation.attempts import Attempt, answered, by_scenario
+from podium.sdk.evaluation.attempts import Attempt, answered, by_scenario, finite_rewards
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Comparison:
     p_value: float
     """Of no difference, two-sided; see `sign_flip_p_value`."""
     reward_difference: float
-    """Mean over scenarios of the second's mean reward less the first's."""
+    """Mean over scenarios of the second's mean reward less the first's; NaN when both have one in
+    no scenario."""
     reward_low: float | None
     reward_high: float | None
     reward_p_value: float
@@ -52,7 +54,8 @@ def compare(
     # Rates of few attempts are coarse: what is added to them lessens with the attempts.
     fewest = min(len(side[scenario]) for side in (one, two) for scenario in shared)
     low, high = paired_interval(differences, 2 / fewest) or (None, None)
-    rewards = [_reward(two[scenario]) - _reward(one[scenario]) for scenario in shared]
+    pairs = [(finite_rewards(one[each]), finite_rewards(two[each])) for each in shared]
+    rewards = [fmean(b) - fmean(a) for a, b in pairs if a and b]
     reward_low, reward_high = paired_interval(rewards) or (None, None)
     return Comparison(
         scenarios=len(shared),
@@ -62,7 +65,7 @@ def compare(
         better=sum(value > 0 for value in differences),
         worse=sum(value < 0 for value in differences),
         p_value=sign_flip_p_value(differences),
-        reward_difference=fmean(rewards),
+        reward_difference=fmean(rewards) if rewards else math.nan,
         reward_low=reward_low,
         reward_high=reward_high,
         reward_p_value=sign_flip_p_value(rewards),
@@ -71,7 +74,3 @@ def compare(
 
 def _rate(attempts: Sequence[Attempt], threshold: float | None) -> float:
     return fmean(attempt.succeeded(threshold) for attempt in attempts)
-
-
-def _reward(attempts: Sequence[Attempt]) -> float:
-    return fmean(attempt.reward for attempt in attempts)

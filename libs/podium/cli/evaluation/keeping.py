@@ -1,0 +1,84 @@
+"""Has the controller keep what `podium eval` measured."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import podium
+from podium.cli.evaluation.task import Measured, Task
+from podium.cli.exits import CliError, code_of
+from podium.cli.output import note
+
+if TYPE_CHECKING:
+    from podium.jobs.v1.evaluation_service_pb2 import StoredEvaluation
+
+_HINT = "The numbers above are as they were measured; 'podium doctor' looks for the cause."
+
+
+class Keeper:
+    """Of one command, whose evaluations have the same `run`."""
+
+    def __init__(
+        self, task: Task, name: str, project: str, threshold: float | None, *, must: bool
+    ) -> None:
+        """Without `must`, what cannot be stored is told and no error."""
+        self._task = task
+        self._name = name
+        self._project = project
+        self._threshold = threshold
+        self._must = must
+        self._run = uuid.uuid4().hex
+        self.problem: CliError | None = None
+        """Why what must be stored is not."""
+
+    def knows_an_installation(self) -> bool:
+        """Whether somebody named one, or `podium up` runs one here."""
+        from podium.sdk.connection.addresses import THIS_MACHINE
+
+        return self._task.client.addresses.source != THIS_MACHINE.source
+
+    async def keep(self, measured: Mapping[str, Measured]) -> dict[str, StoredEvaluation]:
+        """Stores each agent's attempts; what could be, by agent."""
+        from podium.core.errors import PodiumError
+        from podium.sdk.evaluation import results_of
+
+        kept: dict[str, StoredEvaluation] = {}
+        for number, (agent, found) in enumerate(measured.items()):
+            try:
+                kept[agent] = await self._task.client.evaluations.store(
+                    self._described(agent, found),
+                    results_of(found.attempts, self._threshold),
+                    request_id=f"{self._run}-{number}",
+                    patience_seconds=60.0 if self._must else 5.0,
+                )
+            except PodiumError as error:
+                text = f"{agent} is not stored: {error.message}"
+                if not self._must:
+                    note(text)
+                    break
+                self.problem = CliError(text, _HINT, code_of(error))
+                break
+        return kept
+
+    def _described(self, agent: str, found: Measured) -> StoredEvaluation:
+        from podium.jobs.v1 import evaluation_service_pb2 as pb
+
+        task = self._task
+        evaluation = pb.StoredEvaluation(
+            name=self._name,
+            project=self._project,
+            agent=agent,
+            policy=found.policy,
+            environment=task.place(),
+            seed=task.seed,
+            sampling=task.sampling() if found.samples else None,
+            episode=task.episode(),
+            attempts=task.attempts,
+            threshold=self._threshold,
+            podium_version=podium.__version__,
+            run=self._run,
+        )
+        evaluation.environment.split = task.split
+        return evaluation

@@ -1,0 +1,205 @@
+"""What `podium eval` stores in the controller's own service, and what is made of it later."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import podium
+import pytest
+from podium.jobs.v1 import evaluation_service_pb2 as pb
+from podium.sdk import AsyncClient
+from podium.sdk.evaluation import Attempt, attempts_of, compare, results_of, summarise
+from support.cli import Result, invoke
+from support.fake_podium import FakePodium, fake_podium
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakePodium]:
+    async with fake_podium(stored=tmp_path) as served:
+        served.registry.publish("mail", 7, {}).aliases[:] = ["best"]
+        served.registry.publish("mail", 9, {})
+        yield served
+
+
+async def evaluation(fake: FakePodium, folder: Path, *arguments: str) -> Result:
+    return await invoke("eval", *arguments, cwd=folder, environment=fake.environment)
+
+
+async def stored(fake: FakePodium, folder: Path, *arguments: str) -> dict[str, Any]:
+    result = await evaluation(fake, folder, "email_search", *arguments, "-o", "json")
+    assert result.code == 0, result.err
+    (found,) = json.loads(result.out)
+    assert found["evaluation_id"].startswith("eval-")
+    return dict(found)
+
+
+async def test_each_agent_is_stored_with_all_that_its_numbers_depend_on(
+    fake: FakePodium, tmp_path: Path
+) -> None:
+    arguments = ("-a", "base", "-a", "mail", "--name", "nightly/2026-11", "--attempts", "2")
+    arguments += ("--seed", "5", "--temperature", "0.5", "--set", "max_results=3")
+    result = await evaluation(fake, tmp_path, "run", "email_search", *arguments)
+    assert result.code == 0, result.err
+    async with AsyncClient(fake.addresses) as client:
+        newest, first = [each async for each in client.evaluations.list()]
+        results = await client.evaluations.results(newest.id)
+    assert f"mail is stored as {newest.id}" in result.err
+    assert newest.run == first.run != ""
+    assert first.HasField("policy")
+    assert first.policy.job == ""
+    # The newest when it was measured, by its number.
+    assert (newest.agent, newest.policy.job, newest.policy.version) == ("mail", "mail", 9)
+    assert (newest.name, newest.project, newest.seed) == ("nightly/2026-11", "default", 5)
+    assert (newest.environment.name, newest.environment.split) == ("email_search", "heldout")
+    assert newest.environment.config["max_results"] == 3
+    assert newest.sampling.temperature == 0.5
+    assert newest.episode.max_turns == 10
+    assert newest.podium_version == podium.__version__
+    assert (newest.scenarios, newest.counted) == (4, 8)
+    assert newest.success.mean == 0.75
+    assert [list(each.rewards) for each in results] == [[r, r] for r in fake.rollout.rewards]
+    assert [each.scenario_id for each in results] == ["0", "1", "2", "3"]
+
+
+async def test_list_and_show_tell_what_is_stored(fake: FakePodium, tmp_path: Path) -> None:
+    found = await stored(fake, tmp_path, "-a", "mail@best", "--name", "a/b")
+    which = found["evaluation_id"]
+    listed = await evaluation(fake, tmp_path, "list")
+    head, row = listed.out.splitlines()
+    assert head.split()[:4] == ["ID", "NAME", "AGENT", "ENVIRONMENT"]
+    assert row.split()[:5] == [which, "a/b", "mail@best", "email_search", "heldout"]
+    assert "75.0% (30.1% to 95.4%)" in row
+    for project, expected in (("default", which), ("other", "")):
+        names = await evaluation(fake, tmp_path, "list", "--project", project, "-o", "name")
+        assert names.out.strip() == expected
+    for selector in (which, "a/b"):
+        shown = await evaluation(fake, tmp_path, "show", selector)
+        assert shown.code == 0, shown.err
+        assert "policy       mail@7" in shown.out
+        assert "SCENARIO" in shown.out
+    whole = json.loads((await evaluation(fake, tmp_path, "show", which, "-o", "json")).out)
+    assert [each["scenario_id"] for each in whole["results"]] == ["0", "1", "2", "3"]
+    # It is a record of its own: of a version that is gone it tells as before.
+    fake.registry.versions.clear()
+    fake.jobs.known.clear()
+    assert (await evaluation(fake, tmp_path, "show", which)).out == shown.out
+    assert (await evaluation(fake, tmp_path, "delete", which)).code == 0
+    missing = await evaluation(fake, tmp_path, "show", which)
+    assert missing.code == 5
+    assert f"there is no stored evaluation '{which}'" in missing.err
+
+
+async def test_two_are_compared_as_if_they_had_been_measured_together(
+    fake: FakePodium, tmp_path: Path
+) -> None:
+    first = await stored(fake, tmp_path, "-a", "base", "--attempts", "2")
+    fake.rollout.rewards = (0.1, 0.9, 1.0, 1.0)
+    second = await stored(fake, tmp_path, "-a", "mail", "--attempts", "2", "--seed", "3")
+    pair = (first["evaluation_id"], second["evaluation_id"])
+    result = await evaluation(fake, tmp_path, "compare", *pair, "-o", "json")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
+
+    def attempts(run: dict[str, Any]) -> list[Attempt]:
+        kept = set(Attempt.__dataclass_fields__)
+        return [Attempt(**{k: v for k, v in each.items() if k in kept}) for each in run["episodes"]]
+
+    expected = compare(attempts(first), attempts(second))
+    assert found["difference"] == expected.difference == 0.0
+    assert (found["better"], found["worse"]) == (1, 1)
+    assert found["reward_difference"] == pytest.approx(expected.reward_difference)
+    assert (found["low"], found["high"]) == (expected.low, expected.high)
+    assert found["reward_low"] == pytest.approx(expected.reward_low)
+    # What may be why they differ is told.
+    assert found["notes"] == ["they differ in seed: 0 and 3"]
+    table = await evaluation(fake, tmp_path, "compare", *pair)
+    assert table.out.startswith(f"mail ({pair[1]}) against base ({pair[0]}): +0.0 points")
+
+
+async def test_different_scenarios_are_refused_or_the_common_ones_compared(
+    fake: FakePodium, tmp_path: Path
+) -> None:
+    first = (await stored(fake, tmp_path, "-a", "base"))["evaluation_id"]
+    second = (await stored(fake, tmp_path, "-a", "base", "--limit", "3"))["evaluation_id"]
+    other = (await stored(fake, tmp_path, "-a", "base", "--split", "train"))["evaluation_id"]
+    refused = await evaluation(fake, tmp_path, "compare", first, second)
+    assert refused.code == 5
+    assert f"1 scenarios are in {first} alone ('3')" in refused.err
+    assert "--common compares" in refused.err
+    common = await evaluation(fake, tmp_path, "compare", first, second, "--common", "-o", "json")
+    assert json.loads(common.out)["scenarios"] == 3
+    split = await evaluation(fake, tmp_path, "compare", first, other)
+    assert "split 'heldout' and 'train'" in split.err
+
+
+async def test_a_name_of_several_is_told_with_their_ids(fake: FakePodium, tmp_path: Path) -> None:
+    ids = [
+        (await stored(fake, tmp_path, "-a", "base", "--name", "same"))["evaluation_id"]
+        for _ in range(2)
+    ]
+    result = await evaluation(fake, tmp_path, "show", "same")
+    assert result.code == 5
+    assert f"2 stored evaluations are named 'same': {ids[1]}, {ids[0]}" in result.err
+    missing = await evaluation(fake, tmp_path, "compare", ids[0], "n" * 200)
+    assert missing.code in (2, 5)
+    assert "Traceback" not in missing.err
+
+
+async def test_who_cannot_store_says_so_and_still_shows_the_numbers(tmp_path: Path) -> None:
+    async with fake_podium() as fake:
+        told = await evaluation(fake, tmp_path, "email_search", "-a", "base")
+        must = await evaluation(fake, tmp_path, "email_search", "-a", "base", "--store")
+        not_at_all = await evaluation(fake, tmp_path, "email_search", "-a", "base", "--no-store")
+    assert (told.code, must.code, not_at_all.code) == (0, 1, 0)
+    assert told.out == must.out == not_at_all.out
+    assert "base is not stored" in told.err
+    assert "base is not stored" in must.err
+    assert "stored" not in not_at_all.err
+
+
+def test_numbers_that_are_none_are_left_out_here_and_where_they_are_stored() -> None:
+    attempts = [
+        Attempt("a", 0, math.nan, True, 1, {"words": math.nan, "success": 1.0}),
+        Attempt("a", 1, 2.0, True, 1, {"words": 4.0, "success": 0.0}),
+        Attempt("b", 0, math.inf, True, 1, {"success": 1.0}),
+        Attempt("b", 1, 0.0, False, 0, failure="Lost: x", unanswered=True),
+    ]
+    summary = summarise(attempts)
+    assert (summary.reward, summary.unscored, summary.metrics["words"]) == (2.0, 2, 4.0)
+    results = results_of(attempts)
+    assert dict(results[0].metrics) == {"success": 0.5, "words": 4.0}
+    assert math.isnan(results[0].rewards[0])
+    assert math.isnan(results[1].rewards[0])
+    assert results[1].unanswered == 1
+    # Read again it says the same.
+    again = summarise(attempts_of(results))
+    assert (again.success, again.low, again.reward) == (summary.success, summary.low, 2.0)
+    difference = compare(attempts, attempts_of(results))
+    assert (difference.scenarios, difference.reward_difference) == (2, 0.0)
+    nothing = compare([attempts[2]], [attempts[2]])
+    assert math.isnan(nothing.reward_difference)
+    assert nothing.reward_low is None
+
+
+async def test_ten_thousand_scenarios_of_many_attempts_are_stored_and_read(
+    fake: FakePodium,
+) -> None:
+    attempts = [
+        Attempt(f"s/{i}", j, i / 1e4, True, 3, {"success": float(j % 2)})
+        for i in range(10_000)
+        for j in range(2)
+    ]
+    described = pb.StoredEvaluation(agent="baseline:x")
+    described.environment.name = "mine"
+    async with AsyncClient(fake.addresses) as client:
+        made = await client.evaluations.store(described, results_of(attempts), request_id="r")
+        again = await client.evaluations.store(described, results_of(attempts), request_id="r")
+        found = await client.evaluations.results(made.id)
+    assert again == made
+    assert (made.scenarios, made.counted, made.success.mean) == (10_000, 20_000, 0.5)
+    assert attempts_of(found)[-1].reward == attempts[-1].reward
+    assert len(found) == 10_000
