@@ -86,7 +86,7 @@ class FakeRegistry:
         )
 
     async def apply_retention(
-        self, model: str, keep_last: int, keep_best: int, metric: str
+        self, model: str, keep_last: int, keep_best: int, metric: str, lower_is_better: bool
     ) -> None:
         def handle() -> None:
             versions = self.models.get(model, {})
@@ -95,7 +95,8 @@ class FakeRegistry:
             for number, stored in versions.items():
                 numbers = {**stored.manifest.metrics, **stored.evaluation}
                 if metric in numbers:
-                    ranked.append((-numbers[metric], -number))
+                    value = numbers[metric]
+                    ranked.append((value if lower_is_better else -value, -number))
             kept |= {-number for _, number in sorted(ranked)[:keep_best]}
             kept |= {number for (name, _), number in self.aliases.items() if name == model}
             for number in versions.keys() - kept:

@@ -61,15 +61,19 @@ def test_a_rubrics_judges_are_told_the_bound_too() -> None:
     rubric = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RUBRIC, rubric=spec_pb2.RubricSpec())
     reward = spec_pb2.RewardSpec(scorers=[rubric])
     assert bounded(reward, BUDGET).scorers[0].rubric.max_job_cost == 1.0
-    assert budget_violations(reward, BUDGET, "b") == []
+    assert budget_violations(spec_pb2.JobSpec(reward=reward), BUDGET, "b") == []
     free = spec_pb2.RewardSpec(scorers=[spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP)])
-    assert len(budget_violations(free, BUDGET, "b")) == 1
+    assert len(budget_violations(spec_pb2.JobSpec(reward=free), BUDGET, "b")) == 1
 
 
 def test_a_cost_of_judges_needs_judges() -> None:
-    (found,) = budget_violations(spec_pb2.RewardSpec(), BUDGET, "job.spec.budget")
+    (found,) = budget_violations(spec_pb2.JobSpec(), BUDGET, "job.spec.budget")
     assert found.field == "job.spec.budget.max_judge_cost"
-    assert budget_violations(spec_pb2.RewardSpec(scorers=[RULER]), BUDGET, "b") == []
+    reward = spec_pb2.RewardSpec(scorers=[RULER])
+    assert budget_violations(spec_pb2.JobSpec(reward=reward), BUDGET, "b") == []
+    # Those of its evaluations cost as well.
+    evaluated = spec_pb2.JobSpec(evaluation=spec_pb2.EvaluationSpec(reward=reward))
+    assert budget_violations(evaluated, BUDGET, "b") == []
 
 
 class CostlyJudge:

@@ -91,6 +91,34 @@ def test_a_difference_is_held_as_often(gain: float, count: int, draws: int, slac
     assert 0.93 - slack <= held / draws <= 0.98 + slack, held / draws
 
 
+@pytest.mark.parametrize(("draws", "slack"), DRAWS)
+@pytest.mark.parametrize("count", [1, 4, 8, 16])
+@pytest.mark.parametrize("edge", [0.0, 0.8])
+def test_a_win_rate_is_held_as_often(edge: float, count: int, draws: int, slack: float) -> None:
+    """Each attempt against each of the reference's, whose luck they share; a third are ties."""
+    rng = random.Random(f"{edge}{count}")
+
+    def score(mean: float) -> int:
+        return round(rng.gauss(mean, 1.0))
+
+    # By a large sample of the same, for ties have no formula.
+    pairs = [(score(edge + m), score(m)) for m in (rng.random() for _ in range(200_000))]
+    truth = fmean((a > b) + 0.5 * (a == b) for a, b in pairs)
+    assert 0.2 < fmean(a == b for a, b in pairs) < 0.4
+    held = 0
+    for _ in range(draws):
+        shares = []
+        for _ in range(SCENARIOS):
+            mean = rng.random()
+            others = [score(mean) for _ in range(count)]
+            own = [score(edge + mean) for _ in range(count)]
+            shares.append([fmean((a > b) + 0.5 * (a == b) for b in others) for a in own])
+        low, high = clustered_proportion_interval(shares)
+        held += low <= truth <= high
+    # Ties vary less than wins: of single attempts, told as trials, the interval is the wider.
+    assert 0.93 - slack <= held / draws <= (0.99 if count == 1 else 0.97) + slack, held / draws
+
+
 def test_attempts_that_all_resemble_each_other_count_as_one() -> None:
     once = [[1.0]] * 6 + [[0.0]] * 14
     often = [each * 16 for each in once]

@@ -56,6 +56,13 @@ micro-batches.
 - `constant`: Sum over tokens, divided by trajectories times `aggregation_tokens` (Dr. GRPO).
 """
 
+BestMode = Literal["max", "min"]
+"""Which end of a metric is the better one.
+
+- `max`: The greatest number.
+- `min`: The least number.
+"""
+
 ComputeDtype = Literal["bfloat16", "float32"]
 """Compute type of the forward and backward pass. Master weights and optimizer are float32 in
 both.
@@ -500,12 +507,25 @@ class EvaluationSpec(Spec[spec_pb2.EvaluationSpec]):
         samples: Attempts of each scenario at the training temperature. Default 1. Allowed:
             from 1 to 1024.
         greedy: Whether to attempt each scenario once more greedily. Default false.
-        best_metric: Which metric of a trajectory makes a checkpoint the best. Default
-            `success`. Allowed: at most 128 characters.
+        best_metric: Which number of an evaluation makes a checkpoint the best: `reward`,
+            `win_rate` where RULER judges, or a metric that the environment reports; of one of
+            several environments with `env/NAME/` before it, and of the greedy attempts with
+            `greedy/` before that. Default `success`. Allowed: at most 128 characters.
         players: As EpisodeSpec.players, and added to rollout.episode.players, whose entries
             of the same conversation it replaces.
         environments: Names of those of the job's `environments` to evaluate on; none for all.
             `split` and `scenarios` are of each. Allowed: at most 64 items.
+        reward: How the attempts are scored; absent for the environment's own reward, or see
+            job_reward. Scorers that look at an attempt alone make the metric `reward`, a
+            weighted sum as in training; attempts that cannot be scored are left out. RULER,
+            whose scores compare only what it saw together, is asked in both orders about the
+            attempts of a version and those of the job's first version at the same scenario,
+            and makes the metric `win_rate`: the share of comparisons that the version won, a
+            tie counting half. The first version has 0.5 by definition. The weight of RULER is
+            not read. What judges use counts for the job and its budget.
+        best_mode: Which end of `best_metric` is the better one. Default `max`.
+        job_reward: Whether the job's own `reward` is that of its evaluations too; not with
+            `reward` here. Default false.
     """
 
     message_class = spec_pb2.EvaluationSpec
@@ -525,8 +545,10 @@ class EvaluationSpec(Spec[spec_pb2.EvaluationSpec]):
     greedy: bool | None = None
     """Whether to attempt each scenario once more greedily. Default false."""
     best_metric: str | None = None
-    """Which metric of a trajectory makes a checkpoint the best. Default `success`. Allowed: at
-    most 128 characters.
+    """Which number of an evaluation makes a checkpoint the best: `reward`, `win_rate` where
+    RULER judges, or a metric that the environment reports; of one of several environments
+    with `env/NAME/` before it, and of the greedy attempts with `greedy/` before that. Default
+    `success`. Allowed: at most 128 characters.
     """
     players: Mapping[str, str] | None = None
     """As EpisodeSpec.players, and added to rollout.episode.players, whose entries of the same
@@ -535,6 +557,22 @@ class EvaluationSpec(Spec[spec_pb2.EvaluationSpec]):
     environments: Sequence[str] | None = None
     """Names of those of the job's `environments` to evaluate on; none for all. `split` and
     `scenarios` are of each. Allowed: at most 64 items.
+    """
+    reward: RewardSpec | None = None
+    """How the attempts are scored; absent for the environment's own reward, or see job_reward.
+    Scorers that look at an attempt alone make the metric `reward`, a weighted sum as in
+    training; attempts that cannot be scored are left out. RULER, whose scores compare only
+    what it saw together, is asked in both orders about the attempts of a version and those of
+    the job's first version at the same scenario, and makes the metric `win_rate`: the share
+    of comparisons that the version won, a tie counting half. The first version has 0.5 by
+    definition. The weight of RULER is not read. What judges use counts for the job and its
+    budget.
+    """
+    best_mode: BestMode | None = None
+    """Which end of `best_metric` is the better one. Default `max`."""
+    job_reward: bool | None = None
+    """Whether the job's own `reward` is that of its evaluations too; not with `reward` here.
+    Default false.
     """
 
 

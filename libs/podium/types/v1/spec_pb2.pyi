@@ -628,6 +628,30 @@ COMPUTE_DTYPE_FLOAT32: ComputeDtype.ValueType  # 2
 """float32."""
 Global___ComputeDtype: _TypeAlias = ComputeDtype  # noqa: Y015
 
+class _BestMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BestModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BestMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BEST_MODE_UNSPECIFIED: _BestMode.ValueType  # 0
+    """Not set; the default is taken."""
+    BEST_MODE_MAX: _BestMode.ValueType  # 1
+    """The greatest number."""
+    BEST_MODE_MIN: _BestMode.ValueType  # 2
+    """The least number."""
+
+class BestMode(_BestMode, metaclass=_BestModeEnumTypeWrapper):
+    """Which end of a metric is the better one."""
+
+BEST_MODE_UNSPECIFIED: BestMode.ValueType  # 0
+"""Not set; the default is taken."""
+BEST_MODE_MAX: BestMode.ValueType  # 1
+"""The greatest number."""
+BEST_MODE_MIN: BestMode.ValueType  # 2
+"""The least number."""
+Global___BestMode: _TypeAlias = BestMode  # noqa: Y015
+
 @_typing.final
 class JobSpec(_message.Message):
     """What a job trains, on what, and how. A job file is this message as YAML."""
@@ -2360,6 +2384,9 @@ class EvaluationSpec(_message.Message):
     BEST_METRIC_FIELD_NUMBER: _builtins.int
     PLAYERS_FIELD_NUMBER: _builtins.int
     ENVIRONMENTS_FIELD_NUMBER: _builtins.int
+    REWARD_FIELD_NUMBER: _builtins.int
+    BEST_MODE_FIELD_NUMBER: _builtins.int
+    JOB_REWARD_FIELD_NUMBER: _builtins.int
     split: _builtins.str
     """Split to evaluate on. Default `heldout`."""
     every_steps: _builtins.int
@@ -2373,8 +2400,16 @@ class EvaluationSpec(_message.Message):
     greedy: _builtins.bool
     """Whether to attempt each scenario once more greedily. Default false."""
     best_metric: _builtins.str
-    """Which metric of a trajectory makes a checkpoint the best. Default
-    `success`.
+    """Which number of an evaluation makes a checkpoint the best: `reward`,
+    `win_rate` where RULER judges, or a metric that the environment reports; of
+    one of several environments with `env/NAME/` before it, and of the greedy
+    attempts with `greedy/` before that. Default `success`.
+    """
+    best_mode: Global___BestMode.ValueType
+    """Which end of `best_metric` is the better one. Default BEST_MODE_MAX."""
+    job_reward: _builtins.bool
+    """Whether the job's own `reward` is that of its evaluations too; not with
+    `reward` here. Default false.
     """
     @_builtins.property
     def players(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -2388,6 +2423,19 @@ class EvaluationSpec(_message.Message):
         `split` and `scenarios` are of each.
         """
 
+    @_builtins.property
+    def reward(self) -> Global___RewardSpec:
+        """How the attempts are scored; absent for the environment's own reward, or
+        see job_reward. Scorers that look at an attempt alone make the metric
+        `reward`, a weighted sum as in training; attempts that cannot be scored are
+        left out. RULER, whose scores compare only what it saw together, is asked
+        in both orders about the attempts of a version and those of the job's first
+        version at the same scenario, and makes the metric `win_rate`: the share of
+        comparisons that the version won, a tie counting half. The first version
+        has 0.5 by definition. The weight of RULER is not read. What judges use
+        counts for the job and its budget.
+        """
+
     def __init__(
         self,
         *,
@@ -2399,17 +2447,24 @@ class EvaluationSpec(_message.Message):
         best_metric: _builtins.str | None = ...,
         players: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         environments: _abc.Iterable[_builtins.str] | None = ...,
+        reward: Global___RewardSpec | None = ...,
+        best_mode: Global___BestMode.ValueType | None = ...,
+        job_reward: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "every_steps", b"every_steps", "greedy", b"greedy", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_best_mode", b"_best_mode", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_job_reward", b"_job_reward", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "best_mode", b"best_mode", "every_steps", b"every_steps", "greedy", b"greedy", "job_reward", b"job_reward", "reward", b"reward", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "environments", b"environments", "every_steps", b"every_steps", "greedy", b"greedy", "players", b"players", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_best_mode", b"_best_mode", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_job_reward", b"_job_reward", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "best_mode", b"best_mode", "environments", b"environments", "every_steps", b"every_steps", "greedy", b"greedy", "job_reward", b"job_reward", "players", b"players", "reward", b"reward", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_metric: _TypeAlias = _typing.Literal["best_metric"]  # noqa: Y015
     _WhichOneofArgType__best_metric: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric"]  # noqa: Y015
+    _WhichOneofReturnType__best_mode: _TypeAlias = _typing.Literal["best_mode"]  # noqa: Y015
+    _WhichOneofArgType__best_mode: _TypeAlias = _typing.Literal["_best_mode", b"_best_mode"]  # noqa: Y015
     _WhichOneofReturnType__every_steps: _TypeAlias = _typing.Literal["every_steps"]  # noqa: Y015
     _WhichOneofArgType__every_steps: _TypeAlias = _typing.Literal["_every_steps", b"_every_steps"]  # noqa: Y015
     _WhichOneofReturnType__greedy: _TypeAlias = _typing.Literal["greedy"]  # noqa: Y015
     _WhichOneofArgType__greedy: _TypeAlias = _typing.Literal["_greedy", b"_greedy"]  # noqa: Y015
+    _WhichOneofReturnType__job_reward: _TypeAlias = _typing.Literal["job_reward"]  # noqa: Y015
+    _WhichOneofArgType__job_reward: _TypeAlias = _typing.Literal["_job_reward", b"_job_reward"]  # noqa: Y015
     _WhichOneofReturnType__samples: _TypeAlias = _typing.Literal["samples"]  # noqa: Y015
     _WhichOneofArgType__samples: _TypeAlias = _typing.Literal["_samples", b"_samples"]  # noqa: Y015
     _WhichOneofReturnType__scenarios: _TypeAlias = _typing.Literal["scenarios"]  # noqa: Y015
@@ -2419,9 +2474,13 @@ class EvaluationSpec(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_metric) -> _WhichOneofReturnType__best_metric | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__best_mode) -> _WhichOneofReturnType__best_mode | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__every_steps) -> _WhichOneofReturnType__every_steps | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__greedy) -> _WhichOneofReturnType__greedy | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__job_reward) -> _WhichOneofReturnType__job_reward | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__samples) -> _WhichOneofReturnType__samples | None: ...
     @_typing.overload

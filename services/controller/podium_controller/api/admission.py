@@ -106,13 +106,22 @@ class Admission:
 
     async def check_judge(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """What the judge service says against whom it is to ask; nothing while it is away."""
-        if not asks_others(spec.reward):
-            return []
+        own = ((spec.reward, "job.spec"), (spec.evaluation.reward, "job.spec.evaluation"))
+        return [
+            violation
+            for reward, path in own
+            if asks_others(reward)
+            for violation in await self._check_reward(spec, reward, path)
+        ]
+
+    async def _check_reward(
+        self, spec: spec_pb2.JobSpec, reward: spec_pb2.RewardSpec, path: str
+    ) -> list[Violation]:
         try:
-            await self._peers.judge.check(bounded(spec.reward, spec.budget), spec.base_model)
+            await self._peers.judge.check(bounded(reward, spec.budget), spec.base_model)
         except InvalidArgumentError as error:
             # Its request has the reward where a job's specification has it.
-            return [Violation(f"job.spec.{v.field}", v.description) for v in error.violations]
+            return [Violation(f"{path}.{v.field}", v.description) for v in error.violations]
         except (UnavailableError, DeadlineExceededError, UnimplementedError) as error:
             logger.warning("a judge could not be checked", extra={"error": error.message})
         return []

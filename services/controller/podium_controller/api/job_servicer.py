@@ -320,7 +320,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             await self._admission.check_name(job.id)
 
     async def _check_budget(self, job: pb.Job, budget: spec_pb2.BudgetSpec) -> None:
-        found = budget_violations(job.spec.reward, budget, "budget")
+        found = budget_violations(job.spec, budget, "budget")
         if not found and budget.HasField("max_judge_cost"):
             job.spec.budget.CopyFrom(budget)
             found = await self._admission.check_judge(job.spec)

@@ -18,7 +18,9 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
 
 from podium_controller.api.environments import environment_violations
+from podium_controller.domain.best_metric import best_metric_violations
 from podium_controller.domain.budget import budget_violations
+from podium_controller.domain.evaluation_reward import evaluation_reward_violations
 from podium_controller.domain.identifiers import RESERVED
 from podium_controller.domain.row_length import row_length_violations
 
@@ -32,11 +34,13 @@ def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
     """A copy with every default written into it."""
     full = spec_pb2.JobSpec()
     full.CopyFrom(spec)
-    for scorer in full.reward.scorers:
+    for scorer in (*full.reward.scorers, *full.evaluation.reward.scorers):
         if scorer.kind in PART_FIELDS:
             getattr(scorer, PART_FIELDS[scorer.kind]).SetInParent()
     if not full.reward.scorers:
         full.ClearField("reward")
+    if not full.evaluation.reward.scorers and full.HasField("evaluation"):
+        full.evaluation.ClearField("reward")
     if not full.fork.model:
         full.ClearField("fork")
     apply_defaults(full)
@@ -53,7 +57,7 @@ def violations(job: pb.Job) -> list[Violation]:
     if job.id in RESERVED:
         found.append(Violation("job.id", f"{job.id!r} is reserved; it names the base model"))
     found += _not_empty(job.spec.project, "project")
-    found += budget_violations(job.spec.reward, job.spec.budget, "job.spec.budget")
+    found += budget_violations(job.spec, job.spec.budget, "job.spec.budget")
     found += environment_violations(job.spec)
     found += _sampling(job.spec.rollout.sampling)
     found += template_violations(
@@ -68,14 +72,16 @@ def violations(job: pb.Job) -> list[Violation]:
                 f"got {player!r}; allowed is nobody: what trains is what the policy says",
             )
         )
-    found += _reward(job.spec.reward)
+    found += _reward(job.spec.reward, "job.spec.reward")
     found += training_violations(job.spec.training, "job.spec.training")
     found += _turn_rewards(job.spec)
     found += row_length_violations(job.spec)
     found += tracking_violations(job.spec.tracking, "job.spec.tracking")
     if job.spec.HasField("evaluation"):
         found += _not_empty(job.spec.evaluation.split, "evaluation.split")
-        found += _not_empty(job.spec.evaluation.best_metric, "evaluation.best_metric")
+        found += best_metric_violations(job.spec)
+        found += _reward(job.spec.evaluation.reward, "job.spec.evaluation.reward")
+        found += evaluation_reward_violations(job.spec)
     return found
 
 
@@ -120,10 +126,10 @@ def _sampling(sampling: policy_pb2.SamplingParams) -> list[Violation]:
     return found
 
 
-def _reward(reward: spec_pb2.RewardSpec) -> list[Violation]:
+def _reward(reward: spec_pb2.RewardSpec, field: str) -> list[Violation]:
     found = []
     for index, scorer in enumerate(reward.scorers):
-        path = f"job.spec.reward.scorers[{index}]"
+        path = f"{field}.scorers[{index}]"
         own = PART_FIELDS.get(scorer.kind)
         for name in PART_FIELDS.values():
             if name != own and scorer.HasField(name):
@@ -133,9 +139,7 @@ def _reward(reward: spec_pb2.RewardSpec) -> list[Violation]:
             found += _criteria(scorer.weighted, f"{path}.weighted")
         found += scorer_violations(scorer, path)
     if reward.scorers and not any(scorer.weight > 0 for scorer in reward.scorers):
-        found.append(
-            Violation("job.spec.reward.scorers", "got weight 0 for every scorer; one must count")
-        )
+        found.append(Violation(f"{field}.scorers", "got weight 0 for every scorer; one must count"))
     return found
 
 

@@ -50,10 +50,11 @@ def bounded(reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec) -> spec_pb
 
 
 def budget_violations(
-    reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec, field: str
+    spec: spec_pb2.JobSpec, budget: spec_pb2.BudgetSpec, field: str
 ) -> list[Violation]:
     """What is wrong with a budget beyond its fields' own rules; `field` is where it stands."""
-    judged = any(judged_spec(scorer) is not None for scorer in reward.scorers)
+    scorers = (*spec.reward.scorers, *spec.evaluation.reward.scorers)
+    judged = any(judged_spec(scorer) is not None for scorer in scorers)
     if not budget.HasField("max_judge_cost") or judged:
         return []
     text = f"got {budget.max_judge_cost:g}; allowed with a RULER or rubric scorer, which alone cost"

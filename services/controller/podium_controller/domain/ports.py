@@ -182,7 +182,7 @@ class Registry(Protocol):
         """Adds numbers to a version."""
 
     async def apply_retention(
-        self, model: str, keep_last: int, keep_best: int, metric: str
+        self, model: str, keep_last: int, keep_best: int, metric: str, lower_is_better: bool
     ) -> None:
         """Deletes the versions that the rule does not keep."""
 

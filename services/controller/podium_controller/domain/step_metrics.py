@@ -11,6 +11,10 @@ from podium.jobs.v1 import job_service_pb2
 from podium.types.v1 import trajectory_pb2
 
 SUCCESS = "success"
+WIN_RATE = "win_rate"
+"""Of an attempt, the share of the first version's attempts that a judge ranks below it."""
+FIRST_SHOWN = "judge_first_win_rate"
+"""Of the same comparisons, how often the one won that the judge saw first; 0.5 without a favour."""
 RATE_STEPS = 8
 """Of how many steps the pace is told."""
 _SPLITS = "history_splits"
@@ -178,20 +182,29 @@ def _scores(opinion: trajectory_pb2.JudgeOpinion) -> list[float]:
     return [each.score for each in opinion.attempts]
 
 
-def evaluation_metrics(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
+def evaluation_metrics(
+    trajectories: Sequence[trajectory_pb2.Trajectory], *, scored: bool = False
+) -> dict[str, float]:
     """The mean of every metric that the environment reports, and of `reward`.
 
-    Of a job with several environments of each as well, `env/NAME/reward`.
+    Of a job with several environments of each as well, `env/NAME/reward`. With `scored` the reward
+    is that of scorers alone: an attempt without it is left out, and counts in `unscored_fraction`.
     """
-    metrics = _evaluation_means(trajectories)
+    metrics = _evaluation_means(trajectories, scored)
+    if scored and trajectories:
+        missing = sum(not each.HasField("reward") for each in trajectories)
+        metrics["unscored_fraction"] = missing / len(trajectories)
     for name, found in by_environment(trajectories).items():
-        for metric, value in _evaluation_means(found).items():
+        for metric, value in _evaluation_means(found, scored).items():
             metrics[f"{ENVIRONMENT_PREFIX}{name}/{metric}"] = value
     return metrics
 
 
-def _evaluation_means(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
-    rewards = [reward for t in trajectories if (reward := reward_of(t)) is not None]
+def _evaluation_means(
+    trajectories: Sequence[trajectory_pb2.Trajectory], scored: bool
+) -> dict[str, float]:
+    counted = [each for each in trajectories if not scored or each.HasField("reward")]
+    rewards = [reward for t in counted if (reward := reward_of(t)) is not None]
     metrics = metric_means(trajectories)
     if rewards:
         metrics["reward"] = fmean(rewards)

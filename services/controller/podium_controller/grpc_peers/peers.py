@@ -318,11 +318,15 @@ class GrpcRegistry:
             await self._stub.RecordEvaluation(request)
 
     async def apply_retention(
-        self, model: str, keep_last: int, keep_best: int, metric: str
+        self, model: str, keep_last: int, keep_best: int, metric: str, lower_is_better: bool
     ) -> None:
         """See `ports.Registry`."""
         request = registry_pb.ApplyRetentionRequest(
-            model=model, keep_last=keep_last, keep_best=keep_best, metric=metric
+            model=model,
+            keep_last=keep_last,
+            keep_best=keep_best,
+            metric=metric,
+            lower_is_better=lower_is_better,
         )
         with peer_errors("registry"):
             await self._stub.ApplyRetention(request)

@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
 from podium_controller.domain.accounts import StepTrajectories
+from podium_controller.domain.evaluation_reward import has_judge
 from podium_controller.domain.retention import last_spare_step
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.domain.trajectory_page import Cursor, TrajectoryPage
@@ -218,7 +219,8 @@ async def _of_unended(connection: AsyncConnection, old: Select[Any]) -> list[Ste
     )
     found: list[StepTrajectories] = []
     for job in (await connection.execute(unended)).all():
-        spare = last_spare_step(spec_pb2.JobSpec.FromString(job.spec), job.completed_steps)
+        spec = spec_pb2.JobSpec.FromString(job.spec)
+        spare = last_spare_step(spec, job.completed_steps)
         steps = old.where(_SUMS.job_id == job.id, _SUMS.evaluation.is_(False), _SUMS.step <= spare)
         measured = old.join(
             evaluations,
@@ -228,5 +230,8 @@ async def _of_unended(connection: AsyncConnection, old: Select[Any]) -> list[Ste
                 evaluations.c.mode == _SUMS.mode,
             ),
         ).where(_SUMS.job_id == job.id, _SUMS.evaluation.is_(True))
+        if has_judge(spec):
+            # Later versions are judged against the first one's attempts.
+            measured = measured.where(_SUMS.step != spec.fork.version)
         found += await _found(connection, steps) + await _found(connection, measured)
     return sorted(found, key=lambda each: (each.time, each.step))

@@ -26,6 +26,7 @@ class Aliases:
         self._job_id = job_id
         self._retention = spec.retention
         self._metric = spec.evaluation.best_metric
+        self._lower_is_better = spec.evaluation.best_mode == spec_pb2.BEST_MODE_MIN
         if spec.HasField("client") and not self._metric:
             self._metric = LOGGED
         self._registry = registry
@@ -60,8 +61,14 @@ class Aliases:
                 rule.keep_last,
                 rule.keep_best if self._metric else 0,
                 self._metric,
+                self._lower_is_better,
             ),
         )
+
+    def _is_better(self, value: float, best: float | None) -> bool:
+        if best is None:
+            return True
+        return value < best if self._lower_is_better else value > best
 
     async def _promote(self, version: int, value: float) -> bool:
         for attempt in range(1, _RACES + 1):
@@ -71,7 +78,7 @@ class Aliases:
                 expected = best.manifest.version
                 if expected == version:
                     return True
-                if best.evaluation_metrics.get(self._metric, float("-inf")) >= value:
+                if not self._is_better(value, best.evaluation_metrics.get(self._metric)):
                     return False
             try:
                 await self._registry.set_alias(self._job_id, BEST, version, expected)

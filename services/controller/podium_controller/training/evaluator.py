@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from podium.core.statistics import clustered_proportion_interval
@@ -12,10 +13,12 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 from podium_controller.domain import metrics as shown
+from podium_controller.domain.best_metric import GREEDY_PREFIX
 from podium_controller.domain.identifiers import GREEDY, SAMPLED, evaluation_group
-from podium_controller.domain.ports import COLLECTED, GroupKey, Ledger, StoredGroup
+from podium_controller.domain.ports import COLLECTED, JUDGED, GroupKey, Ledger, StoredGroup
 from podium_controller.domain.step_metrics import (
     SUCCESS,
+    WIN_RATE,
     evaluation_metrics,
     finite,
     main_side,
@@ -24,6 +27,7 @@ from podium_controller.domain.step_metrics import (
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.training.aliases import Aliases
 from podium_controller.training.episode_source import EpisodeSource
+from podium_controller.training.evaluation_scoring import EvaluationScoring
 from podium_controller.training.reporter import EVALUATE, Reporter
 
 
@@ -56,14 +60,22 @@ class Evaluator:
         aliases: Aliases,
         reporter: Reporter,
         tasks: Sequence[tuple[EpisodeSource, trajectory_pb2.Scenario]],
+        scoring: EvaluationScoring | None = None,
     ) -> None:
-        """`tasks` are the scenarios to evaluate on, each with where its episodes come from."""
+        """Makes it.
+
+        Args:
+            tasks: the scenarios to evaluate on, each with where its episodes come from.
+            scoring: None for the environment's own rewards.
+        """
         self._job_id = job_id
         self._spec = spec
         self._ledger = ledger
         self._aliases = aliases
         self._reporter = reporter
         self._tasks = tasks
+        self._scoring = scoring
+        self._first = spec.fork.version
 
     async def evaluate(self, version: int) -> None:
         """Evaluates the version, which must be served, in the modes that are still due."""
@@ -84,7 +96,10 @@ class Evaluator:
                 for i in range(len(self._tasks))
             ]
         )
-        evaluation = _measure(groups, version, mode)
+        if self._scoring is not None:
+            groups = await self._scored(self._scoring, version, mode, groups, stored)
+        scored = self._scoring is not None and self._scoring.scores
+        evaluation = _measure(groups, version, mode, scored=scored)
         await self._publish(evaluation)
         await self._ledger.commit_evaluation(self._job_id, evaluation)
         shown.evaluated(self._job_id, mode, finite(evaluation.metrics))
@@ -118,15 +133,57 @@ class Evaluator:
         await self._ledger.save_group(key, COLLECTED, group)
         return group
 
+    async def _scored(
+        self,
+        scoring: EvaluationScoring,
+        version: int,
+        mode: str,
+        groups: Sequence[trajectory_pb2.Group],
+        stored: Mapping[int, StoredGroup],
+    ) -> list[trajectory_pb2.Group]:
+        """The groups with their scores; what was scored before a restart is not asked again."""
+        first: Mapping[int, StoredGroup] = {}
+        compares = scoring.compares and version != self._first
+        if compares:
+            first = await self._ledger.stored_groups(self._job_id, self._first, mode)
+        slots = asyncio.Semaphore(max(1, self._spec.rollout.max_concurrent_groups))
+
+        async def one(index: int, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
+            if index in stored and stored[index].status == JUDGED:
+                return group
+            reference = first[index].group if index in first else None
+            async with slots:
+                return await scoring.score(
+                    GroupKey(self._job_id, version, index, mode), group, reference
+                )
+
+        found = await run_all([one(index, group) for index, group in enumerate(groups)])
+        await self._tell_unjudged(version, found, len(groups) - len(first) if compares else 0)
+        if scoring.compares and version == self._first:
+            _even(found)
+        return found
+
+    async def _tell_unjudged(
+        self, version: int, groups: Sequence[trajectory_pb2.Group], without: int
+    ) -> None:
+        reasons = Counter(group.skip_reason for group in groups if group.skip_reason)
+        told = [f"{count} of {len(groups)} ({reason})" for reason, count in reasons.items()]
+        if without:
+            told.append(f"{without} of {len(groups)} (no attempts of version {self._first})")
+        if told:
+            text = ", ".join(told)
+            await self._reporter.warn(
+                f"of the evaluation of version {version} scenarios have no score: {text}", version
+            )
+
     async def _publish(self, evaluation: pb.Evaluation) -> None:
         numbers = finite(evaluation.metrics)
         if evaluation.mode == GREEDY:
-            await self._aliases.record(
-                evaluation.version, {f"{GREEDY}/{name}": v for name, v in numbers.items()}
-            )
-            return
+            numbers = {f"{GREEDY_PREFIX}{name}": value for name, value in numbers.items()}
         await self._aliases.record(evaluation.version, numbers)
         metric = self._spec.evaluation.best_metric
+        if metric.startswith(GREEDY_PREFIX) != (evaluation.mode == GREEDY):
+            return
         if metric in numbers:
             await self._aliases.promote(evaluation.version, numbers[metric])
         else:
@@ -142,11 +199,27 @@ def _groups_at_once(rollout: spec_pb2.RolloutSpec, attempts: int) -> int:
     return max(1, rollout.max_concurrent_groups * rollout.group_size // attempts)
 
 
-def _measure(groups: list[trajectory_pb2.Group], version: int, mode: str) -> pb.Evaluation:
+def _even(groups: Sequence[trajectory_pb2.Group]) -> None:
+    """Against itself a policy wins half."""
+    for group in groups:
+        for trajectory in main_side(group.trajectories):
+            trajectory.metrics[WIN_RATE] = 0.5
+
+
+def _measure(
+    groups: Sequence[trajectory_pb2.Group], version: int, mode: str, *, scored: bool = False
+) -> pb.Evaluation:
     # A group has the attempts at one scenario, and those resemble each other.
     main_sides = [main_side(group.trajectories) for group in groups]
     trajectories = list(chain.from_iterable(main_sides))
-    metrics = evaluation_metrics(trajectories)
+    metrics = evaluation_metrics(trajectories, scored=scored)
+    compared = [
+        [each.metrics[WIN_RATE] for each in group if WIN_RATE in each.metrics]
+        for group in main_sides
+    ]
+    if any(compared):
+        low, high = clustered_proportion_interval(compared)
+        metrics |= {f"{WIN_RATE}_low": low, f"{WIN_RATE}_high": high}
     evaluation = pb.Evaluation(
         version=version,
         mode=mode,

@@ -54,19 +54,23 @@ class Judging:
             JobFailedError: the judge service stayed away for too long. When it is the
                 judge's models that did, or it broke on the group, the group is skipped.
         """
+        response = await self.ask(key, group)
+        await self._ledger.save_judged(key, response.group, response.usage, month())
+        return response.group
+
+    async def ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
+        """As `score`, and nothing is stored; raises as it does."""
         try:
-            response = await self._recovery.run("judge", lambda: self._ask(key, group))
+            return await self._recovery.run("judge", lambda: self._ask(key, group))
         except JobFailedError as error:
             if error.reason != NO_JUDGE_ANSWERS:
                 raise
             skipped = _skipped(group, JUDGE_UNAVAILABLE, error.message)
-            response = judge_pb.ScoreGroupResponse(group=skipped)
+            return judge_pb.ScoreGroupResponse(group=skipped)
         except InternalError as error:
             # A defect, but of this group: the others must not pay for it.
             skipped = _skipped(group, JUDGE_ERROR, error.message)
-            response = judge_pb.ScoreGroupResponse(group=skipped)
-        await self._ledger.save_judged(key, response.group, response.usage, month())
-        return response.group
+            return judge_pb.ScoreGroupResponse(group=skipped)
 
     async def _ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
         request = judge_pb.ScoreGroupRequest(group=group, reward=self._reward)

@@ -46,6 +46,7 @@ from podium_controller.training.aliases import Aliases
 from podium_controller.training.coaching import Coaching
 from podium_controller.training.collector import Collector, StepBatch
 from podium_controller.training.episode_source import EpisodeSource
+from podium_controller.training.evaluation_scoring import EvaluationScoring
 from podium_controller.training.evaluator import Evaluator, evaluation_episode, is_due
 from podium_controller.training.group_sources import ClientGroups, GroupSource, RolloutGroups
 from podium_controller.training.judging import Judging
@@ -218,19 +219,22 @@ class TrainingLoop:
             self._job.id,
             self._spec,
             group_source,
-            Judging(
-                self._peers.judge,
-                bounded(self._spec.reward, self._spec.budget),
-                self._recovery,
-                self._ledger,
-                project_of(self._spec),
-                self._limits,
-            ),
+            self._judging(self._spec.reward),
             self._ledger,
             self._reporter,
             functools.partial(step_span.begin, self._job.id, self._job.trace_parent),
         )
         return Prefetch(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
+
+    def _judging(self, reward: spec_pb2.RewardSpec) -> Judging:
+        return Judging(
+            self._peers.judge,
+            bounded(reward, self._spec.budget),
+            self._recovery,
+            self._ledger,
+            project_of(self._spec),
+            self._limits,
+        )
 
     async def _rollout_groups(self) -> GroupSource:
         sources = self._sources()
@@ -241,21 +245,21 @@ class TrainingLoop:
         mixture = Mixture(
             environments_of(self._spec), self._spec.seed, self._spec.rollout.groups_per_step
         )
-        pairs = list(zip(sources, orders, strict=True))
-        return RolloutGroups(self._job.id, self._spec.rollout, pairs, mixture)
+        drawn = list(zip(sources, orders, strict=True))
+        return RolloutGroups(self._job.id, self._spec.rollout, drawn, mixture)
 
     async def _evaluator(self) -> Evaluator | None:
         if not self._spec.HasField("evaluation"):
             return None
-        evaluation = self._spec.evaluation
-        episode = evaluation_episode(self._spec)
+        evaluation, episode = self._spec.evaluation, evaluation_episode(self._spec)
         tasks = [
             (replace(source, episode=episode), scenario)
             for source in self._sources(evaluation.environments)
             for scenario in await self._scenarios(source, evaluation.split, evaluation.scenarios)
         ]
+        scoring = EvaluationScoring.of(self._spec, self._judging, self._ledger)
         return Evaluator(
-            self._job.id, self._spec, self._ledger, self._aliases, self._reporter, tasks
+            self._job.id, self._spec, self._ledger, self._aliases, self._reporter, tasks, scoring
         )
 
     def _sources(self, names: Collection[str] = ()) -> list[EpisodeSource]:
