@@ -8,7 +8,7 @@ answers by rule.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,6 +184,8 @@ class FakeRollout(rollout_grpc.RolloutServiceServicer):
 
     rewards: tuple[float, ...] = (0.9, 0.51, 1.0, 0.5)
     requests: list[rollout.CollectGroupRequest] = field(default_factory=list)
+    says: Callable[[rollout.CollectGroupRequest, int], str] | None = None
+    """What a policy answers in an attempt; None for an episode without words."""
 
     async def ListScenarios(
         self, request: rollout.ListScenariosRequest, context: Context
@@ -204,6 +206,11 @@ class FakeRollout(rollout_grpc.RolloutServiceServicer):
                 environment_reward=self.rewards[int(request.scenario.id)],
                 stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
             )
+            if self.says is not None:
+                messages = trajectory.histories.add().messages
+                messages.add(role=trajectory_pb2.ROLE_USER, content="How many?")
+                words = self.says(request, attempt)
+                messages.add(role=trajectory_pb2.ROLE_ASSISTANT, content=words)
             yield rollout.CollectGroupResponse(trajectory=trajectory)
 
     async def ListEnvironments(

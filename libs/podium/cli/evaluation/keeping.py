@@ -13,6 +13,8 @@ from podium.cli.output import note
 
 if TYPE_CHECKING:
     from podium.jobs.v1.evaluation_service_pb2 import StoredEvaluation
+    from podium.sdk.evaluation import Judged
+    from podium.types.v1 import spec_pb2
 
 _HINT = "The numbers above are as they were measured; 'podium doctor' looks for the cause."
 
@@ -21,13 +23,21 @@ class Keeper:
     """Of one command, whose evaluations have the same `run`."""
 
     def __init__(
-        self, task: Task, name: str, project: str, threshold: float | None, *, must: bool
+        self,
+        task: Task,
+        name: str,
+        project: str,
+        threshold: float | None,
+        judge: spec_pb2.RewardSpec | None,
+        *,
+        must: bool,
     ) -> None:
         """Without `must`, what cannot be stored is told and no error."""
         self._task = task
         self._name = name
         self._project = project
         self._threshold = threshold
+        self._judge = judge
         self._must = must
         self._run = uuid.uuid4().hex
         self.problem: CliError | None = None
@@ -39,17 +49,28 @@ class Keeper:
 
         return self._task.client.addresses.source != THIS_MACHINE.source
 
-    async def keep(self, measured: Mapping[str, Measured]) -> dict[str, StoredEvaluation]:
-        """Stores each agent's attempts; what could be, by agent."""
+    async def keep(
+        self, measured: Mapping[str, Measured], verdicts: Mapping[str, Judged]
+    ) -> dict[str, StoredEvaluation]:
+        """Stores each agent's attempts; what could be, by agent.
+
+        Args:
+            verdicts: of agents that a judge compared with the first.
+        """
         from podium.core.errors import PodiumError
         from podium.sdk.evaluation import results_of
 
         kept: dict[str, StoredEvaluation] = {}
+        first = next(iter(measured), "")
         for number, (agent, found) in enumerate(measured.items()):
+            described, wins = self._described(agent, found), None
+            if agent in verdicts:
+                described.judge.CopyFrom(self._judge or described.judge)
+                described.reference, wins = first, verdicts[agent].wins
             try:
                 kept[agent] = await self._task.client.evaluations.store(
-                    self._described(agent, found),
-                    results_of(found.attempts, self._threshold),
+                    described,
+                    results_of(found.attempts, self._threshold, wins),
                     request_id=f"{self._run}-{number}",
                     patience_seconds=60.0 if self._must else 5.0,
                 )

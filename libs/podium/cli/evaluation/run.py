@@ -19,7 +19,7 @@ from podium.cli.settings import read_settings
 if TYPE_CHECKING:
     from podium.jobs.v1.evaluation_service_pb2 import StoredEvaluation
     from podium.sdk import AsyncClient
-    from podium.sdk.evaluation import Attempt, Comparison, Summary
+    from podium.sdk.evaluation import Attempt, Comparison, Judged, Summary
 
 
 @click.command("run", short_help="Measure agents on an environment.")
@@ -99,6 +99,13 @@ if TYPE_CHECKING:
 @click.option(
     "--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="At once."
 )
+@click.option(
+    "--judge",
+    default="",
+    metavar="ruler|FILE",
+    help="Has a judge compare each further policy with the first, in both orders: `ruler` is the "
+    "judge service's own, FILE a reward with a RULER scorer as in a job file.",
+)
 @click.option("--name", default="", help="What the stored result is called; any text.")
 @click.option("--project", default="", help="Whose the stored result is.  [default: default]")
 @click.option(
@@ -133,6 +140,7 @@ async def evaluate(
     environment_address: str,
     pool: str,
     concurrency: int,
+    judge: str,
     name: str,
     project: str,
     store: bool | None,
@@ -151,12 +159,14 @@ async def evaluate(
     The controller keeps what each agent did, scenario by scenario: `podium eval list` lists it, and
     `podium eval compare ID ID` says how two differ.
     """
+    from podium.cli.evaluation.judge import judged, judged_line, read_judge, unjudged
     from podium.cli.evaluation.keeping import Keeper
     from podium.cli.evaluation.tables import show_scenarios, show_summaries
     from podium.cli.serving import pool_for
     from podium.sdk.evaluation import answered, compare, summarise
     from podium.sdk.evaluation import by_scenario as attempted
 
+    asked = read_judge(judge, agents)
     async with pool_for(client) as served:
         task = Task(
             client=client,
@@ -174,6 +184,7 @@ async def evaluate(
             max_tokens=max_tokens,
             seed=seed,
             concurrency=concurrency,
+            judged=asked is not None,
         )
         measured = {agent: await task.run(agent) for agent in agents}
     results = {agent: found.attempts for agent, found in measured.items()}
@@ -190,17 +201,21 @@ async def evaluate(
         for agent in list(results)[1:]
         if attempted(counted[first]).keys() & attempted(counted[agent]).keys()
     }
-    keeper = Keeper(task, name, project, threshold, must=bool(store))
+    verdicts = await judged(client, asked, measured, concurrency) if asked is not None else {}
+    keeper = Keeper(task, name, project, threshold, asked, must=bool(store))
     wanted = store if store is not None else keeper.knows_an_installation()
-    kept = await keeper.keep({agent: measured[agent] for agent in summaries}) if wanted else {}
+    counting = {agent: measured[agent] for agent in summaries}
+    kept = await keeper.keep(counting, verdicts) if wanted else {}
     if output == "table":
         show_summaries(summaries, comparisons, first)
+        for agent, found in verdicts.items():
+            click.echo(judged_line(agent, first, found))
         show_scenarios(counted, threshold)
         for agent, evaluation in kept.items():
             note(f"{agent} is stored as {evaluation.id}")
     else:
-        _show_data(results, summaries, comparisons, kept, threshold, output)
-    for problem in (keeper.problem, incomplete):
+        _show_data(results, summaries, comparisons, verdicts, kept, threshold, output)
+    for problem in (keeper.problem, incomplete, unjudged(verdicts)):
         if problem is not None:
             raise problem
 
@@ -209,6 +224,7 @@ def _show_data(
     results: Mapping[str, Sequence[Attempt]],
     summaries: Mapping[str, Summary],
     comparisons: Mapping[str, Comparison],
+    verdicts: Mapping[str, Judged],
     kept: Mapping[str, StoredEvaluation],
     threshold: float | None,
     output: str,
@@ -224,6 +240,7 @@ def _show_data(
                 **asdict(summary),
                 "pass_at": {str(k): value for k, value in summary.pass_at.items()},
                 "compared_with_first": asdict(comparisons[agent]) if agent in comparisons else None,
+                "judged_against_first": _judged(verdicts[agent]) if agent in verdicts else None,
                 "by_scenario": of_scenarios(answered(results[agent]), threshold),
                 "episodes": [
                     {**asdict(attempt), "success": attempt.succeeded(threshold)}
@@ -234,6 +251,13 @@ def _show_data(
         ],
         output,
     )
+
+
+def _judged(found: Judged) -> dict[str, object]:
+    return {
+        **{name: value for name, value in asdict(found).items() if name != "wins"},
+        "unjudged": dict(found.unjudged),
+    }
 
 
 def _incomplete(results: Mapping[str, Sequence[Attempt]]) -> CliError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from podium.environments import Agent, Environment
     from podium.sdk import AsyncClient
     from podium.sdk.evaluation import Attempt
-    from podium.types.v1 import policy_pb2, spec_pb2
+    from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 AGENTS = (
     "a policy (`base`, `JOB`, `JOB@VERSION` or `JOB@ALIAS`, such as `JOB@best`), `baseline:NAME`,"
@@ -35,6 +35,8 @@ class Measured:
     """None for an agent that is no policy of Podium's."""
     samples: bool = True
     """Whether it draws tokens."""
+    records: list[trajectory_pb2.Trajectory] = field(default_factory=list)
+    """Of its episodes, for a judge; none of an agent that is no policy."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Task:
     max_tokens: int
     seed: int
     concurrency: int
+    judged: bool = False
+    """Whether a judge is to read the episodes."""
 
     async def run(self, agent: str) -> Measured:
         """Every attempt of one agent.
@@ -114,6 +118,7 @@ class Task:
         scenarios = await self.client.environments.scenarios(spec, self.split, self.limit)
         self._not_empty(scenarios)
         await self.served.serve(policy)
+        records: list[trajectory_pb2.Trajectory] = []
         attempts = await self.client.environments.run(
             spec,
             scenarios,
@@ -125,8 +130,9 @@ class Task:
             seed=self.seed,
             concurrency=self.concurrency,
             done=_progress(len(scenarios) * self.attempts),
+            recorded=records.append if self.judged else _forget,
         )
-        return Measured(attempts, policy)
+        return Measured(attempts, policy, records=records)
 
     async def _model(self, name: str) -> list[Attempt]:
         import httpx
@@ -189,6 +195,10 @@ class Task:
 
     def _class(self) -> type[Environment]:
         return environment_class(self.environment)
+
+
+def _forget(_: trajectory_pb2.Trajectory) -> None:
+    """Records are large, and only a judge reads them."""
 
 
 def _progress(count: int) -> Callable[[Attempt], None]:

@@ -16,6 +16,7 @@ from podium.core.statistics import (
 from podium.sdk.evaluation.attempts import Attempt, Summary, answered, by_scenario, summarise
 from podium.sdk.evaluation.chat_model import ChatModel
 from podium.sdk.evaluation.compare import Comparison, compare
+from podium.sdk.evaluation.judged import Judged, judge_wins
 from podium.sdk.evaluation.local import run_local
 from podium.sdk.evaluation.remote import run_policy
 from podium.sdk.evaluation.retries import NotAnsweredError, Retries
@@ -30,6 +31,7 @@ __all__ = [
     "Attempt",
     "ChatModel",
     "Comparison",
+    "Judged",
     "NotAnsweredError",
     "Retries",
     "Summary",
@@ -41,6 +43,7 @@ __all__ = [
     "clustered_proportion_interval",
     "compare",
     "differences",
+    "judge_wins",
     "paired_interval",
     "pass_at_k",
     "results_of",

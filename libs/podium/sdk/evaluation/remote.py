@@ -27,6 +27,7 @@ async def run_policy(
     seed: int = 0,
     concurrency: int = 8,
     done: Callable[[Attempt], None] = lambda attempt: None,
+    recorded: Callable[[trajectory_pb2.Trajectory], None] = lambda trajectory: None,
 ) -> list[Attempt]:
     """Has every scenario attempted `attempts` times by the policy, which must be served.
 
@@ -36,6 +37,7 @@ async def run_policy(
             for its first one.
         concurrency: scenarios at once.
         done: told of each attempt as it ends.
+        recorded: given each attempt's whole record.
 
     Raises:
         PodiumError: as CollectGroup.
@@ -63,6 +65,7 @@ async def run_policy(
         async with slots:
             with rpc_errors("rollout"):
                 async for response in stub.CollectGroup(request, timeout=seconds):
+                    recorded(response.trajectory)
                     found.append(_attempt(response.trajectory))
                     done(found[-1])
         return sorted(found, key=lambda attempt: attempt.attempt)
