@@ -94,7 +94,7 @@ def test_a_difference_is_held_as_often(gain: float, count: int, draws: int, slac
 @pytest.mark.parametrize(("draws", "slack"), DRAWS)
 @pytest.mark.parametrize("count", [1, 4, 8, 16])
 @pytest.mark.parametrize("edge", [0.0, 0.8])
-def test_a_win_rate_is_held_as_often(edge: float, count: int, draws: int, slack: float) -> None:
+def test_a_win_rate_is_held_no_less(edge: float, count: int, draws: int, slack: float) -> None:
     """Each attempt against each of the reference's, whose luck they share; a third are ties."""
     rng = random.Random(f"{edge}{count}")
 
@@ -115,8 +115,9 @@ def test_a_win_rate_is_held_as_often(edge: float, count: int, draws: int, slack:
             shares.append([fmean((a > b) + 0.5 * (a == b) for b in others) for a in own])
         low, high = clustered_proportion_interval(shares)
         held += low <= truth <= high
-    # Ties vary less than wins: of single attempts, told as trials, the interval is the wider.
-    assert 0.93 - slack <= held / draws <= (0.99 if count == 1 else 0.97) + slack, held / draws
+    # Ties and shares vary less than the trials that the interval takes them for: it is the wider,
+    # and holds the truth in 97 to 99 of a hundred. A win that is told must not be too narrow.
+    assert 0.95 - slack <= held / draws, held / draws
 
 
 def test_attempts_that_all_resemble_each_other_count_as_one() -> None:
