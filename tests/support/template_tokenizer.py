@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+from transformers import AddedToken
 from transformers.utils.chat_template_utils import render_jinja_template
 
 
@@ -18,8 +20,12 @@ class TemplateTokenizer:
 
     eos_token_id = 0
 
-    def __init__(self, template: str, eos_token: str = "<eos>") -> None:
+    def __init__(self, template: str, eos_token: str = "<eos>", ends: Sequence[str] = ()) -> None:
+        """`ends` are special tokens besides, such as those that end turns."""
         self.eos_token = eos_token
+        self.added_tokens_decoder = {
+            n: AddedToken(end, special=True) for n, end in enumerate([eos_token, *ends])
+        }
         self.rendered = 0
         """Messages."""
         self._template = template

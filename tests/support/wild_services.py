@@ -104,6 +104,7 @@ class _Tokenizer:
 
     eos_token = "<end>"
     eos_token_id = END
+    added_tokens_decoder: ClassVar[dict[int, Any]] = {}
 
     def apply_chat_template(self, conversation: Any, **options: Any) -> str:
         text = json.dumps(options["tools"] or [], ensure_ascii=False)

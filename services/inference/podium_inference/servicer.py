@@ -25,6 +25,7 @@ from podium.types.v1 import trajectory_pb2 as types_pb
 from podium_inference.adapters.pool_peers import PoolPeers, take_everywhere
 from podium_inference.domain import metrics
 from podium_inference.domain.captures import Captures
+from podium_inference.domain.demonstration import demonstrations
 from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import PolicyPool, Served
 from podium_inference.domain.ports import Engine
@@ -120,6 +121,22 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             token_ids=ids,
             call_format=self._renderer.reply_format(call_format, arguments),
             max_model_len=self._engine.max_model_len,
+        )
+
+    async def RenderDemonstration(
+        self, request: pb.RenderDemonstrationRequest, context: _Context
+    ) -> pb.RenderDemonstrationResponse:
+        found = await asyncio.to_thread(
+            demonstrations,
+            self._renderer,
+            request.messages,
+            request.tools,
+            request.trained,
+            self._renderer.format_of(request.tools, request.tool_format),
+            template_arguments(request.chat_template_kwargs, "chat_template_kwargs"),
+        )
+        return pb.RenderDemonstrationResponse(
+            demonstrations=found, max_model_len=self._engine.max_model_len
         )
 
     async def GetEngine(

@@ -31,6 +31,7 @@ __all__ = [
     "RulerSpec",
     "SamplingParams",
     "Scorer",
+    "SftSpec",
     "TrackingSpec",
     "TrainerSpec",
     "TrainingSpec",
@@ -256,6 +257,8 @@ class JobSpec(Spec[spec_pb2.JobSpec]):
         environments: Several tasks in place of `environment`: each group is of one of them,
             and each has its own numbers, `env/NAME/…`. One alone is `environment`, of weight
             1. Allowed: at most 64 items.
+        sft: Set, the job is supervised fine-tuning on rows that its client sends: no judge is
+            asked, and tokens may be anybody's. Needs `client` and `supervised`.
     """
 
     message_class = spec_pb2.JobSpec
@@ -313,6 +316,10 @@ class JobSpec(Spec[spec_pb2.JobSpec]):
     """Several tasks in place of `environment`: each group is of one of them, and each has its
     own numbers, `env/NAME/…`. One alone is `environment`, of weight 1. Allowed: at most 64
     items.
+    """
+    sft: SftSpec | None = None
+    """Set, the job is supervised fine-tuning on rows that its client sends: no judge is asked,
+    and tokens may be anybody's. Needs `client` and `supervised`.
     """
 
 
@@ -1209,6 +1216,50 @@ class Scorer(Spec[spec_pb2.Scorer]):
     """For `rubric`."""
     http: HttpScorerSpec | None = None
     """For `http`."""
+
+
+class SftSpec(Spec[spec_pb2.SftSpec]):
+    """Supervised fine-tuning (SFT) on conversations. `podium sft` and train_sft of the SDK read
+    the rows, and send them in this order.
+
+    Args:
+        epochs: Passes over the rows. Default 1. Allowed: from 1 to 10000.
+        batch_size: Rows of a step; the last of an epoch may have fewer. Default 8. Allowed:
+            from 1 to 4096.
+        validate_every_steps: Steps between two measurements of the loss on held-out rows,
+            where there are any; the first step and the last are always measured. 0 for only
+            those two. Default 10. Allowed: from 0 to 1000000.
+        shuffle: Whether each epoch has an order of its own, from the job's seed. Default
+            true.
+        rows: How many rows there are. The client says it, as it does the next two. Allowed:
+            from 1 up.
+        heldout_rows: How many rows are held out. Allowed: from 0 up.
+        data_digest: Digest of all rows as tokens, by which a client that goes on with the job
+            knows that it has the same: `sha256:…`. Allowed: matches sha256:[0-9a-f]{64}; at
+            most 71 characters.
+    """
+
+    message_class = spec_pb2.SftSpec
+
+    epochs: int | None = None
+    """Passes over the rows. Default 1. Allowed: from 1 to 10000."""
+    batch_size: int | None = None
+    """Rows of a step; the last of an epoch may have fewer. Default 8. Allowed: from 1 to 4096."""
+    validate_every_steps: int | None = None
+    """Steps between two measurements of the loss on held-out rows, where there are any; the
+    first step and the last are always measured. 0 for only those two. Default 10. Allowed:
+    from 0 to 1000000.
+    """
+    shuffle: bool | None = None
+    """Whether each epoch has an order of its own, from the job's seed. Default true."""
+    rows: int | None = None
+    """How many rows there are. The client says it, as it does the next two. Allowed: from 1 up."""
+    heldout_rows: int | None = None
+    """How many rows are held out. Allowed: from 0 up."""
+    data_digest: str | None = None
+    """Digest of all rows as tokens, by which a client that goes on with the job knows that it
+    has the same: `sha256:…`. Allowed: matches sha256:[0-9a-f]{64}; at most 71 characters.
+    """
 
 
 class TrackingSpec(Spec[spec_pb2.TrackingSpec]):

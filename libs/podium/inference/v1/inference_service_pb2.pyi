@@ -498,6 +498,112 @@ class RenderResponse(_message.Message):
 Global___RenderResponse: _TypeAlias = RenderResponse  # noqa: Y015
 
 @_typing.final
+class RenderDemonstrationRequest(_message.Message):
+    """Request of RenderDemonstration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    TRAINED_FIELD_NUMBER: _builtins.int
+    TOOL_FORMAT_FIELD_NUMBER: _builtins.int
+    CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
+    tool_format: _spec_pb2.ToolFormat.ValueType
+    """As RenderRequest.tool_format."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Message]:
+        """The conversation."""
+
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[_trajectory_pb2.Tool]:
+        """Tools that the model may call."""
+
+    @_builtins.property
+    def trained(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Which of `messages` train, from 0, ascending: ROLE_ASSISTANT all of them.
+        None for every message of the assistant's. At most 512 may train.
+        """
+
+    @_builtins.property
+    def chat_template_kwargs(self) -> _struct_pb2.Struct:
+        """As EpisodeSpec.chat_template_kwargs."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[_trajectory_pb2.Message] | None = ...,
+        tools: _abc.Iterable[_trajectory_pb2.Tool] | None = ...,
+        trained: _abc.Iterable[_builtins.int] | None = ...,
+        tool_format: _spec_pb2.ToolFormat.ValueType = ...,
+        chat_template_kwargs: _struct_pb2.Struct | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chat_template_kwargs", b"chat_template_kwargs"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat_template_kwargs", b"chat_template_kwargs", "messages", b"messages", "tool_format", b"tool_format", "tools", b"tools", "trained", b"trained"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenderDemonstrationRequest: _TypeAlias = RenderDemonstrationRequest  # noqa: Y015
+
+@_typing.final
+class RenderDemonstrationResponse(_message.Message):
+    """Response of RenderDemonstration."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEMONSTRATIONS_FIELD_NUMBER: _builtins.int
+    MAX_MODEL_LEN_FIELD_NUMBER: _builtins.int
+    max_model_len: _builtins.int
+    """As RenderResponse.max_model_len."""
+    @_builtins.property
+    def demonstrations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Demonstration]:
+        """At least one; each trained message is a span of one of them."""
+
+    def __init__(
+        self,
+        *,
+        demonstrations: _abc.Iterable[Global___Demonstration] | None = ...,
+        max_model_len: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["demonstrations", b"demonstrations", "max_model_len", b"max_model_len"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenderDemonstrationResponse: _TypeAlias = RenderDemonstrationResponse  # noqa: Y015
+
+@_typing.final
+class Demonstration(_message.Message):
+    """A conversation, or its beginning, as tokens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    messages: _builtins.int
+    """How many of the request's messages it holds."""
+    @_builtins.property
+    def tokens(self) -> _trajectory_pb2.TokenRecord:
+        """What trains is its spans, each with the token that ends the turn. Without
+        log-probs: nobody sampled them.
+        """
+
+    def __init__(
+        self,
+        *,
+        tokens: _trajectory_pb2.TokenRecord | None = ...,
+        messages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Demonstration: _TypeAlias = Demonstration  # noqa: Y015
+
+@_typing.final
 class GetEngineRequest(_message.Message):
     """Request of GetEngine."""
 

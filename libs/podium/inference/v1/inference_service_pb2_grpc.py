@@ -68,6 +68,11 @@ class InferenceServiceStub:
                 request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderRequest.SerializeToString,
                 response_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderResponse.FromString,
                 _registered_method=True)
+        self.RenderDemonstration = channel.unary_unary(
+                '/podium.inference.v1.InferenceService/RenderDemonstration',
+                request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderDemonstrationRequest.SerializeToString,
+                response_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderDemonstrationResponse.FromString,
+                _registered_method=True)
         self.GetEngine = channel.unary_unary(
                 '/podium.inference.v1.InferenceService/GetEngine',
                 request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.GetEngineRequest.SerializeToString,
@@ -159,6 +164,18 @@ class InferenceServiceServicer:
         template rewrites what came before, so that the caller must begin a new
         history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
         without one, and INVALID_ARGUMENT as Chat does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenderDemonstration(self, request, context):
+        """Renders a conversation that is whole already, for supervised fine-tuning:
+        the tokens that the assistant would have sampled are the records' spans.
+        What a template writes of earlier turns when later ones follow may not be
+        what was said then; a turn that it does so with has a record of its own.
+        Fails as Render does without `prefix_ids`, and with INVALID_ARGUMENT for a
+        template that does not go on from its own prompt with a finished turn.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -260,6 +277,11 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     servicer.Render,
                     request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderRequest.FromString,
                     response_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderResponse.SerializeToString,
+            ),
+            'RenderDemonstration': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenderDemonstration,
+                    request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderDemonstrationRequest.FromString,
+                    response_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderDemonstrationResponse.SerializeToString,
             ),
             'GetEngine': grpc.unary_unary_rpc_method_handler(
                     servicer.GetEngine,
@@ -436,6 +458,33 @@ class InferenceService:
             '/podium.inference.v1.InferenceService/Render',
             podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderRequest.SerializeToString,
             podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenderDemonstration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.inference.v1.InferenceService/RenderDemonstration',
+            podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderDemonstrationRequest.SerializeToString,
+            podium_dot_inference_dot_v1_dot_inference__service__pb2.RenderDemonstrationResponse.FromString,
             options,
             channel_credentials,
             insecure,

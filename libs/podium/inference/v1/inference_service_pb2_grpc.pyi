@@ -73,6 +73,14 @@ class InferenceServiceStub:
     history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
     without one, and INVALID_ARGUMENT as Chat does.
     """
+    RenderDemonstration: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.RenderDemonstrationRequest, _inference_service_pb2.RenderDemonstrationResponse]
+    """Renders a conversation that is whole already, for supervised fine-tuning:
+    the tokens that the assistant would have sampled are the records' spans.
+    What a template writes of earlier turns when later ones follow may not be
+    what was said then; a turn that it does so with has a record of its own.
+    Fails as Render does without `prefix_ids`, and with INVALID_ARGUMENT for a
+    template that does not go on from its own prompt with a finished turn.
+    """
     GetEngine: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.GetEngineRequest, _inference_service_pb2.GetEngineResponse]
     """Describes the engine: base model, context window, weight mode, tokenizer.
     Fails only as every method does.
@@ -163,6 +171,14 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     template rewrites what came before, so that the caller must begin a new
     history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
     without one, and INVALID_ARGUMENT as Chat does.
+    """
+    RenderDemonstration: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.RenderDemonstrationRequest, _inference_service_pb2.RenderDemonstrationResponse]  # type: ignore[assignment]
+    """Renders a conversation that is whole already, for supervised fine-tuning:
+    the tokens that the assistant would have sampled are the records' spans.
+    What a template writes of earlier turns when later ones follow may not be
+    what was said then; a turn that it does so with has a record of its own.
+    Fails as Render does without `prefix_ids`, and with INVALID_ARGUMENT for a
+    template that does not go on from its own prompt with a finished turn.
     """
     GetEngine: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.GetEngineRequest, _inference_service_pb2.GetEngineResponse]  # type: ignore[assignment]
     """Describes the engine: base model, context window, weight mode, tokenizer.
@@ -281,6 +297,20 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         template rewrites what came before, so that the caller must begin a new
         history, or (NO_TOOL_TEMPLATE) when TOOL_FORMAT_NATIVE is asked of a model
         without one, and INVALID_ARGUMENT as Chat does.
+        """
+
+    @_abc_1.abstractmethod
+    def RenderDemonstration(
+        self,
+        request: _inference_service_pb2.RenderDemonstrationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_inference_service_pb2.RenderDemonstrationResponse, _abc.Awaitable[_inference_service_pb2.RenderDemonstrationResponse]]:
+        """Renders a conversation that is whole already, for supervised fine-tuning:
+        the tokens that the assistant would have sampled are the records' spans.
+        What a template writes of earlier turns when later ones follow may not be
+        what was said then; a turn that it does so with has a record of its own.
+        Fails as Render does without `prefix_ids`, and with INVALID_ARGUMENT for a
+        template that does not go on from its own prompt with a finished turn.
         """
 
     @_abc_1.abstractmethod

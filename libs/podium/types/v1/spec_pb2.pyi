@@ -674,6 +674,7 @@ class JobSpec(_message.Message):
     TRACKING_FIELD_NUMBER: _builtins.int
     BUDGET_FIELD_NUMBER: _builtins.int
     ENVIRONMENTS_FIELD_NUMBER: _builtins.int
+    SFT_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model, as the inference pool and the trainer name it."""
     seed: _builtins.int
@@ -752,6 +753,13 @@ class JobSpec(_message.Message):
         weight 1.
         """
 
+    @_builtins.property
+    def sft(self) -> Global___SftSpec:
+        """Set, the job is supervised fine-tuning on rows that its client sends: no
+        judge is asked, and tokens may be anybody's. Needs `client` and
+        OBJECTIVE_SUPERVISED.
+        """
+
     def __init__(
         self,
         *,
@@ -771,10 +779,11 @@ class JobSpec(_message.Message):
         tracking: Global___TrackingSpec | None = ...,
         budget: Global___BudgetSpec | None = ...,
         environments: _abc.Iterable[Global___WeightedEnvironment] | None = ...,
+        sft: Global___SftSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "budget", b"budget", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "budget", b"budget", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "sft", b"sft", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "budget", b"budget", "client", b"client", "environment", b"environment", "environments", b"environments", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "budget", b"budget", "client", b"client", "environment", b"environment", "environments", b"environments", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "sft", b"sft", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__project: _TypeAlias = _typing.Literal["project"]  # noqa: Y015
     _WhichOneofArgType__project: _TypeAlias = _typing.Literal["_project", b"_project"]  # noqa: Y015
@@ -790,6 +799,84 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class SftSpec(_message.Message):
+    """Supervised fine-tuning (SFT) on conversations. `podium sft` and train_sft of
+    the SDK read the rows, and send them in this order.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCHS_FIELD_NUMBER: _builtins.int
+    BATCH_SIZE_FIELD_NUMBER: _builtins.int
+    VALIDATE_EVERY_STEPS_FIELD_NUMBER: _builtins.int
+    SHUFFLE_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    HELDOUT_ROWS_FIELD_NUMBER: _builtins.int
+    DATA_DIGEST_FIELD_NUMBER: _builtins.int
+    epochs: _builtins.int
+    """Passes over the rows. Default 1."""
+    batch_size: _builtins.int
+    """Rows of a step; the last of an epoch may have fewer. Default 8."""
+    validate_every_steps: _builtins.int
+    """Steps between two measurements of the loss on held-out rows, where there
+    are any; the first step and the last are always measured. 0 for only those
+    two. Default 10.
+    """
+    shuffle: _builtins.bool
+    """Whether each epoch has an order of its own, from the job's seed. Default
+    true.
+    """
+    rows: _builtins.int
+    """How many rows there are. The client says it, as it does the next two."""
+    heldout_rows: _builtins.int
+    """How many rows are held out."""
+    data_digest: _builtins.str
+    """Digest of all rows as tokens, by which a client that goes on with the job
+    knows that it has the same: `sha256:…`.
+    """
+    def __init__(
+        self,
+        *,
+        epochs: _builtins.int | None = ...,
+        batch_size: _builtins.int | None = ...,
+        validate_every_steps: _builtins.int | None = ...,
+        shuffle: _builtins.bool | None = ...,
+        rows: _builtins.int | None = ...,
+        heldout_rows: _builtins.int | None = ...,
+        data_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_batch_size", b"_batch_size", "_epochs", b"_epochs", "_heldout_rows", b"_heldout_rows", "_rows", b"_rows", "_shuffle", b"_shuffle", "_validate_every_steps", b"_validate_every_steps", "batch_size", b"batch_size", "epochs", b"epochs", "heldout_rows", b"heldout_rows", "rows", b"rows", "shuffle", b"shuffle", "validate_every_steps", b"validate_every_steps"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_size", b"_batch_size", "_epochs", b"_epochs", "_heldout_rows", b"_heldout_rows", "_rows", b"_rows", "_shuffle", b"_shuffle", "_validate_every_steps", b"_validate_every_steps", "batch_size", b"batch_size", "data_digest", b"data_digest", "epochs", b"epochs", "heldout_rows", b"heldout_rows", "rows", b"rows", "shuffle", b"shuffle", "validate_every_steps", b"validate_every_steps"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__batch_size: _TypeAlias = _typing.Literal["batch_size"]  # noqa: Y015
+    _WhichOneofArgType__batch_size: _TypeAlias = _typing.Literal["_batch_size", b"_batch_size"]  # noqa: Y015
+    _WhichOneofReturnType__epochs: _TypeAlias = _typing.Literal["epochs"]  # noqa: Y015
+    _WhichOneofArgType__epochs: _TypeAlias = _typing.Literal["_epochs", b"_epochs"]  # noqa: Y015
+    _WhichOneofReturnType__heldout_rows: _TypeAlias = _typing.Literal["heldout_rows"]  # noqa: Y015
+    _WhichOneofArgType__heldout_rows: _TypeAlias = _typing.Literal["_heldout_rows", b"_heldout_rows"]  # noqa: Y015
+    _WhichOneofReturnType__rows: _TypeAlias = _typing.Literal["rows"]  # noqa: Y015
+    _WhichOneofArgType__rows: _TypeAlias = _typing.Literal["_rows", b"_rows"]  # noqa: Y015
+    _WhichOneofReturnType__shuffle: _TypeAlias = _typing.Literal["shuffle"]  # noqa: Y015
+    _WhichOneofArgType__shuffle: _TypeAlias = _typing.Literal["_shuffle", b"_shuffle"]  # noqa: Y015
+    _WhichOneofReturnType__validate_every_steps: _TypeAlias = _typing.Literal["validate_every_steps"]  # noqa: Y015
+    _WhichOneofArgType__validate_every_steps: _TypeAlias = _typing.Literal["_validate_every_steps", b"_validate_every_steps"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__batch_size) -> _WhichOneofReturnType__batch_size | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epochs) -> _WhichOneofReturnType__epochs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__heldout_rows) -> _WhichOneofReturnType__heldout_rows | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rows) -> _WhichOneofReturnType__rows | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__shuffle) -> _WhichOneofReturnType__shuffle | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__validate_every_steps) -> _WhichOneofReturnType__validate_every_steps | None: ...
+
+Global___SftSpec: _TypeAlias = SftSpec  # noqa: Y015
 
 @_typing.final
 class WeightedEnvironment(_message.Message):

@@ -38,7 +38,8 @@ LOST_CAPTURES = Counter(
 CAPTURED_TOKENS = Gauge("podium_inference_captured_tokens", "Tokens of captured calls in memory.")
 RENDERS = Counter(
     "podium_inference_renders_total",
-    "Conversations rendered, by how much of them: first (no turn was sampled), recent, whole.",
+    "Conversations rendered, by how much of them: first (no turn was sampled), recent, whole; and"
+    " turns of demonstrations.",
     ["kind"],
 )
 RENDER_MISMATCHES = Counter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -36,6 +37,8 @@ class Tokenizer(Protocol):
 
     eos_token: str
     eos_token_id: int
+    added_tokens_decoder: Mapping[int, Any]
+    """By id, what was added to the vocabulary: its `content`, and whether it is `special`."""
 
     def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
         """Renders messages."""
@@ -138,6 +141,52 @@ class Renderer:
         metrics.RENDERS.labels("first").inc()
         text = self._text(plain, world=world, prompt=True)
         return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def finished(
+        self,
+        messages: Sequence[pb.Message],
+        tools: Sequence[pb.Tool],
+        call_format: str,
+        arguments: Mapping[str, Any],
+    ) -> tuple[str, str]:
+        """The prompt of a conversation's last message, and the conversation with it.
+
+        Raises:
+            InvalidArgumentError: the template refuses the messages.
+        """
+        world = _World(tools, call_format, arguments)
+        metrics.RENDERS.labels("demonstration").inc()
+        before, _ = self._prepared(messages[:-1], 0, world)
+        whole, _ = self._prepared(messages, 0, world)
+        return (
+            self._text(before, world=world, prompt=True),
+            self._text(whole, world=world, prompt=False),
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Text as a template writes it to ids."""
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+    @property
+    def end(self) -> str:
+        """The token at which the engine stops."""
+        return self._tokenizer.eos_token
+
+    def until_end(self, said: str) -> str | None:
+        """A finished turn up to the tokens that end it; None when none does.
+
+        What follows these is the template's, and never sampled: ChatML's line break, or the end
+        of the whole text that Phi's writes.
+        """
+        found = self._ends.search(said)
+        return None if found is None else said[: found.end(1)]
+
+    @cached_property
+    def _ends(self) -> re.Pattern[str]:
+        added = self._tokenizer.added_tokens_decoder.values()
+        special = {self.end, *(each.content for each in added if each.special)}
+        one = "|".join(re.escape(each) for each in sorted(special, key=len, reverse=True))
+        return re.compile(rf"((?:{one})+)(?:\s+(?:{one})*)*\Z")
 
     def following(
         self,
