@@ -22,11 +22,11 @@ M = TypeVar("M", bound=Message)
 
 PRESENCE_IS_MEANING = frozenset(
     {"evaluation", "lora", "weighted", "ruler", "rubric", "http"}
-    | {"client", "environment"}
+    | {"client", "environment", "sft"}
     | {"tracking", "wandb", "langfuse", "mlflow", "openpipe"}
 )
 """Fields whose absence says something: no evaluation, no adapter, another kind of scorer, no
-client that brings the groups, no environment of the job's own, no tracker."""
+client that brings the groups, no environment of the job's own, no rows, no tracker."""
 
 
 def apply_defaults(message: M, skip: frozenset[str] = PRESENCE_IS_MEANING) -> M:

@@ -14,6 +14,7 @@ from podium.core.contract import (
 )
 from podium.core.contract.judging import PART_FIELDS
 from podium.core.errors import Violation
+from podium.core.sft import sft_violations
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
 
@@ -76,6 +77,7 @@ def violations(job: pb.Job) -> list[Violation]:
     found += training_violations(job.spec.training, "job.spec.training")
     found += _turn_rewards(job.spec)
     found += row_length_violations(job.spec)
+    found += sft_violations(job.spec, "job.spec")
     found += tracking_violations(job.spec.tracking, "job.spec.tracking")
     if job.spec.HasField("evaluation"):
         found += _not_empty(job.spec.evaluation.split, "evaluation.split")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.core.sft import takes_any_tokens
 from podium.core.token_records import token_record_violations
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -74,7 +75,7 @@ def groups_for(
                 trajectory.ClearField(field)
             for told in ("environment", "environment_weight"):
                 trajectory.ClearField(told)
-        age = staleness(group, job_id, step)
+        age = 0 if takes_any_tokens(spec) else staleness(group, job_id, step)
         if age > limit:
             raise FailedPreconditionError(
                 f"groups[{index}] holds tokens of another policy, or of a version of {job_id}"

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
+from podium.core.sft import HELDOUT
 from podium.jobs.v1 import job_service_pb2
-from podium.types.v1 import trajectory_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 
 SUCCESS = "success"
 WIN_RATE = "win_rate"
@@ -31,9 +32,12 @@ _UNFINISHED = frozenset(
 )
 """How attempts end that came to no terminal state."""
 
+_HELDOUT = "groups_heldout"
+
 STEP_METRICS = frozenset(
     {
         "groups",
+        _HELDOUT,
         "groups_stale",
         "trajectories",
         "trajectories_failed",
@@ -153,6 +157,23 @@ def step_metrics(
     if splits := math.fsum(t.metrics[_SPLITS] for t in trajectories if _SPLITS in t.metrics):
         metrics[_SPLITS] = splits
     return metrics | _judge_metrics(groups)
+
+
+def own_metrics(
+    spec: spec_pb2.JobSpec, groups: Sequence[trajectory_pb2.Group], staleness: int, stale: int
+) -> dict[str, float]:
+    """A step's own numbers, as its job has them; see `step_metrics`."""
+    if spec.HasField("sft"):
+        return _demonstration_metrics(groups)
+    return finite(step_metrics(groups, staleness, stale))
+
+
+def _demonstration_metrics(groups: Sequence[trajectory_pb2.Group]) -> dict[str, float]:
+    """Those of rows, which nobody sampled for the step and nobody scores."""
+    found = {"groups": float(len(groups)), "trajectories": float(len(trajectories_of(groups)))}
+    if heldout := sum(group.scenario.split == HELDOUT for group in groups):
+        found[_HELDOUT] = float(heldout)
+    return found
 
 
 def _judge_metrics(groups: Sequence[trajectory_pb2.Group]) -> dict[str, float]:

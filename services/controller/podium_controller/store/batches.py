@@ -98,7 +98,9 @@ class BatchStore:
                 len(made),
                 sum(group.ByteSize() for group in made),
             )
-            await count_usage(connection, new.job_id, of_groups(made))
+            if not spec.HasField("sft"):
+                # Nobody sampled its rows for it.
+                await count_usage(connection, new.job_id, of_groups(made))
             if row.state == pb.JOB_STATE_PAUSED and row.phase == IDLE:
                 await move(connection, row, pb.JOB_STATE_QUEUED)
         self._notifications.notify(new.job_id)

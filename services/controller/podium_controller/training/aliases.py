@@ -14,6 +14,9 @@ BEST = "best"
 LOGGED = "val/reward"
 """What a client that evaluates by itself calls its measure; ART's name."""
 
+LOSS = "val/loss"
+"""Of the rows that supervised fine-tuning holds out."""
+
 _RACES = 5
 
 
@@ -39,6 +42,12 @@ class Aliases:
                 "registry",
                 lambda: self._registry.record_evaluation(self._job_id, version, metrics),
             )
+
+    async def measured(self, version: int, loss: float) -> None:
+        """Takes in a version's loss on held-out rows, the less the better."""
+        await self.record(version, {LOSS: loss, LOGGED: -loss})
+        if self._metric == LOGGED:
+            await self.promote(version, -loss)
 
     async def promote(self, version: int, value: float) -> bool:
         """Points `best` at the version if none was better; True when it does.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry import trace
 from podium.core.errors import InternalError
+from podium.core.sft import takes_any_tokens
 from podium.core.skip_reasons import (
     ALL_FAILED,
     JUDGE_BUDGET,
@@ -40,7 +41,7 @@ from podium_controller.domain.usage import of_judges
 from podium_controller.training import step_span
 from podium_controller.training.group_sources import GroupSource
 from podium_controller.training.judging import (
-    Judging,
+    Scoring,
     failure_text,
     unjudgeable,
     unusable,
@@ -77,7 +78,7 @@ class Collector:
         job_id: str,
         spec: spec_pb2.JobSpec,
         group_source: GroupSource,
-        judging: Judging,
+        judging: Scoring,
         ledger: Ledger,
         reporter: Reporter,
         begin_span: Callable[[int], trace.Span],
@@ -125,10 +126,13 @@ class Collector:
             if "" in reasons or (reasons == {ALL_FAILED} and not self._group_source.renewable):
                 break
             await self._give_up_or_warn(batch, rounds)
-        batch.staleness = max(staleness(g, self._job_id, step) for g in batch.groups)
+        batch.staleness = max(self._age(group, step) for group in batch.groups)
         # Groups that were stored before a restart began before it.
         batch.start_ns = min(batch.start_ns, first_start_ns(batch.groups) or batch.start_ns)
         return batch
+
+    def _age(self, group: trajectory_pb2.Group, step: int) -> int:
+        return 0 if takes_any_tokens(self._spec) else staleness(group, self._job_id, step)
 
     async def _round(self, batch: StepBatch, count: int) -> None:
         step = batch.step
@@ -187,7 +191,7 @@ class Collector:
                     group = await self._group_source.sample(key)
                 await self._ledger.save_group(key, COLLECTED, group)
                 stored = StoredGroup(index, COLLECTED, group)
-            age = staleness(stored.group, self._job_id, step)
+            age = self._age(stored.group, step)
             if age <= limit:
                 break
             batch.stale += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from podium.core.contract.judging import asks_others
 from podium.core.errors import DeadlineExceededError, InternalError, UnavailableError
@@ -25,6 +26,25 @@ from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.recovery import Recovery
 
 _NOT_JUDGED = (JUDGE_FAILED, JUDGE_BUDGET, JUDGE_UNAVAILABLE, JUDGE_ERROR)
+
+
+class Scoring(Protocol):
+    """Gives groups their rewards."""
+
+    async def score(self, key: GroupKey, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
+        """The scored group, stored."""
+
+
+class Unscored:
+    """Stores groups as they are: nothing of a job with `sft` is compared."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def score(self, key: GroupKey, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
+        """See `Scoring`."""
+        await self._ledger.save_judged(key, group, judge_pb.JudgeUsage(), month())
+        return group
 
 
 class Judging:
@@ -133,3 +153,8 @@ def failure_text(group: trajectory_pb2.Group) -> str:
         return f"{failure.type}: {failure.message}" if failure.type else failure.message
     words = (each.explanation for each in group.trajectories if not is_failed(each))
     return next(filter(None, words), group.skip_reason)
+
+
+def scoring_of(spec: spec_pb2.JobSpec, judging: Judging, ledger: Ledger) -> Scoring:
+    """How a job's groups are scored: by `judging`, unless nothing of it is compared."""
+    return Unscored(ledger) if spec.HasField("sft") else judging

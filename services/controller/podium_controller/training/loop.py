@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from podium.core.errors import DataLossError
 from podium.core.job_environments import environments_of, name_of
+from podium.core.sft import HELDOUT_LOSS
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit.telemetry import exemplar
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -32,10 +33,9 @@ from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.domain.reasons import CLIENT
 from podium_controller.domain.step_metrics import (
     RATE_STEPS,
-    finite,
     first_start_ns,
+    own_metrics,
     seconds_per_step,
-    step_metrics,
 )
 from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.timestamps import now_ns, timestamp
@@ -49,7 +49,7 @@ from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluation_scoring import EvaluationScoring
 from podium_controller.training.evaluator import Evaluator, evaluation_episode, is_due
 from podium_controller.training.group_sources import ClientGroups, GroupSource, RolloutGroups
-from podium_controller.training.judging import Judging
+from podium_controller.training.judging import Judging, scoring_of
 from podium_controller.training.mixture import Mixture
 from podium_controller.training.prefetch import Prefetch
 from podium_controller.training.recovery import Recovery
@@ -58,6 +58,7 @@ from podium_controller.training.scenario_order import ScenarioOrder
 from podium_controller.training.serving import Serving
 from podium_controller.training.step_runner import (
     SECONDS_PREFIX,
+    TRAIN_PREFIX,
     Published,
     StepRunner,
     version_damaged,
@@ -219,7 +220,7 @@ class TrainingLoop:
             self._job.id,
             self._spec,
             group_source,
-            self._judging(self._spec.reward),
+            scoring_of(self._spec, self._judging(self._spec.reward), self._ledger),
             self._ledger,
             self._reporter,
             functools.partial(step_span.begin, self._job.id, self._job.trace_parent),
@@ -350,7 +351,7 @@ class TrainingLoop:
                 published = await self._step_runner.step(
                     step,
                     batch.groups,
-                    finite(step_metrics(batch.groups, batch.staleness, batch.stale)),
+                    own_metrics(self._spec, batch.groups, batch.staleness, batch.stale),
                     batch.seconds,
                 )
                 async with self._reporter.timed(SERVE, batch.seconds, step=step):
@@ -378,6 +379,8 @@ class TrainingLoop:
             commit_time=timestamp(now),
             trace_id=trace_id,
         )
+        if (loss := numbers.get(TRAIN_PREFIX + HELDOUT_LOSS)) is not None:
+            await self._aliases.measured(published.version, loss)
         committed = await self._coaching.commit(made)
         self._completed = step
         if committed:

@@ -116,11 +116,9 @@ def _turn(
         ended, whole = said + renderer.end, whole + renderer.end
     prompt = renderer.encode(before)
     sampled = renderer.encode(before + ended)
-    if sampled[: len(prompt)] == prompt:
-        sampled = sampled[len(prompt) :]
-    else:
-        # A token lies over the border; a model that is given the prompt cannot sample it.
-        sampled = renderer.encode(ended)
+    # Where a token lies over the border, a model that is given the prompt cannot sample it.
+    goes_on = sampled[: len(prompt)] == prompt
+    sampled = sampled[len(prompt) :] if goes_on else renderer.encode(ended)
     tokens = [*prompt, *sampled]
     full = renderer.encode(whole)
     return _Turn(prompt, sampled, full if full[: len(tokens)] == tokens else tokens)

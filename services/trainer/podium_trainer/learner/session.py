@@ -10,12 +10,15 @@ from pathlib import Path
 import torch
 from podium.core.contract import training_violations
 from podium.core.errors import DataLossError, InvalidArgumentError, Violation
+from podium.core.sft import HELDOUT_LOSS
 from podium.kit.telemetry import traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.domain.batch import Batch, build_batch
+from podium_trainer.domain.heldout import divided
 from podium_trainer.learner.adapter import check_same_shape
 from podium_trainer.learner.checkpoint import Checkpoint
+from podium_trainer.learner.heldout import mean_loss
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer, learning_rate
 from podium_trainer.learner.parallel import Ranks, fill, owned, whole
@@ -116,7 +119,8 @@ class Session:
     ) -> StepOutcome:
         """Takes one optimizer step, or none: what it raises leaves everything as it was.
 
-        With no group to train on the step number advances and the weights stay.
+        With no group to train on the step number advances and the weights stay. Groups that
+        are held out are measured under the new weights.
 
         Raises:
             InvalidArgumentError: a token record contradicts itself.
@@ -127,7 +131,10 @@ class Session:
         phases = Phases()
         rate = learning_rate(training, self.step + 1)
         with traced(_tracer, "read_groups"), phases.measure("read"):
-            batch = build_batch(groups, training, self.policy.vocabulary)
+            taught, held = divided(groups, training.loss)
+            batch = build_batch(taught, training, self.policy.vocabulary)
+            heldout = build_batch(held, training, self.policy.vocabulary)
+            batch.skipped_groups |= heldout.skipped_groups
         metrics: dict[str, float] = {
             "tokens_trained": 0,
             "tokens_packed": 0,
@@ -149,6 +156,16 @@ class Session:
                 metrics["grad_norm"] = apply_gradient(
                     self.policy, self._optimizer, learning_rate=rate, phases=phases
                 )
+        if heldout.samples:
+            with traced(_tracer, "heldout"), phases.measure("heldout"):
+                metrics[HELDOUT_LOSS] = mean_loss(
+                    self.policy,
+                    heldout,
+                    training,
+                    row_tokens=self._compute.row_tokens,
+                    ranks=self._ranks,
+                )
+            metrics["heldout_tokens"] = heldout.trained_tokens
         self.step += 1
         metrics["learning_rate"] = rate
         metrics |= batch.too_long_metrics()

@@ -1,0 +1,104 @@
+"""What the controller does otherwise for supervised fine-tuning."""
+
+from __future__ import annotations
+
+import pytest
+from podium.core.errors import FailedPreconditionError
+from podium.core.sft import HELDOUT
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller.api import submissions
+from podium_controller.api.specification import complete, violations
+from podium_controller.domain.ports import JUDGED, GroupKey
+from podium_controller.domain.step_metrics import own_metrics
+from podium_controller.pools.projects import ProjectLimits
+from podium_controller.training.aliases import BEST
+from podium_controller.training.judging import scoring
+from support.fakes.bench import JOB, Bench
+
+SUPERVISED = spec_pb2.TrainingSpec(
+    steps=3, loss=spec_pb2.LossSpec(objective=spec_pb2.OBJECTIVE_SUPERVISED)
+)
+
+
+def sft_spec() -> spec_pb2.JobSpec:
+    spec = spec_pb2.JobSpec(base_model="m", training=SUPERVISED)
+    spec.client.SetInParent()
+    spec.sft.SetInParent()
+    return spec
+
+
+def row(split: str = "", policy: str = "another") -> trajectory_pb2.Group:
+    """A demonstration, or what another job sampled."""
+    made = trajectory_pb2.Group(scenario=trajectory_pb2.Scenario(id="row-1", split=split))
+    tokens = made.trajectories.add().histories.add().tokens
+    tokens.token_ids.extend([1, 2, 3])
+    tokens.spans.add(start=1, length=2, policy=policy, weights_version=9)
+    return made
+
+
+def told(spec: spec_pb2.JobSpec) -> list[str]:
+    return [v.field for v in violations(pb.Job(spec=complete(spec)))]
+
+
+def test_a_job_of_rows_has_defaults_and_needs_its_client_and_its_objective() -> None:
+    spec = sft_spec()
+    assert told(spec) == []
+    full = complete(spec).sft
+    assert (full.epochs, full.batch_size, full.shuffle) == (1, 8, True)
+    spec.training.loss.objective = spec_pb2.OBJECTIVE_CLIPPED
+    spec.reward.scorers.add(kind=spec_pb2.SCORER_KIND_ENVIRONMENT)
+    assert told(spec) == ["job.spec.training.loss.objective", "job.spec.reward.scorers"]
+    other = sft_spec()
+    other.ClearField("client")
+    assert "job.spec.sft" in told(other)
+
+
+def test_anybodys_tokens_may_be_learned_from_but_only_by_the_supervised_objective() -> None:
+    (group,) = submissions.groups_for(JOB, sft_spec(), 5, [row()])
+    assert group.trajectories[0].id == f"{JOB}/s5/g0/t0"
+    assert group.scenario.id == "row-1"
+    own = sft_spec()
+    own.ClearField("sft")
+    assert submissions.groups_for(JOB, own, 5, [row()])
+    own.training.loss.objective = spec_pb2.OBJECTIVE_REINFORCE
+    with pytest.raises(FailedPreconditionError, match="another policy"):
+        submissions.groups_for(JOB, own, 5, [row()])
+
+
+async def test_no_judge_is_asked_of_rows() -> None:
+    bench = Bench(sft=spec_pb2.SftSpec())
+    key = GroupKey(JOB, 1, 0)
+    how = scoring(bench.spec, bench.judge, bench.recovery, bench.ledger, ProjectLimits())
+    assert await how.score(key, row()) == row()
+    assert (await bench.ledger.stored_groups(JOB, 1))[0].status == JUDGED
+    assert bench.calls == []
+    judged = scoring(spec_pb2.JobSpec(), bench.judge, bench.recovery, bench.ledger, ProjectLimits())
+    await judged.score(key, row())
+    assert bench.calls == ["score"]
+
+
+async def test_the_least_loss_on_held_out_rows_is_the_best_version() -> None:
+    bench = Bench(sft=spec_pb2.SftSpec(), client=spec_pb2.ClientSpec())
+    await bench.optimizer.open(None)
+    for step, loss in enumerate((2.0, 1.5, 1.8), 1):
+        await bench.optimizer.step(step, [trajectory_pb2.Group(id=f"g{step}")], {}, {})
+        await bench.aliases.measured(step, loss)
+    assert bench.registry.aliases[JOB, BEST] == 2
+    version = await bench.registry.version(JOB, 3)
+    assert version is not None
+    assert dict(version.evaluation_metrics) == {"val/loss": 1.8, "val/reward": -1.8}
+
+
+async def test_an_evaluations_own_metric_says_what_is_best() -> None:
+    evaluation = spec_pb2.EvaluationSpec(best_metric="success")
+    bench = Bench(client=spec_pb2.ClientSpec(), evaluation=evaluation)
+    await bench.optimizer.open(None)
+    await bench.aliases.measured(0, 1.0)
+    assert (JOB, BEST) not in bench.registry.aliases
+
+
+def test_rows_are_no_samples_and_have_no_rewards() -> None:
+    found = own_metrics(sft_spec(), [row(), row(HELDOUT)], 0, 0)
+    assert found == {"groups": 2, "trajectories": 2, "groups_heldout": 1}
+    assert "tokens_sampled" in own_metrics(spec_pb2.JobSpec(), [row()], 0, 0)
