@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         RulerSpec,
         SamplingParams,
         Scorer,
+        SftSpec,
         TrackingSpec,
         TrainerSpec,
         TrainingSpec,
@@ -41,13 +42,15 @@ if TYPE_CHECKING:
         WeightedCriteria,
         WeightedEnvironment,
     )
+    from podium.sdk.chosen import Chosen
     from podium.sdk.client import AsyncClient
     from podium.sdk.ruler import ruler, ruler_score_group
     from podium.sdk.runs import JobRun
-    from podium.sdk.sync import Client, train
+    from podium.sdk.sft import SftRun
+    from podium.sdk.sync import Client, train, train_sft
     from podium.training.gather import gather_trajectories, gather_trajectory_groups
     from podium.training.in_process import InProcessBackend
-    from podium.training.model import Model, TrainableModel, TrainConfig
+    from podium.training.model import Model, TrainableModel, TrainConfig, TrainSFTConfig
     from podium.training.retry import retry
     from podium.training.trajectories import History, Trajectory, TrajectoryGroup
 
@@ -56,6 +59,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "BudgetSpec",
+    "Chosen",
     "Client",
     "ClientSpec",
     "Criterion",
@@ -82,8 +86,11 @@ __all__ = [
     "RulerSpec",
     "SamplingParams",
     "Scorer",
+    "SftRun",
+    "SftSpec",
     "TrackingSpec",
     "TrainConfig",
+    "TrainSFTConfig",
     "TrainableModel",
     "TrainerSpec",
     "TrainingSpec",
@@ -98,11 +105,13 @@ __all__ = [
     "ruler",
     "ruler_score_group",
     "train",
+    "train_sft",
 ]
 
 _HOMES = {
     "AsyncClient": "sdk.client",
     "BudgetSpec": "core.specs.generated",
+    "Chosen": "sdk.chosen",
     "Client": "sdk.sync",
     "ClientSpec": "core.specs.generated",
     "Criterion": "core.specs.generated",
@@ -129,8 +138,11 @@ _HOMES = {
     "RulerSpec": "core.specs.generated",
     "SamplingParams": "core.specs.generated",
     "Scorer": "core.specs.generated",
+    "SftRun": "sdk.sft",
+    "SftSpec": "core.specs.generated",
     "TrackingSpec": "core.specs.generated",
     "TrainConfig": "training.model",
+    "TrainSFTConfig": "training.model",
     "TrainableModel": "training.model",
     "TrainerSpec": "core.specs.generated",
     "TrainingSpec": "core.specs.generated",
@@ -145,6 +157,7 @@ _HOMES = {
     "ruler": "sdk.ruler",
     "ruler_score_group": "sdk.ruler",
     "train": "sdk.sync",
+    "train_sft": "sdk.sync",
 }
 
 

@@ -36,12 +36,12 @@ from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings as JudgeSettings
+from support.demonstrated import demonstrated
 from support.pretended import digest_of
 from support.processes import free_port
 
 if TYPE_CHECKING:
     from support.fleet import Fleet
-
 
 BASE_MODEL = "double-model"
 
@@ -159,6 +159,11 @@ class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
             if self.adapters
             else inference_pb.WEIGHT_MODE_MERGED,
         )
+
+    async def RenderDemonstration(
+        self, request: Any, context: Any
+    ) -> inference_pb.RenderDemonstrationResponse:
+        return demonstrated(request)
 
     async def ListPolicies(self, request: Any, context: Any) -> inference_pb.ListPoliciesResponse:
         policies = [inference_pb.LoadedPolicy(job="")]

@@ -42,6 +42,7 @@ zsh, in the shell's startup file.
             "Check a cluster, and say how to install there.",
         ),
         "job": ("podium.cli.job:job", "Submit, watch and steer training jobs."),
+        "sft": ("podium.cli.sft:sft", "Fine-tune on conversations."),
         "trajectory": (
             "podium.cli.trajectory:trajectory",
             "List, read and export a job's episodes.",

@@ -157,6 +157,14 @@ class RemoteBackend:
         except NotFoundError:
             return []
 
+    async def demonstrate(
+        self, request: inference_pb.RenderDemonstrationRequest
+    ) -> inference_pb.RenderDemonstrationResponse:
+        """See `Backend`."""
+        return await retry_unavailable(
+            lambda: self._client.policies.demonstrate(request), timeout_s=_PATIENCE_SECONDS
+        )
+
     async def finish(self, name: str) -> None:
         """See `Backend`."""
         await self._client.sessions.finish(name)

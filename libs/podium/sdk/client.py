@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import cast
 
@@ -9,6 +10,7 @@ from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.specs.sources import JobSource
 from podium.sdk.backend import RemoteBackend
 from podium.sdk.checkpoints import Checkpoints
+from podium.sdk.chosen import Chosen
 from podium.sdk.connection.addresses import Addresses, locate
 from podium.sdk.connection.channels import Channels
 from podium.sdk.environments import Environments
@@ -20,7 +22,9 @@ from podium.sdk.models import Models
 from podium.sdk.policies import Policies
 from podium.sdk.runs import JobRun, run_job
 from podium.sdk.sessions import Sessions
+from podium.sdk.sft import SftRun, run_sft
 from podium.training.backend import Backend
+from podium.training.sft.files import File, Source
 
 
 class AsyncClient:
@@ -137,6 +141,41 @@ class AsyncClient:
             follow=follow,
             progress=progress,
             within=within,
+        )
+
+    async def train_sft(
+        self,
+        spec: JobSource,
+        data: Source | Sequence[File] | None = None,
+        *,
+        heldout: Source | None = None,
+        from_job: Chosen | None = None,
+        job_id: str = "",
+        skip_bad: bool = False,
+        progress: bool = True,
+    ) -> SftRun:
+        """Fine-tunes on conversations; see `podium.train_sft`.
+
+        Raises:
+            InvalidArgumentError: every row that cannot train, by file, number and field; or what
+                is wrong with the spec.
+            AlreadyExistsError: JOB_DIFFERS, `job_id` was begun with another spec or other rows.
+            FailedPreconditionError: the job failed or was cancelled; NOTHING_CHOSEN of
+                `from_job`; BASE_MODEL_DIFFERS, the pool at hand serves another base model.
+            UnavailableError: a service cannot be reached.
+        """
+        if self._in_process:
+            raise not_covered("train_sft")
+        return await run_sft(
+            self,
+            self.backend,
+            spec,
+            data,
+            heldout=heldout,
+            from_job=from_job,
+            job_id=job_id,
+            skip_bad=skip_bad,
+            progress=progress,
         )
 
     async def openai_address(self, port: int) -> str:

@@ -16,6 +16,9 @@ class Follower:
     def update(self, update: pb.WatchJobResponse) -> None:
         """Tells an update."""
 
+    def step(self, number: int, total: int, text: str) -> None:
+        """Tells of a step."""
+
     def say(self, text: str) -> None:
         """Tells a line."""
 
@@ -27,7 +30,10 @@ class _Told(Follower):
     def update(self, update: pb.WatchJobResponse) -> None:
         match update.event.type:
             case pb.EVENT_TYPE_STEP:
-                self._step(update.step, update.job.spec.training.steps)
+                step = update.step
+                metrics = step.metrics
+                text = f"reward {metrics['reward_mean']:.3f}" if "reward_mean" in metrics else ""
+                self.step(step.number, update.job.spec.training.steps, text)
             case pb.EVENT_TYPE_EVALUATION:
                 self.say(_evaluated(update.evaluation))
             case _:
@@ -39,13 +45,11 @@ class _Told(Follower):
         else:
             print(text, file=sys.stderr, flush=True)
 
-    def _step(self, step: pb.Step, total: int) -> None:
-        metrics = step.metrics
-        text = f"reward {metrics['reward_mean']:.3f}" if "reward_mean" in metrics else ""
+    def step(self, number: int, total: int, text: str) -> None:
         if self._bar is not None:
-            self._bar.show(step.number, total, text)
+            self._bar.show(number, total, text)
         else:
-            self.say(f"step {step.number}/{total}  {text}".rstrip())
+            self.say(f"step {number}/{total}  {text}".rstrip())
 
 
 @contextmanager

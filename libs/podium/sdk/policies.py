@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _STREAM_SECONDS = 600.0
 _LOAD_SECONDS = 300.0
+_RENDER_SECONDS = 120.0
 
 
 class Policies:
@@ -68,6 +69,13 @@ class Policies:
         with self._failures():
             stream = self._stub.TakeCapture(pb.TakeCaptureRequest(key=key), timeout=_STREAM_SECONDS)
             return [response.call async for response in stream]
+
+    async def demonstrate(
+        self, request: pb.RenderDemonstrationRequest
+    ) -> pb.RenderDemonstrationResponse:
+        """A whole conversation as tokens, and which of them the assistant would have sampled."""
+        with self._failures():
+            return await self._stub.RenderDemonstration(request, timeout=_RENDER_SECONDS)
 
     async def stream_chat(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -12,6 +12,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from podium.core.specs.sources import JobSource
 from podium.sdk.checkpoints import Checkpoints
+from podium.sdk.chosen import Chosen
 from podium.sdk.client import AsyncClient
 from podium.sdk.connection.addresses import Addresses
 from podium.sdk.environments import Environments
@@ -21,8 +22,10 @@ from podium.sdk.judge import Judge
 from podium.sdk.policies import Policies
 from podium.sdk.runs import JobRun
 from podium.sdk.sessions import Sessions
+from podium.sdk.sft import SftRun
 from podium.sdk.sync_models import SyncModels
 from podium.training.backend import Backend
+from podium.training.sft.files import File, Source
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,6 +107,7 @@ class SyncPolicies(_Part):
     load = _called(Policies.load)
     unload = _called(Policies.unload)
     take_capture = _called(Policies.take_capture)
+    demonstrate = _called(Policies.demonstrate)
     stream_chat = _iterated(Policies.stream_chat)
 
 
@@ -220,6 +224,30 @@ class Client:
             )
         )
 
+    def train_sft(
+        self,
+        spec: JobSource,
+        data: Source | Sequence[File] | None = None,
+        *,
+        heldout: Source | None = None,
+        from_job: Chosen | None = None,
+        job_id: str = "",
+        skip_bad: bool = False,
+        progress: bool = True,
+    ) -> SftRun:
+        """See `AsyncClient.train_sft`."""
+        return self._portal.call(
+            lambda: self._client.train_sft(
+                spec,
+                data,
+                heldout=heldout,
+                from_job=from_job,
+                job_id=job_id,
+                skip_bad=skip_bad,
+                progress=progress,
+            )
+        )
+
     def openai_address(self, port: int) -> str:
         """See `AsyncClient.openai_address`."""
         return self._portal.call(self._client.openai_address, port)
@@ -266,3 +294,52 @@ def train(
     """
     with Client(addresses, context=context) as client:
         return client.train(spec, job_id=job_id, follow=follow, progress=progress, within=within)
+
+
+def train_sft(
+    spec: JobSource,
+    data: Source | Sequence[File] | None = None,
+    *,
+    heldout: Source | None = None,
+    from_job: Chosen | None = None,
+    job_id: str = "",
+    skip_bad: bool = False,
+    progress: bool = True,
+    addresses: Addresses | None = None,
+    context: str = "",
+) -> SftRun:
+    """Fine-tunes on conversations: renders them, and drives a job over them to its end.
+
+        run = podium.train_sft("sft.yaml", "train.jsonl", heldout="heldout.jsonl")
+        print(run.heldout_losses, run.best_version)
+
+    In asynchronous code `await AsyncClient().train_sft(…)` does the same. Called again with the
+    same rows and spec after it was interrupted, it goes on after the last committed step.
+
+    Args:
+        spec: a `podium.JobSpec`, its message, a dict, or the path of a job file, without
+            `training.steps` for all steps of all epochs. `sft` has epochs and batch size.
+        data: files that end in `.jsonl` or `.parquet`, or rows as dicts: `messages` and `tools`
+            as OpenAI's fine-tuning files have them.
+        heldout: rows whose loss is measured, and which do not train.
+        from_job: episodes of a job to train on, with their exact tokens, besides `data`.
+        job_id: its id; empty for one of the spec and the rows.
+        skip_bad: rows that cannot train are left out, counted and logged.
+        progress: whether steps are shown, as by `podium.train`.
+        addresses: where the services are; by default what `locate` finds.
+        context: name of an installation that `podium login` saved, in place of addresses.
+
+    Raises:
+        InvalidArgumentError, AlreadyExistsError, FailedPreconditionError, UnavailableError: as
+            `AsyncClient.train_sft`.
+    """
+    with Client(addresses, context=context) as client:
+        return client.train_sft(
+            spec,
+            data,
+            heldout=heldout,
+            from_job=from_job,
+            job_id=job_id,
+            skip_bad=skip_bad,
+            progress=progress,
+        )

@@ -14,7 +14,8 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.sdk.models import Models
 from podium.training import rollouts
 from podium.training.backend import TrainResult
-from podium.training.model import REQUEST_SECONDS, TrainableModel, TrainConfig
+from podium.training.model import REQUEST_SECONDS, TrainableModel, TrainConfig, TrainSFTConfig
+from podium.training.sft.files import File
 from podium.training.trajectories import Trajectory, TrajectoryGroup
 
 if TYPE_CHECKING:
@@ -102,6 +103,16 @@ class SyncModel:
         """Takes one step on the groups; returns when it is committed and its version served."""
         given = list(groups)
         return self._portal.call(lambda: self._model.train(given, config, request_id=request_id))
+
+    def train_sft(
+        self,
+        rows: Iterable[Trajectory | Mapping[str, Any]] | File,
+        config: TrainSFTConfig | None = None,
+        *,
+        request_id: str = "",
+    ) -> TrainResult:
+        """Fine-tunes on conversations, in their order, once; returns after the last step."""
+        return self._portal.call(lambda: self._model.train_sft(rows, config, request_id=request_id))
 
     def get_step(self) -> int:
         """How many steps it has taken."""

@@ -47,6 +47,11 @@ class Backend(Protocol):
     async def take(self, key: str) -> list[inference_pb.CapturedCall]:
         """The calls under a rollout's key, oldest first; none when none was made."""
 
+    async def demonstrate(
+        self, request: inference_pb.RenderDemonstrationRequest
+    ) -> inference_pb.RenderDemonstrationResponse:
+        """A whole conversation as tokens, by the chat template of the pool."""
+
     async def finish(self, name: str) -> None:
         """Has the model's job end as succeeded."""
 

@@ -18,6 +18,7 @@ from podium.core.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
+    UnimplementedError,
 )
 from podium.core.token_records import token_record_violations
 from podium.inference.v1 import inference_service_pb2 as inference_pb
@@ -115,6 +116,19 @@ class InProcessBackend:
         """See `Backend`."""
         with self._lock:
             return list(self._calls.get(key, ()))
+
+    async def demonstrate(
+        self, request: inference_pb.RenderDemonstrationRequest
+    ) -> inference_pb.RenderDemonstrationResponse:
+        """See `Backend`; there is no chat template here.
+
+        Raises:
+            UnimplementedError: always.
+        """
+        raise UnimplementedError(
+            "a backend in this process has no chat template, so nothing can be rendered for"
+            " supervised fine-tuning; it needs an installation, such as `podium up`"
+        )
 
     async def finish(self, name: str) -> None:
         """See `Backend`."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from podium.core.contract import complete_training
+from podium.core.contract import apply_defaults, complete_training
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.names import slug
 from podium.core.packages import needed
@@ -20,6 +21,8 @@ from podium.training import rollouts
 from podium.training.backend import Backend, HasBackend, TrainResult
 from podium.training.batch import batch_of
 from podium.training.log import Log, summary
+from podium.training.sft.files import File, Source, read_rows
+from podium.training.sft.render import rendered
 from podium.training.trajectories import Trajectory, TrajectoryGroup
 from podium.types.v1 import spec_pb2
 
@@ -40,6 +43,16 @@ class TrainConfig:
     """ART's: what may be said anew with every step. Here the job's own rate must be named."""
 
     learning_rate: float
+
+
+@dataclass(frozen=True)
+class TrainSFTConfig:
+    """ART's: how `train_sft` trains. Here the job has the rate, and its schedule."""
+
+    learning_rate: float | None = None
+    """None for the job's; any other must be the same."""
+    batch_size: int | Literal["auto"] = "auto"
+    """Rows of a step; `auto` for `sft.batch_size` of the spec."""
 
 
 @dataclass
@@ -225,6 +238,58 @@ class TrainableModel:
         step = await self.backend.submit(self.name, batch, request_id or uuid.uuid4().hex)
         return await self.backend.trained(self.name, step)
 
+    async def train_sft(
+        self,
+        rows: Iterable[Trajectory | Mapping[str, Any]] | File,
+        config: TrainSFTConfig | None = None,
+        *,
+        request_id: str = "",
+    ) -> TrainResult:
+        """Fine-tunes on conversations, in their order, once; returns after the last step.
+
+        The spec must have `sft`. `podium.train_sft` does it over epochs, with held-out rows, and
+        goes on where it was interrupted.
+
+        Args:
+            rows: attempts, rows with `messages` and `tools` as OpenAI's fine-tuning files have
+                them, or such a file. Each of the assistant's messages trains.
+            request_id: the same with the same rows are the same steps; made up when empty.
+
+        Raises:
+            InvalidArgumentError: every row that cannot train, or `config` contradicts the job's.
+            FailedPreconditionError: NOT_SFT; what SubmitBatch fails with; or the job ended.
+        """
+        if not self.spec.HasField("sft"):
+            raise FailedPreconditionError(
+                f"model {self.name} trains on what it sampled; train_sft needs a spec with sft,"
+                " as in TrainableModel(spec={'sft': {}, 'training': {…}})",
+                reason="NOT_SFT",
+            )
+        config = config or TrainSFTConfig()
+        if config.learning_rate is not None:
+            self._check_rate(config.learning_rate)
+        size = config.batch_size
+        if size == "auto":
+            size = apply_defaults(self.spec.sft).batch_size
+        if size < 1:
+            text = f"got {size}; allowed are whole numbers from 1 up"
+            raise InvalidArgumentError(violations=[Violation("config.batch_size", text)])
+        training = self.spec.training
+        limit = training.max_row_tokens if training.HasField("max_row_tokens") else 0
+        found = await rendered(
+            read_rows(_rows(rows), name="rows").rows,
+            self.backend.demonstrate,
+            self.spec.rollout.episode,
+            limit,
+        )
+        request_id = request_id or uuid.uuid4().hex
+        result = TrainResult(await self.get_step())
+        for first in range(0, len(found), size):
+            batch = [row.group() for row in found[first : first + size]]
+            step = await self.backend.submit(self.name, batch, f"{request_id}-{first}")
+            result = await self.backend.trained(self.name, step)
+        return result
+
     async def get_step(self) -> int:
         """How many steps it has taken."""
         return await self.backend.step(self.name)
@@ -273,16 +338,31 @@ class TrainableModel:
         await self.backend.finish(self.name)
 
     def _check(self, config: TrainConfig | None) -> None:
+        if config is not None:
+            self._check_rate(config.learning_rate)
+
+    def _check_rate(self, wanted: float) -> None:
         training = spec_pb2.TrainingSpec()
         training.CopyFrom(self.spec.training)
         rate = complete_training(training).learning_rate
-        if config is not None and config.learning_rate != rate:
+        if wanted != rate:
             raise InvalidArgumentError(
                 violations=[
                     Violation(
                         "config.learning_rate",
-                        f"got {config.learning_rate:g}; the job has {rate:g}, which is set in"
+                        f"got {wanted}; the job has {rate:g}, which is set in"
                         " TrainableModel's spec.training.learning_rate",
                     )
                 ]
             )
+
+
+def _rows(rows: Iterable[Trajectory | Mapping[str, Any]] | File) -> Source:
+    if isinstance(rows, str | os.PathLike):
+        return rows
+    return [
+        {"messages": each.messages(), "tools": each.offered_tools() or None}
+        if isinstance(each, Trajectory)
+        else each
+        for each in rows
+    ]

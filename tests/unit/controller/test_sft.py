@@ -84,6 +84,8 @@ async def test_the_least_loss_on_held_out_rows_is_the_best_version() -> None:
     for step, loss in enumerate((2.0, 1.5, 1.8), 1):
         await bench.optimizer.step(step, [trajectory_pb2.Group(id=f"g{step}")], {}, {})
         await bench.aliases.measured(step, loss)
+    for none in (float("nan"), float("-inf")):
+        await bench.aliases.measured(3, none)
     assert bench.registry.aliases[JOB, BEST] == 2
     version = await bench.registry.version(JOB, 3)
     assert version is not None

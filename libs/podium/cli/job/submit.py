@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,15 +95,18 @@ class JobFile(NamedTuple):
     """The alias of the version to fork, which the spec then leaves open; empty for none."""
 
 
-def load(file: str, settings: Sequence[str]) -> JobFile:
+def load(file: str, settings: Sequence[str], *, counts_steps: bool = False) -> JobFile:
     """Reads and checks a job file with overrides.
+
+    Args:
+        counts_steps: the file may leave out training.steps, which its reader knows.
 
     Raises:
         CliError: with every violation, each with its place in the file.
     """
     from podium.cli.job.overrides import apply
     from podium.core.contract import fork_alias as fork
-    from podium.core.contract import parse_yaml
+    from podium.core.contract import parse_yaml, validate
     from podium.core.contract.nodes import compose
     from podium.types.v1 import spec_pb2
 
@@ -114,6 +118,9 @@ def load(file: str, settings: Sequence[str]) -> JobFile:
     if not problems:
         alias, violations, settings = fork.take_alias(text, violations, settings)
         problems = apply(spec, violations, settings)
+        if counts_steps and not spec.training.steps:
+            missing = {v for v in validate(spec) if v.field == "training.steps"}
+            problems = [each for each in problems if replace(each, line=0) not in missing]
     if problems:
         name = "<stdin>" if file == "-" else file
         lines = [describe(name, problem) for problem in problems]

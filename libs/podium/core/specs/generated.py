@@ -258,7 +258,8 @@ class JobSpec(Spec[spec_pb2.JobSpec]):
             and each has its own numbers, `env/NAME/…`. One alone is `environment`, of weight
             1. Allowed: at most 64 items.
         sft: Set, the job is supervised fine-tuning on rows that its client sends: no judge is
-            asked, and tokens may be anybody's. Needs `client` and `supervised`.
+            asked, and tokens may be anybody's. Needs `client`, and makes `supervised` the
+            default.
     """
 
     message_class = spec_pb2.JobSpec
@@ -319,7 +320,7 @@ class JobSpec(Spec[spec_pb2.JobSpec]):
     """
     sft: SftSpec | None = None
     """Set, the job is supervised fine-tuning on rows that its client sends: no judge is asked,
-    and tokens may be anybody's. Needs `client` and `supervised`.
+    and tokens may be anybody's. Needs `client`, and makes `supervised` the default.
     """
 
 

@@ -230,7 +230,10 @@ class StepResponse(_message.Message):
         `chi_square`, `missing_logprob_fraction`; `tokens_trained`,
         `tokens_packed`, `tokens_flat`, and `seconds_*` by phase. Where attempts
         were longer than max_row_tokens: `trajectories_over_max_row_tokens`, how
-        many, and `trajectory_tokens_max`, the longest one's tokens.
+        many, and `trajectory_tokens_max`, the longest one's tokens. Of
+        OBJECTIVE_SUPERVISED with groups whose scenario's split is `heldout`,
+        which are measured after the step and do not train: `heldout_loss` in
+        nats a token, and `heldout_tokens`.
         """
 
     @_builtins.property

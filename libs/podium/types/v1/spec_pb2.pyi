@@ -756,8 +756,8 @@ class JobSpec(_message.Message):
     @_builtins.property
     def sft(self) -> Global___SftSpec:
         """Set, the job is supervised fine-tuning on rows that its client sends: no
-        judge is asked, and tokens may be anybody's. Needs `client` and
-        OBJECTIVE_SUPERVISED.
+        judge is asked, and tokens may be anybody's. Needs `client`, and makes
+        OBJECTIVE_SUPERVISED the default.
         """
 
     def __init__(

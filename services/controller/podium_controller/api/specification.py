@@ -44,6 +44,8 @@ def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
         full.evaluation.ClearField("reward")
     if not full.fork.model:
         full.ClearField("fork")
+    if full.HasField("sft") and not full.training.loss.objective:
+        full.training.loss.objective = spec_pb2.OBJECTIVE_SUPERVISED
     apply_defaults(full)
     complete_training(full.training)
     return full

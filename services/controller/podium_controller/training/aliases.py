@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from podium.core.errors import AbortedError
@@ -44,7 +45,12 @@ class Aliases:
             )
 
     async def measured(self, version: int, loss: float) -> None:
-        """Takes in a version's loss on held-out rows, the less the better."""
+        """Takes in a version's loss on held-out rows, the less the better.
+
+        One that is no number decides nothing.
+        """
+        if not math.isfinite(loss):
+            return
         await self.record(version, {LOSS: loss, LOGGED: -loss})
         if self._metric == LOGGED:
             await self.promote(version, -loss)

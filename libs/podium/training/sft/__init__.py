@@ -1,0 +1,1 @@
+"""Supervised fine-tuning: conversations of files, of dicts or of jobs as batches of tokens."""

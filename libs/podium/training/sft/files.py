@@ -1,0 +1,121 @@
+"""Conversations of JSONL and Parquet files, and of values in memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podium.core.errors import InvalidArgumentError, Violation
+from podium.environments.scenarios.rows import Row, RowError, kind_of
+from podium.environments.scenarios.rows import rows as rows_of
+from podium.environments.scenarios.source import ScenarioSource
+from podium.training.sft.rows import Conversation, conversation_of
+
+logger = logging.getLogger(__name__)
+
+File = str | os.PathLike[str]
+"""A path that ends in `.jsonl`, `.ndjson` or `.parquet`."""
+
+Source = File | Iterable[Mapping[str, Any]]
+"""A file, or rows as dicts."""
+
+_MOST_TOLD = 20
+_SUFFIXES = (".jsonl", ".ndjson", ".parquet")
+
+
+@dataclass
+class Read:
+    """What a source holds."""
+
+    rows: list[Conversation] = field(default_factory=list)
+    bad: list[Violation] = field(default_factory=list)
+    """What is wrong with the rows that were left out."""
+    skipped: int = 0
+    """How many rows that are."""
+
+
+def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> Read:
+    """All rows of a source, in its order.
+
+    Args:
+        skip_bad: rows that are wrong are left out, counted and logged.
+        name: what errors call a source that is no file.
+
+    Raises:
+        InvalidArgumentError: every wrong row by file, number and field, or there is none.
+        FailedPreconditionError: a package that reads the file is not installed.
+    """
+    found = Read()
+    for row in _rows(source, name):
+        if isinstance(row, RowError):
+            wrong = [row.violation]
+        else:
+            is_table = row.where.rpartition(":")[0].lower().endswith(".parquet")
+            read = conversation_of(row.values, row.where, columns=is_table)
+            if isinstance(read, Conversation):
+                found.rows.append(read)
+                continue
+            wrong = read
+        found.skipped += 1
+        # However many there are: the first ones say what is wrong.
+        found.bad += wrong[: max(0, _MOST_TOLD - len(found.bad))]
+    label = _label(source, name)
+    if found.skipped and not skip_bad:
+        raise InvalidArgumentError(violations=told(found), reason="INVALID_ROWS")
+    if not found.rows:
+        violations = [*told(found), Violation(label, "holds no row to train on")]
+        raise InvalidArgumentError(violations=violations, reason="INVALID_ROWS")
+    if found.skipped:
+        shown = "; ".join(map(str, told(found)))
+        logger.warning("%s: %d rows are left out: %s", label, found.skipped, shown)
+    return found
+
+
+def told(found: Read) -> list[Violation]:
+    """What is wrong, as far as people read it, and how many rows that is about."""
+    if found.skipped > 1 and len(found.bad) >= _MOST_TOLD:
+        text = f"these are the first of what is wrong with {found.skipped} rows"
+        return [*found.bad, Violation("", text)]
+    return found.bad
+
+
+def _rows(source: Source, name: str) -> Iterator[Row | RowError]:
+    if not isinstance(source, str | os.PathLike):
+        return _values(source, name)
+    path = Path(source)
+    if path.suffix.lower() not in _SUFFIXES:
+        allowed = ", ".join(_SUFFIXES)
+        text = f"got {path.name!r}; allowed are files that end in {allowed}"
+        raise InvalidArgumentError(violations=[Violation(name, text)])
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "no file"
+        raise InvalidArgumentError(violations=[Violation(name, f"{path} is {what}")])
+    return _of_file(path, name)
+
+
+def _of_file(path: Path, name: str) -> Iterator[Row | RowError]:
+    try:
+        # The suffix in lower case says the format.
+        yield from rows_of(ScenarioSource(path=f"rows{path.suffix}"), path)
+    except (OSError, ValueError) as error:
+        # pyarrow says of damaged pages that it is a ValueError.
+        reason = getattr(error, "strerror", None) or error
+        text = f"{path} cannot be read: {reason}"
+        raise InvalidArgumentError(violations=[Violation(name, text)]) from error
+
+
+def _values(source: Iterable[Mapping[str, Any]], name: str) -> Iterator[Row | RowError]:
+    for index, values in enumerate(source):
+        where = f"{name}[{index}]"
+        if isinstance(values, Mapping):
+            yield Row(where, dict(values))
+        else:
+            yield RowError(Violation(where, f"got {kind_of(values)}; allowed is an object"))
+
+
+def _label(source: Source, name: str) -> str:
+    return Path(source).name if isinstance(source, str | os.PathLike) else name
