@@ -77,16 +77,8 @@ _SPINE = "tests/integration/spine"
 _LOGIN = "tests/unit/cli/test_login.py"
 _LOGIN_RELEASE = "tests/integration/cli/test_login_release.py"
 ELSEWHERE = {
-    "make up": "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_"
-    "the_stack",
-    "podium up": "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_"
-    "the_stack",
-    "podium up &": "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_"
-    "the_stack",
     "python examples/train_openai.py": f"{_SPINE}/test_client_driven.py::"
     "test_an_agent_that_knows_nothing_of_podium_trains_as_it_is",
-    "PODIUM_MCP_COMMANDS=python3 podium up *": "tests/integration/test_cli_stack.py::"
-    "test_status_down_and_where_commands_find_the_stack",
     "podium eval email_search -a base -a ID@best -a baseline:scripted": f"{_SPINE}/test_readme.py::"
     "test_chat_and_eval_serve_what_they_name_and_give_it_back",
     "podium eval email_search -a base -a ID@best --judge ruler": "tests/unit/cli/"
@@ -125,8 +117,12 @@ ELSEWHERE = {
     "test_*",
     "podium train task.py*": "tests/integration/cli/test_train.py::"
     "test_it_submits_follows_reports_and_leaves_nothing_running",
+    "podium sft *": "tests/integration/test_controller_sft.py::test_the_command_*",
     "torchrun *": "tests/integration/test_trainer_ranks.py::test_t12_two_processes_take_the_step_*",
-}
+} | dict.fromkeys(
+    ("make up", "podium up", "podium up &", "PODIUM_MCP_COMMANDS=python3 podium up *"),
+    "tests/integration/test_cli_stack.py::test_status_down_and_where_commands_find_the_stack",
+)
 """By the test that runs it, or its like with the placeholders filled in."""
 
 NOT_RUN = {
@@ -134,8 +130,7 @@ NOT_RUN = {
     "make test": "it is what runs this test",
     "podium up --data-dir build/demo/stack &": "make demo prints it, with the folder it has made",
     "podium chat --data-dir build/demo/stack *": "likewise; the same chat is in " + _SPINE,
-    ". .venv/bin/activate": "the shell's own",
-    ". venv/bin/activate": "the shell's own",
+    ". *venv/bin/activate": "the shell's own",
     "pip *": "installs gigabytes",
     "export *": "the shell's own",
     "PODIUM_INFERENCE_GPU_MEMORY_UTILIZATION=* podium train *": "needs a GPU, and the hub",
@@ -147,6 +142,7 @@ NOT_RUN = {
 """By the reason."""
 
 PYTHON_ELSEWHERE = {
+    "run = podium.train_sft(": "tests/integration/test_controller_sft.py::test_rows_*",
     "from openai import OpenAI": f"{_SPINE}/test_openai_client.py::"
     "test_chat_and_stream_with_job_at_version",
     "import random": "tests/unit/environments/test_session.py::test_the_readmes_environment_runs",
