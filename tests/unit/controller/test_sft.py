@@ -13,7 +13,7 @@ from podium_controller.domain.ports import JUDGED, GroupKey
 from podium_controller.domain.step_metrics import own_metrics
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.aliases import BEST
-from podium_controller.training.judging import scoring
+from podium_controller.training.judging import Judging, scoring_of
 from support.fakes.bench import JOB, Bench
 
 SUPERVISED = spec_pb2.TrainingSpec(
@@ -69,11 +69,13 @@ def test_anybodys_tokens_may_be_learned_from_but_only_by_the_supervised_objectiv
 async def test_no_judge_is_asked_of_rows() -> None:
     bench = Bench(sft=spec_pb2.SftSpec())
     key = GroupKey(JOB, 1, 0)
-    how = scoring(bench.spec, bench.judge, bench.recovery, bench.ledger, ProjectLimits())
+    reward, limits = spec_pb2.RewardSpec(), ProjectLimits()
+    judging = Judging(bench.judge, reward, bench.recovery, bench.ledger, "default", limits)
+    how = scoring_of(bench.spec, judging, bench.ledger)
     assert await how.score(key, row()) == row()
     assert (await bench.ledger.stored_groups(JOB, 1))[0].status == JUDGED
     assert bench.calls == []
-    judged = scoring(spec_pb2.JobSpec(), bench.judge, bench.recovery, bench.ledger, ProjectLimits())
+    judged = scoring_of(spec_pb2.JobSpec(), judging, bench.ledger)
     await judged.score(key, row())
     assert bench.calls == ["score"]
 

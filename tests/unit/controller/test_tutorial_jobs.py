@@ -20,6 +20,11 @@ def accepted(name: str) -> spec_pb2.JobSpec:
     """The job of a file with every default, after all checks that need no other service."""
     spec, problems = parse_yaml((EXAMPLES / name).read_text(), spec_pb2.JobSpec)
     assert problems == []
+    return taken(spec)
+
+
+def taken(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
+    """The same of a job."""
     full = complete(spec)
     assert validate(full) == []
     assert violations(pb.Job(id="job", spec=full)) == []
@@ -83,7 +88,8 @@ def test_s47_the_coding_job_trains_on_the_simplest_functions() -> None:
     assert task.config.attempts == spec.rollout.episode.max_turns == 1
 
 
-JOBS = [*sorted(EXAMPLES.glob("*.yaml")), EXAMPLES / "own_scorer" / "job.yaml"]
+OF_ROWS = EXAMPLES / "sft.yaml"
+JOBS = [*sorted(set(EXAMPLES.glob("*.yaml")) - {OF_ROWS}), EXAMPLES / "own_scorer" / "job.yaml"]
 
 
 @pytest.mark.parametrize("file", JOBS, ids=lambda file: str(file.relative_to(EXAMPLES)))
@@ -91,3 +97,11 @@ def test_every_job_file_of_the_examples_is_taken(file: Path) -> None:
     spec = accepted(str(file.relative_to(EXAMPLES)))
     for each in environments_of(spec):
         assert made(each.environment).listed(each.environment.split)
+
+
+def test_the_file_for_rows_lacks_only_what_its_rows_say() -> None:
+    spec, problems = parse_yaml(OF_ROWS.read_text(), spec_pb2.JobSpec)
+    assert [problem.field for problem in problems] == ["training.steps"]
+    spec.training.steps = 3
+    spec.client.SetInParent()
+    assert taken(spec).sft.batch_size == 8
