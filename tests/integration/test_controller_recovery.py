@@ -139,6 +139,32 @@ async def test_t22_a_controller_killed_again_and_again_while_it_collects_ahead(
     assert max(s.metrics["staleness_max"] for s in await client.steps(job.id)) <= 1
 
 
+async def test_a_controller_killed_again_and_again_repeats_the_steps_that_took_what_was_ready(
+    fleet: Fleet, controller: tuple[ControllerProcess, Client]
+) -> None:
+    process, client = controller
+    order = spec_pb2.GROUP_ORDER_READY
+    job = pb.Job()
+    for point, about in (("collect:end", "/d1"), ("step:taken", "1"), ("save:published", "2")):
+        hold = fleet.hold(point, about)
+        if not job.id:
+            job = await client.create(small_job(4, max_staleness=1, group_order=order))
+        await hold.reached()
+        process.kill()
+        hold.release()
+        await process.start()
+    await client.succeeded(job.id)
+    steps = await client.steps(job.id)
+    assert [each.number for each in steps] == [1, 2, 3, 4]
+    for version in await fleet.client.list_versions(job.id):
+        if number := version.manifest.version:
+            assert version.manifest.group_ids == steps[number - 1].group_ids
+    assert max(s.metrics["staleness_max"] for s in steps) <= 1
+    trained = [id_ for each in steps for id_ in each.group_ids]
+    assert len(trained) == len(set(trained))
+    assert all(id_.startswith(f"{job.id}/d") for id_ in trained)
+
+
 @pytest.mark.parametrize(
     ("who", "point", "about"),
     [

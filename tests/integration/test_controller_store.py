@@ -27,6 +27,7 @@ from support.postgres import Postgres, postgres
 from support.store_contract import *  # noqa: F403 : the tests
 from support.store_contract import sequences
 from support.stores import SqlStores, group, lead, new, step
+from support.taken_contract import *  # noqa: F403 : the tests
 from support.trajectory_contract import *  # noqa: F403 : the tests
 from support.trajectory_contract import committed, shown
 from support.usage_contract import *  # noqa: F403 : the tests

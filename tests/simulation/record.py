@@ -12,6 +12,7 @@ from podium_controller.domain import job_states
 from podium_controller.domain.identifiers import evaluation_group, training_group
 from podium_controller.domain.ports import CONSUMED
 from podium_controller.training.aliases import BEST
+from simulation.orders import faults_of_orders, stored_ids
 from simulation.scenario import JOB, Shape
 from simulation.world import World
 from support.fakes.registry import LATEST
@@ -26,12 +27,13 @@ class Record:
 
     state: str
     steps: list[tuple[int, int, tuple[str, ...]]]
-    groups: dict[str, str]
+    groups: dict[str, str] | None
+    """None where it is chance which groups there are, as it is for the steps' own."""
     evaluations: list[tuple[int, str]]
     told: list[tuple[int, str, int]]
     """Events of steps and evaluations."""
-    coached: list[tuple[int, str, int]]
-    """Events of findings."""
+    coached: list[tuple[int, str, int]] | None
+    """Events of findings; None where groups without variance are chance."""
     published: list[int]
     kept: list[int]
     latest: int
@@ -47,18 +49,25 @@ def record_of(world: World) -> Record:
     """The record of a world at rest."""
     row = world.job
     steps = [pb.Step.FromString(body) for _, body in row.steps.values()]
+    shape = world.shape
+    by_chance = shape.ready or (shape.dynamic and not shape.pure)
     registry = world.registry
     record = Record(
         state=f"{job_states.name(row.state)} {row.failure_reason} {row.failure_message}".strip(),
-        steps=[(each.number, each.version, tuple(each.group_ids)) for each in steps],
-        groups=_groups(world),
+        steps=[
+            (each.number, each.version, () if by_chance else tuple(each.group_ids))
+            for each in steps
+        ],
+        groups=None if by_chance else _groups(world),
         evaluations=sorted(row.evaluations),
         told=[
             (each.type, each.message, each.step)
             for each in row.events
             if each.type in (pb.EVENT_TYPE_STEP, pb.EVENT_TYPE_EVALUATION)
         ],
-        coached=[
+        coached=None
+        if by_chance or (shape.flat and not shape.pure)
+        else [
             (each.type, each.message, each.step)
             for each in row.events
             # How many groups became too old follows from what befell the job.
@@ -116,8 +125,9 @@ def faults_of(world: World) -> list[str]:
     for number in range(1, row.completed_steps + 1):
         if number not in row.steps:
             found.append(f"step {number} is complete and has no row")
+    found += faults_of_orders(world)
     groups = _groups(world)
-    for id_ in _groups_of(shape, row.completed_steps):
+    for id_ in [] if shape.ready else _groups_of(shape, row.completed_steps):
         if id_ not in groups:
             found.append(f"group {id_} is lost")
         elif groups[id_] != CONSUMED:
@@ -156,9 +166,7 @@ def _untrue_weights(world: World) -> list[str]:
         for step, learned, _ in weights[1:]:  # type: ignore[misc]
             if ("", step) in world.job.deleted_groups:
                 continue
-            has = tuple(
-                stored.get(training_group(JOB, step, index)) for index in range(world.shape.groups)
-            )
+            has = tuple(stored[id_] for id_ in stored_ids(world.job, step))
             if learned != has:
                 found.append(
                     f"version {number}, step {step}: trained {learned}, the database has {has}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from simulation.befalls import disturb
 from simulation.loop import StuckError
 from simulation.record import Record, faults_of, record_of
-from simulation.scenario import Shape, drawn_shape
+from simulation.scenario import Shape, drawn_shape, in_other_orders
 from simulation.world import World, clocks_of
 
 _LONGEST = 3600.0
@@ -37,7 +37,7 @@ def simulate(seed: int, world_type: type[World] = World) -> Outcome:
     """Has things befall a job, and compares its record to that of the same one left alone."""
     draw = random.Random(seed)
     # By the seed itself: what befalls the others is the same as without.
-    shape = replace(drawn_shape(draw), cramped=seed % 4 == 3)
+    shape = replace(in_other_orders(drawn_shape(draw), seed), cramped=seed % 4 == 3)
     if seed % 8 in (3, 5):
         # So long that it is told of.
         shape = replace(shape, alike=True, steps=shape.steps + 3, groups=max(2, shape.groups))

@@ -6,7 +6,7 @@ import functools
 import random
 from dataclasses import dataclass, replace
 
-from podium.core.contract import apply_defaults
+from podium.core.contract import apply_defaults, complete_rollout
 from podium.types.v1 import spec_pb2
 from support.fakes.peers import BASE_MODEL
 
@@ -35,6 +35,14 @@ class Shape:
 
     alike: bool = False
     """Whether every attempt gets the same reward, so that nothing is learned."""
+    dynamic: bool = False
+    """Whether groups that cannot teach are replaced."""
+    ready: bool = False
+    """Whether steps take the groups that are ready; staleness is above 0 then."""
+    flat: float = 0.0
+    """The share of groups without variance."""
+    slow: float = 0.0
+    """The share of groups that take longer than a step."""
     cramped: bool = False
     """Whether no trajectory stays that nobody needs."""
 
@@ -53,6 +61,9 @@ def specification(shape: Shape) -> spec_pb2.JobSpec:
     spec.rollout.groups_per_step = shape.groups
     spec.rollout.max_concurrent_groups = shape.at_once
     spec.rollout.max_staleness = shape.staleness
+    order = spec_pb2.GROUP_ORDER_READY if shape.ready else spec_pb2.GROUP_ORDER_FIXED
+    spec.rollout.group_order = order
+    spec.rollout.dynamic_sampling = shape.dynamic
     spec.training.steps = shape.steps
     spec.retention.keep_last = shape.keeps
     if shape.evaluated:
@@ -61,6 +72,7 @@ def specification(shape: Shape) -> spec_pb2.JobSpec:
         spec.evaluation.samples = 1
         spec.evaluation.greedy = shape.groups == 1
     apply_defaults(spec)
+    complete_rollout(spec.rollout)
     return spec
 
 
@@ -79,4 +91,28 @@ def drawn_shape(draw: random.Random) -> Shape:
         noisy=draw.random() < 0.5,
         # Ahead of training, which version samples depends on what is quicker.
         pure=staleness == 0 and draw.random() < 0.5,
+    )
+
+
+def in_other_orders(shape: Shape, seed: int) -> Shape:
+    """The same job, or one that replaces groups, or whose steps take what is ready.
+
+    By a draw of its own: what befalls the others is the same as without.
+    """
+    kind, draw = seed // 8 % 4, random.Random(f"{seed}/order")
+    flat = draw.choice((0.0, 0.3, 0.6))
+    if kind == 1:
+        return replace(shape, dynamic=True, flat=flat)
+    if kind == 0:
+        return shape
+    return replace(
+        shape,
+        ready=True,
+        staleness=draw.choice((1, 1, 2, 4)),
+        steps=shape.steps + draw.choice((0, 3)),
+        at_once=draw.choice((1, 3, 6)),
+        dynamic=draw.random() < 0.7,
+        flat=flat,
+        slow=draw.choice((0.0, 0.2, 0.4)),
+        pure=False,
     )

@@ -98,10 +98,11 @@ class World:
         self.trainer.noisy = shape.noisy
         self.rollout = FakeRollout({_POOL: self.inference}, self.network)
         self.rollout.is_pure = shape.pure
+        self.rollout.flat_share, self.rollout.slow_share = shape.flat, shape.slow
         if shape.alike:
             self.rollout.luck = 0.25
         if shape.failing:
-            self.rollout.fails = lambda group_id: "/s" in group_id and group_id.endswith("/g1")
+            self.rollout.fails = _fails
         self.judge = FakeJudge(self.network)
         self.peers = Peers(
             self.rollout,
@@ -162,6 +163,12 @@ class World:
             _at_once(self._api.request(JOB, after))
             for controller in self.awake():
                 controller.scheduler.wake()
+
+
+def _fails(group_id: str) -> bool:
+    """The second group of every step, or one of six that are drawn for none."""
+    name = group_id.rpartition("/")[2]
+    return (name == "g1" and "/s" in group_id) or (name[0] == "d" and int(name[1:]) % 6 == 1)
 
 
 def _at_once(work: Coroutine[Any, Any, object]) -> None:

@@ -95,7 +95,7 @@ def run(
     made = []
     for number in range(1, steps + 1):
         groups = [_group(draw, number, index, tries, judge) for index in range(GROUPS)]
-        metrics = step_metrics(groups, age, stale)
+        metrics = step_metrics(groups, age, {"groups_stale": float(stale)})
         skipped = 0
         for group in groups:
             if reason := group.skip_reason or _skipped(group):

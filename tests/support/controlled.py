@@ -24,8 +24,10 @@ GROUPS, ATTEMPTS = 3, 4
 
 
 def small_job(steps: int = 3, **changes: Any) -> spec_pb2.JobSpec:
-    """Three groups of four attempts a step, without evaluation."""
+    """Three groups of four attempts a step, without evaluation; of a fixed set."""
     staleness = changes.pop("max_staleness", 0)
+    fixed = staleness and "client" not in changes
+    order = changes.pop("group_order", spec_pb2.GROUP_ORDER_FIXED if fixed else None)
     return spec_pb2.JobSpec(
         **{
             "base_model": BASE_MODEL,
@@ -35,6 +37,7 @@ def small_job(steps: int = 3, **changes: Any) -> spec_pb2.JobSpec:
                 groups_per_step=GROUPS,
                 max_concurrent_groups=2,
                 max_staleness=staleness,
+                group_order=order,
             ),
             "training": spec_pb2.TrainingSpec(steps=steps),
             "seed": 11,

@@ -6,11 +6,9 @@ from typing import Protocol
 
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller.domain.leases import Leases
 from podium_controller.domain.notifications import Notifications
-from podium_controller.domain.ports import (
-    LeaderLedger,
-    Leases,
-)
+from podium_controller.domain.ports import LeaderLedger
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.store import (
     BatchStore,

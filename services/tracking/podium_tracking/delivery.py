@@ -138,15 +138,19 @@ class Delivery:
     async def _episodes_of(self, job_id: str, step: pb.Step) -> None:
         """Those that the step trained on, collected for it or for another."""
         wanted = set(step.group_ids)
-        for number in sorted({_step_of(each) for each in wanted}):
+        for number in sorted({_step_of(each) or step.number for each in wanted}):
             found = self._jobs.trajectories(job_id, step=number)
             async for chunk in _chunks(each async for each in found if each.group_id in wanted):
                 await self._call(self._tracker.episodes, step.number, chunk)
 
     async def _finish(self, job_id: str) -> None:
         if self._tracker.episodes_at == "end":
+            # Of groups that were drawn for no step: the one that took them.
+            took = {id_: s.number async for s in self._jobs.steps(job_id) for id_ in s.group_ids}
             async for chunk in _chunks(self._jobs.trajectories(job_id)):
-                for number, part in groupby(chunk, lambda each: _step_of(each.group_id)):
+                for number, part in groupby(
+                    chunk, lambda each: _step_of(each.group_id) or took.get(each.group_id, 0)
+                ):
                     await self._call(self._tracker.episodes, number, list(part))
         await self._call(self._tracker.finish, await self._jobs.get(job_id))
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain import job_states
 from podium_controller.domain.errors import LeaseLostError
+from podium_controller.domain.taken import Drawn
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.store.rows import no_job
 
@@ -55,6 +56,7 @@ class JobRow:
     groups: dict[str, GroupRow] = field(default_factory=dict)
     deleted_groups: dict[tuple[str, int], Tombstone] = field(default_factory=dict)
     """What was deleted to make room, by mode and step."""
+    drawn: Drawn | None = None
     usage_mark: int = 0
     used: dict[int, pb.Usage] = field(default_factory=dict)
     """What it has used, by the hour's beginning."""

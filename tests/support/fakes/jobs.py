@@ -8,6 +8,7 @@ from podium.core.errors import AlreadyExistsError, FailedPreconditionError, OutO
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
+from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.domain.trajectory_page import Cursor, TrajectoryPage
@@ -44,7 +45,7 @@ class MemoryJobStore:
         def work() -> int:
             row = self._database.jobs.get(job_id)
             groups = row.groups.values() if row else ()
-            return sum(each.step == step and not each.mode for each in groups)
+            return sum(each.step in (WAITING_ROOM, step) and not each.mode for each in groups)
 
         return await self._database.transact(work)
 
@@ -109,6 +110,7 @@ class MemoryJobStore:
                 row.events,
             ):
                 rows.clear()
+            row.drawn = None
             row.deleted = True
 
         await self._database.transact(work)
@@ -173,6 +175,7 @@ class MemoryJobStore:
                 for row in self._database.job(job_id).groups.values()
                 if bool(row.mode) == evaluation
                 and (step is None or row.step == step)
+                and (step is not None or evaluation or row.step != WAITING_ROOM)
                 and (row.mode, row.step) not in gone
             ]
             page = TrajectoryPage(after, limit, max_bytes)

@@ -1,4 +1,4 @@
-"""`ports.Leases` in memory."""
+"""`podium_controller.domain.leases.Leases` in memory."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.coach import Told
-from podium_controller.domain.identifiers import evaluation_group, training_group
+from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
@@ -28,6 +28,7 @@ from podium_controller.domain.ports import (
     Wait,
 )
 from podium_controller.domain.step_metrics import seconds_per_step
+from podium_controller.domain.taken import Drawn
 from podium_controller.domain.usage import of_groups, of_judges, of_step
 from podium_controller.store.batches import IDLE
 from podium_controller.store.past import TOLD
@@ -231,9 +232,43 @@ class MemoryLedger:
     async def drop_group(self, key: GroupKey) -> None:
         def work() -> None:
             row = self._database.jobs.get(key.job_id)
-            id_ = group_id(key)
-            if row and id_ in row.groups and row.groups[id_].status != CONSUMED:
+            id_ = key.group_id
+            found = row.groups.get(id_) if row else None
+            if row and found and found.step == key.step and found.status != CONSUMED:
                 del row.groups[id_]
+
+        await self._write(work)
+
+    async def drawn(self, job_id: str) -> Drawn | None:
+        def work() -> Drawn | None:
+            row = self._database.jobs.get(job_id)
+            return row.drawn if row else None
+
+        return await self._database.transact(work)
+
+    async def take_groups(
+        self, job_id: str, groups: Sequence[trajectory_pb2.Group], drawn: Drawn, *, last: bool
+    ) -> None:
+        bodies = {each.id: each.SerializeToString() for each in groups}
+
+        def work() -> None:
+            row = self._database.any_job(job_id)
+            done = row.drawn.step if row.drawn else 0
+            if drawn.step != row.completed_steps + 1 or done >= drawn.step:
+                raise InternalError(
+                    f"job {job_id} has {row.completed_steps} steps and took groups for step"
+                    f" {done}; step {drawn.step} cannot take any"
+                )
+            waiting = [id_ for id_, each in row.groups.items() if _waits(each)]
+            for id_ in bodies:
+                if id_ not in waiting:
+                    raise InternalError(f"group {id_} does not wait for a step")
+            for position, (id_, body) in enumerate(bodies.items()):
+                row.groups[id_] = GroupRow(drawn.step, "", position, JUDGED, body)
+            for id_ in waiting:
+                if last and id_ not in bodies:
+                    del row.groups[id_]
+            row.drawn = drawn
 
         await self._write(work)
 
@@ -341,13 +376,13 @@ class MemoryLedger:
             count_usage(row, used)
             groups[id_] = GroupRow(key.step, key.mode, key.position, status, body)
             return
-        if groups[id_].status == CONSUMED:
-            raise InternalError(f"group {id_} is consumed and cannot be stored again")
+        before = groups[id_]
+        if before.status == CONSUMED or before.step != key.step:
+            raise InternalError(
+                f"group {id_} of step {before.step} is {before.status} and cannot be stored again"
+            )
         groups[id_] = GroupRow(key.step, key.mode, key.position, status, body)
 
 
-def group_id(key: GroupKey) -> str:
-    """The id of the group that belongs there."""
-    if key.mode:
-        return evaluation_group(key.job_id, key.step, key.mode, key.position)
-    return training_group(key.job_id, key.step, key.position)
+def _waits(row: GroupRow) -> bool:
+    return not row.mode and row.step == WAITING_ROOM

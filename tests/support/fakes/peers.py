@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from podium.core.errors import (
     FailedPreconditionError,
@@ -23,6 +23,7 @@ from support.fakes.registry import LATEST, FakeRegistry
 from support.fakes.wire import Later, Wire
 
 BASE_MODEL = "tiny"
+_SLOW_TURNS = 14
 
 
 class FakeInference:
@@ -117,6 +118,12 @@ class FakeRollout:
         """By id of the group, those that were collected to the end."""
         self.fails: Callable[[str], bool] = lambda group_id: False
         """Whether all attempts of a group break."""
+        self.is_flat: Callable[[str], bool] = lambda group_id: False
+        """Whether all attempts of a group have the same luck."""
+        self.flat_share = 0.0
+        """Of all groups: those of which that is true besides."""
+        self.slow_share = 0.0
+        """Of all groups: those that have many turns."""
         self.luck: float | None = None
         """Of every attempt; None for one of its own."""
         self.is_pure = True
@@ -126,19 +133,20 @@ class FakeRollout:
         self, request: rollout_pb.CollectGroupRequest
     ) -> list[trajectory_pb2.Trajectory]:
         began = now_ns()
+        turns = _SLOW_TURNS if _drawn(f"{request.group_id}/slow") < self.slow_share else 2
+        versions: list[int] = []
 
-        def handle() -> Later:
-            return Later(lambda: second_turn(self._use(request)))
-
-        def second_turn(first: int) -> list[trajectory_pb2.Trajectory]:
-            second = self._use(request)
+        def turn() -> Later | list[trajectory_pb2.Trajectory]:
+            versions.append(self._use(request))
+            if len(versions) < turns:
+                return Later(turn)
             self.collected[request.group_id] += 1
             return [
-                self._episode(request, attempt, (first, second), began)
+                self._episode(request, attempt, versions, began)
                 for attempt in range(request.attempts)
             ]
 
-        return await self._wire.call("rollout", "collect", handle)
+        return await self._wire.call("rollout", "collect", turn)
 
     async def scenarios(
         self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int = 0
@@ -165,7 +173,7 @@ class FakeRollout:
         self,
         request: rollout_pb.CollectGroupRequest,
         attempt: int,
-        versions: tuple[int, int],
+        versions: Sequence[int],
         began: int,
     ) -> trajectory_pb2.Trajectory:
         id_ = f"{request.group_id}/t{attempt}"
@@ -181,16 +189,24 @@ class FakeRollout:
             trajectory.failure.message = "the inbox is missing"
             return trajectory
         again = 0 if self.is_pure else self.collected[request.group_id]
-        drawn = f"{id_}@{versions[0]}/{again}/{request.sampling.temperature}"
-        luck = (zlib.crc32(drawn.encode()) * 0x9E3779B1 >> 16 & 0xFFFF) / 0x10000
+        after = f"@{versions[0]}/{again}/{request.sampling.temperature}"
+        luck = _drawn(f"{id_}{after}")
+        flat = _drawn(f"{request.group_id}/flat{after}") < self.flat_share
+        if flat or self.is_flat(request.group_id):
+            luck = _drawn(f"{request.group_id}{after}")
         luck = luck if self.luck is None else self.luck
         trajectory.stop_reason = trajectory_pb2.STOP_REASON_TERMINATED
         trajectory.environment_reward = luck
         trajectory.metrics["success"] = float(luck > 0.5)
         tokens = trajectory.histories.add().tokens
-        for version in versions if versions[0] != versions[1] else versions[:1]:
+        for version in dict.fromkeys(versions):
             tokens.spans.add(length=1, policy=request.policy.job, weights_version=version)
         return trajectory
+
+
+def _drawn(name: str) -> float:
+    """A number in [0, 1) that follows from a name."""
+    return (zlib.crc32(name.encode()) * 0x9E3779B1 >> 16 & 0xFFFF) / 0x10000
 
 
 class FakeJudge:

@@ -34,6 +34,8 @@ class FakeTrainer:
         self.noisy = False
         """Whether the same step comes out otherwise each time, as it may on a GPU."""
         self.taken: list[tuple[str, int]] = []
+        self.told: dict[int, set[object]] = {}
+        """What it was told to learn at each step, however often."""
 
     @property
     def job(self) -> str:
@@ -74,6 +76,7 @@ class FakeTrainer:
         self, job_id: str, step: int, groups: Sequence[trajectory_pb2.Group]
     ) -> pb.StepResponse:
         learned = tuple(fingerprint(group) for group in groups)
+        self.told.setdefault(step, set()).add(learned)
         skipped = {group.id: reason for group in groups if (reason := _useless(group))}
 
         def handle() -> Later:

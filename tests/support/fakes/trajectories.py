@@ -9,6 +9,7 @@ from podium.types.v1 import spec_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.accounts import StepTrajectories
 from podium_controller.domain.evaluation_reward import has_judge
+from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.retention import last_spare_step
 from podium_controller.domain.timestamps import now_ns
 from support.fakes.database import GroupRow, JobRow, MemoryDatabase, Tombstone
@@ -75,4 +76,4 @@ def _done(row: JobRow, what: StepTrajectories) -> bool:
     if what.evaluation:
         needed = has_judge(spec) and what.step == spec.fork.version
         return (what.step, what.mode) in row.evaluations and not needed
-    return what.step <= last_spare_step(spec, row.completed_steps)
+    return WAITING_ROOM < what.step <= last_spare_step(spec, row.completed_steps)

@@ -102,7 +102,7 @@ async def test_groups_that_judges_may_not_score_any_more_wait_to_be_judged() -> 
     )
     order = ScenarioOrder(scenarios, 7)
     mixture = Mixture([spec_pb2.WeightedEnvironment(weight=1)], 7, 2)
-    origin = RolloutGroups(JOB, bench.spec.rollout, [(bench.source, order)], mixture)
+    origin = RolloutGroups(JOB, bench.spec.rollout, [(bench.source, order, order)], mixture)
     collector = Collector(
         JOB,
         bench.spec,

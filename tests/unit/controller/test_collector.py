@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from opentelemetry import trace
+from podium.core.contract import complete_rollout
+from podium.core.skip_reasons import JUDGE_BUDGET
+from podium.judge.v1.judge_service_pb2 import ScoreGroupRequest, ScoreGroupResponse
 from podium.types.v1 import spec_pb2
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import JUDGED
-from podium_controller.training import collector as collector_module
+from podium_controller.domain.ports import JUDGED, GroupKey
+from podium_controller.training import useless as useless_module
 from podium_controller.training.collector import Collector
 from podium_controller.training.group_sources import RolloutGroups
 from podium_controller.training.judging import Judging
@@ -23,9 +26,9 @@ ROLLOUT = spec_pb2.RolloutSpec(
 SINGLE = [spec_pb2.WeightedEnvironment(weight=1)]
 
 
-async def collecting() -> tuple[Bench, Collector]:
+async def collecting(rollout: spec_pb2.RolloutSpec = ROLLOUT) -> tuple[Bench, Collector]:
     """A collector of a job whose version 0 is served."""
-    bench = Bench(rollout=ROLLOUT)
+    bench = Bench(rollout=rollout)
     await bench.optimizer.open(None)
     await bench.serving.serve(0)
     scenarios = await bench.rollout.scenarios(bench.spec.environment, "train")
@@ -41,7 +44,12 @@ async def collecting() -> tuple[Bench, Collector]:
     collector = Collector(
         JOB,
         bench.spec,
-        RolloutGroups(JOB, ROLLOUT, [(bench.source, order)], Mixture(SINGLE, 7, 2)),
+        RolloutGroups(
+            JOB,
+            rollout,
+            [(bench.source, order, ScenarioOrder(scenarios, "7/stand-ins"))],
+            Mixture(SINGLE, 7, 2),
+        ),
         judging,
         bench.ledger,
         bench.reporter,
@@ -90,7 +98,7 @@ async def test_a_step_of_nothing_but_failures_has_three_rounds(
     async def at_once(seconds: float) -> None:
         return None
 
-    monkeypatch.setattr(collector_module.asyncio, "sleep", at_once)
+    monkeypatch.setattr(useless_module.asyncio, "sleep", at_once)
     bench.rollout.fails = lambda group_id: bench.rollout.collected[group_id] < 3
     assert (await collector.collect(1)).groups
     assert set(bench.rollout.collected.values()) == {3}
@@ -99,3 +107,59 @@ async def test_a_step_of_nothing_but_failures_has_three_rounds(
         await collector.collect(2)
     assert raised.value.reason == "ENVIRONMENT_FAILING"
     assert "the inbox is missing" in raised.value.message
+
+
+DYNAMIC = complete_rollout(
+    spec_pb2.RolloutSpec(
+        groups_per_step=2, group_size=2, max_concurrent_groups=2, dynamic_sampling=True
+    )
+)
+
+
+async def test_groups_that_cannot_teach_are_replaced_by_others_that_follow() -> None:
+    bench, collector = await collecting(DYNAMIC)
+    flat = {"g0", "g2"}
+    bench.rollout.is_flat = lambda group_id: group_id.rpartition("/")[2] in flat
+    batch = await collector.collect(1)
+    assert [group.id for group in batch.groups] == [f"{JOB}/s1/g{i}" for i in range(4)]
+    assert batch.counts == {"groups_stale": 0.0, "groups_replaced": 2.0}
+    scenarios = [group.scenario.id for group in batch.groups]
+    # A controller that finds half of it asks for the same.
+    for position in (1, 3):
+        await bench.ledger.drop_group(GroupKey(JOB, 1, position))
+    again = await collector.collect(1)
+    assert [group.scenario.id for group in again.groups] == scenarios
+    rewards = [[each.reward for each in group.trajectories] for group in batch.groups]
+    assert [[each.reward for each in group.trajectories] for group in again.groups] == rewards
+    # The next step has the scenarios that it has without.
+    flat.clear()
+    _, without = await collecting(ROLLOUT)
+    bench.inference.version = 1
+    following = await collector.collect(2)
+    expected = await without.collect(2)
+    found = [group.scenario.id for group in following.groups]
+    assert found == [group.scenario.id for group in expected.groups]
+
+
+async def test_a_step_attempts_no_more_than_it_may_and_says_so() -> None:
+    bench, collector = await collecting(DYNAMIC)
+    bench.rollout.is_flat = lambda group_id: not group_id.endswith("g5")
+    first = await collector.collect(1)
+    assert len(first.groups) == 6
+    (told,) = [each.message for each in bench.events if "max_attempted_groups" in each.message]
+    assert "has attempted 6 groups" in told
+    assert "1 of the 2" in told
+
+
+async def test_where_judges_may_spend_no_more_nothing_is_replaced() -> None:
+    bench, collector = await collecting(DYNAMIC)
+    score = bench.judge.score
+
+    async def refuse(request: ScoreGroupRequest) -> ScoreGroupResponse:
+        answer = await score(request)
+        if answer.group.id.endswith("g1"):
+            answer.group.skip_reason = JUDGE_BUDGET
+        return answer
+
+    bench.judge.score = refuse  # type: ignore[method-assign]
+    assert len((await collector.collect(1)).groups) == 2

@@ -113,10 +113,10 @@ async def test_an_origin_draws_the_same_groups_again() -> None:
     await bench.serving.serve(0)
     order = ScenarioOrder([trajectory_pb2.Scenario(id=f"s{i}") for i in range(4)], 7)
     mixture = Mixture([spec_pb2.WeightedEnvironment(weight=1)], 7, 2)
-    group_source = RolloutGroups(JOB, rollout, [(bench.source, order)], mixture)
+    group_source = RolloutGroups(JOB, rollout, [(bench.source, order, order)], mixture)
     assert await group_source.count(1) == 2
-    first = await group_source.sample(GroupKey(JOB, 1, 1))
-    second = await group_source.sample(GroupKey(JOB, 1, 1))
+    first = await group_source.sample(GroupKey(JOB, 1, 1), 1)
+    second = await group_source.sample(GroupKey(JOB, 1, 1), 1)
     assert (first.id, first.scenario) == (second.id, second.scenario)
 
 
@@ -129,7 +129,7 @@ async def test_a_silent_client_s_job_is_idle() -> None:
     bench.database.jobs[JOB].finishing = True
     assert not await group_source.arrival(1)
     with pytest.raises(InternalError):
-        await group_source.sample(GroupKey(JOB, 1, 0))
+        await group_source.sample(GroupKey(JOB, 1, 0), 0)
 
 
 class Collects:

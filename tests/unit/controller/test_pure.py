@@ -128,7 +128,7 @@ def test_metrics_of_a_step_tell_how_attempts_ended_and_whether_judges_tell_them_
         opinion = group.judgements.add().opinions.add()
         for score in scores:
             opinion.attempts.add(score=score)
-    metrics = step_metrics([group], staleness=0, stale=2)
+    metrics = step_metrics([group], staleness=0, counts={"groups_stale": 2.0})
     assert set(metrics) <= STEP_METRICS
     assert metrics["trajectories_cut"] == 1
     assert metrics["trajectories_out_of_context"] == 1

@@ -103,6 +103,6 @@ async def test_an_evaluations_own_metric_says_what_is_best() -> None:
 
 
 def test_rows_are_no_samples_and_have_no_rewards() -> None:
-    found = own_metrics(sft_spec(), [row(), row(HELDOUT)], 0, 0)
+    found = own_metrics(sft_spec(), [row(), row(HELDOUT)], 0)
     assert found == {"groups": 2, "trajectories": 2, "groups_heldout": 1}
-    assert "tokens_sampled" in own_metrics(spec_pb2.JobSpec(), [row()], 0, 0)
+    assert "tokens_sampled" in own_metrics(spec_pb2.JobSpec(), [row()], 0)

@@ -12,12 +12,17 @@ from typing import Any
 
 import pytest
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import trajectory_pb2
 from podium_controller.domain.coach import Told
 from podium_controller.domain.errors import DatabaseUnavailableError
-from podium_controller.training import loop as loop_module
+from podium_controller.domain.identifiers import WAITING_ROOM
+from podium_controller.domain.taken import Drawn
+from podium_controller.training import batches as batches_module
+from podium_controller.training import collector as collector_module
 from podium_controller.training.group_sources import RolloutGroups
+from podium_controller.training.ready_first import ReadyFirst
 from prometheus_client import REGISTRY
-from simulation.befalls import freeze, lose_answers
+from simulation.befalls import die, freeze, lose_answers
 from simulation.loop import StuckError, VirtualLoop
 from simulation.run import simulate, undisturbed
 from simulation.scenario import Shape
@@ -120,11 +125,26 @@ class TellsLater(MemoryLedger):
         return True
 
 
+class ForgetsTakes(MemoryLedger):
+    """Gives a step its groups, and does not write which."""
+
+    async def take_groups(
+        self, job_id: str, groups: Sequence[trajectory_pb2.Group], drawn: Drawn, *, last: bool
+    ) -> None:
+        before = await self.drawn(job_id)
+        await super().take_groups(job_id, groups, drawn, last=last)
+        row = self._database.jobs[job_id]
+        row.drawn = before
+        for group in groups:
+            row.groups[group.id].step = WAITING_ROOM
+            row.groups[group.id].position = int(group.id.rpartition("/d")[2])
+
+
 class Forgets(RolloutGroups):
     """Takes what a step has already for all that it is to have."""
 
     async def count(self, step: int) -> int:
-        stored = await self._source.reporter._ledger.stored_groups(self._job_id, step)
+        stored = await self._sources[0][0].reporter._ledger.stored_groups(self._job_id, step)
         return len(stored) or await super().count(step)
 
 
@@ -136,6 +156,11 @@ class WorldOfDoubleCommits(World):
 class WorldWithoutFence(World):
     ledger = Unfenced
     befalls = (freeze,)
+
+
+class WorldThatForgetsTakes(World):
+    ledger = ForgetsTakes
+    befalls = (die,)
 
 
 class WorldOfLostAnswers(World):
@@ -175,8 +200,24 @@ def test_a_skipped_fence_is_found() -> None:
 
 
 def test_a_lost_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "RolloutGroups", Forgets)
+    monkeypatch.setattr(batches_module, "RolloutGroups", Forgets)
     assert "g0" in first_found(World)
+
+
+def test_a_step_that_is_not_written_before_it_trains_is_found() -> None:
+    assert "the database has" in first_found(WorldThatForgetsTakes)
+
+
+def test_what_is_trained_too_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReadyFirst, "_drop_late", lambda self: None)
+    with pytest.raises(AssertionError, match="versions old"):
+        undisturbed(Shape(steps=9, groups=2, staleness=1, ready=True, slow=0.4, pure=False))
+
+
+def test_a_group_that_is_not_replaced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector_module, "stand_ins", lambda *_: [])
+    with pytest.raises(AssertionError, match="groups of which"):
+        undisturbed(Shape(steps=7, dynamic=True, flat=0.6))
 
 
 def test_time_is_that_of_the_next_timer() -> None:

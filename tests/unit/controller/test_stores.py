@@ -17,6 +17,7 @@ from support.evaluation_contract import *  # noqa: F403 : the tests
 from support.evaluation_contract import EvaluationStores
 from support.store_contract import *  # noqa: F403 : the tests
 from support.stores import MemoryStores, SqlStores
+from support.taken_contract import *  # noqa: F403 : the tests
 from support.trajectory_contract import *  # noqa: F403 : the tests
 from support.usage_contract import *  # noqa: F403 : the tests
 

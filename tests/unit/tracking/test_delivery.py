@@ -104,6 +104,31 @@ async def test_a_step_is_told_the_groups_that_it_trained_on() -> None:
     assert told.ids == [f"{JOB}/s1/g0/t0", f"{JOB}/s2/g0/t0", f"{JOB}/s1/g1/t0"]
 
 
+@pytest.mark.parametrize("at", ["step", "end"])
+async def test_groups_that_were_drawn_for_no_step_are_told_with_theirs(
+    at: Literal["step", "end"],
+) -> None:
+    ledger = Ledger(job_of({"langfuse": {}}), steps=2)
+    # Kept with the step that took it, which its id does not say.
+    drawn = episode(2, 0)
+    drawn.id, drawn.group_id = f"{JOB}/d1/t0", f"{JOB}/d1"
+
+    async def trajectories(
+        job_id: str, *, step: int | None = None
+    ) -> AsyncIterator[trajectory_pb2.Trajectory]:
+        if step in (None, 2):
+            yield drawn
+
+    ledger.trajectories = trajectories  # type: ignore[method-assign]
+    for told_of, id_ in zip(ledger.steps_told, (f"{JOB}/d0", f"{JOB}/d1"), strict=True):
+        del told_of.group_ids[:]
+        told_of.group_ids.append(id_)
+    told = Told(at, Delivered())
+    assert await deliver(ledger, told)
+    assert told.ids == [drawn.id]
+    assert told.calls.count(("episodes", 2)) == 1
+
+
 async def test_the_end_counts_when_the_tracker_says_that_it_has_it() -> None:
     told = Told("never", Delivered())
     told.takes_the_end = False

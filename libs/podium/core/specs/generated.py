@@ -87,6 +87,15 @@ Deviation = Literal["population", "sample"]
 - `sample`: Divided by n - 1.
 """
 
+GroupOrder = Literal["fixed", "ready"]
+"""Which groups a step trains.
+
+- `fixed`: Those that are drawn for it, however long the slowest of them takes.
+- `ready`: The first that are ready, in the order in which they become so. A slow one trains
+  in a later step; one that is not ready while max_staleness allows is ended, and its scenario
+  attempted anew, a few times.
+"""
+
 HttpScorerProtocol = Literal["score", "classify", "pooling"]
 """What a scorer that is served over HTTP understands.
 
@@ -972,6 +981,16 @@ class RolloutSpec(Spec[spec_pb2.RolloutSpec]):
             Allowed: from 0 to 64.
         sampling: How tokens are drawn.
         episode: Bounds of an episode.
+        group_order: Which groups a step trains. Default `ready` above max_staleness 0,
+            otherwise `fixed`, which is all that is allowed there.
+        dynamic_sampling: Whether a group that cannot teach is replaced (DAPO's dynamic
+            sampling, arXiv 2503.14476): one whose attempts all failed, or all got the same
+            reward. It stays in the step's record and numbers, and one more is drawn, until
+            groups_per_step of them can teach or max_attempted_groups is met. Default true
+            with `ready`, false with `fixed`.
+        max_attempted_groups: Most groups that a step attempts; only with dynamic_sampling,
+            and not fewer than groups_per_step. Then it trains with what it has. Default three
+            times groups_per_step. Allowed: from 1 to 16384.
     """
 
     message_class = spec_pb2.RolloutSpec
@@ -991,6 +1010,21 @@ class RolloutSpec(Spec[spec_pb2.RolloutSpec]):
     """How tokens are drawn."""
     episode: EpisodeSpec | None = None
     """Bounds of an episode."""
+    group_order: GroupOrder | None = None
+    """Which groups a step trains. Default `ready` above max_staleness 0, otherwise `fixed`,
+    which is all that is allowed there.
+    """
+    dynamic_sampling: bool | None = None
+    """Whether a group that cannot teach is replaced (DAPO's dynamic sampling, arXiv 2503.14476):
+    one whose attempts all failed, or all got the same reward. It stays in the step's record
+    and numbers, and one more is drawn, until groups_per_step of them can teach or
+    max_attempted_groups is met. Default true with `ready`, false with `fixed`.
+    """
+    max_attempted_groups: int | None = None
+    """Most groups that a step attempts; only with dynamic_sampling, and not fewer than
+    groups_per_step. Then it trains with what it has. Default three times groups_per_step.
+    Allowed: from 1 to 16384.
+    """
 
 
 class RubricSpec(Spec[spec_pb2.RubricSpec]):

@@ -113,6 +113,36 @@ CONTEXT_POLICY_STOP: ContextPolicy.ValueType  # 2
 """The episode ends before that turn (STOP_REASON_CONTEXT_LENGTH)."""
 Global___ContextPolicy: _TypeAlias = ContextPolicy  # noqa: Y015
 
+class _GroupOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GroupOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GroupOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GROUP_ORDER_UNSPECIFIED: _GroupOrder.ValueType  # 0
+    """Not set; the default is taken."""
+    GROUP_ORDER_FIXED: _GroupOrder.ValueType  # 1
+    """Those that are drawn for it, however long the slowest of them takes."""
+    GROUP_ORDER_READY: _GroupOrder.ValueType  # 2
+    """The first that are ready, in the order in which they become so. A slow one
+    trains in a later step; one that is not ready while max_staleness allows
+    is ended, and its scenario attempted anew, a few times.
+    """
+
+class GroupOrder(_GroupOrder, metaclass=_GroupOrderEnumTypeWrapper):
+    """Which groups a step trains."""
+
+GROUP_ORDER_UNSPECIFIED: GroupOrder.ValueType  # 0
+"""Not set; the default is taken."""
+GROUP_ORDER_FIXED: GroupOrder.ValueType  # 1
+"""Those that are drawn for it, however long the slowest of them takes."""
+GROUP_ORDER_READY: GroupOrder.ValueType  # 2
+"""The first that are ready, in the order in which they become so. A slow one
+trains in a later step; one that is not ready while max_staleness allows
+is ended, and its scenario attempted anew, a few times.
+"""
+Global___GroupOrder: _TypeAlias = GroupOrder  # noqa: Y015
+
 class _ScorerKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1468,6 +1498,9 @@ class RolloutSpec(_message.Message):
     MAX_STALENESS_FIELD_NUMBER: _builtins.int
     SAMPLING_FIELD_NUMBER: _builtins.int
     EPISODE_FIELD_NUMBER: _builtins.int
+    GROUP_ORDER_FIELD_NUMBER: _builtins.int
+    DYNAMIC_SAMPLING_FIELD_NUMBER: _builtins.int
+    MAX_ATTEMPTED_GROUPS_FIELD_NUMBER: _builtins.int
     group_size: _builtins.int
     """Attempts of each scenario. Default 8."""
     groups_per_step: _builtins.int
@@ -1478,6 +1511,22 @@ class RolloutSpec(_message.Message):
     """How many versions behind the trainer a sampled token may be: 0 collects
     strictly on-policy, 1 lets collection overlap one step of training.
     Default 0.
+    """
+    group_order: Global___GroupOrder.ValueType
+    """Which groups a step trains. Default GROUP_ORDER_READY above max_staleness 0,
+    otherwise GROUP_ORDER_FIXED, which is all that is allowed there.
+    """
+    dynamic_sampling: _builtins.bool
+    """Whether a group that cannot teach is replaced (DAPO's dynamic sampling,
+    arXiv 2503.14476): one whose attempts all failed, or all got the same
+    reward. It stays in the step's record and numbers, and one more is drawn,
+    until groups_per_step of them can teach or max_attempted_groups is met.
+    Default true with GROUP_ORDER_READY, false with GROUP_ORDER_FIXED.
+    """
+    max_attempted_groups: _builtins.int
+    """Most groups that a step attempts; only with dynamic_sampling, and not
+    fewer than groups_per_step. Then it trains with what it has. Default three
+    times groups_per_step.
     """
     @_builtins.property
     def sampling(self) -> _policy_pb2.SamplingParams:
@@ -1496,23 +1545,38 @@ class RolloutSpec(_message.Message):
         max_staleness: _builtins.int | None = ...,
         sampling: _policy_pb2.SamplingParams | None = ...,
         episode: Global___EpisodeSpec | None = ...,
+        group_order: Global___GroupOrder.ValueType | None = ...,
+        dynamic_sampling: _builtins.bool | None = ...,
+        max_attempted_groups: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "episode", b"episode", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "episode", b"episode", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__dynamic_sampling: _TypeAlias = _typing.Literal["dynamic_sampling"]  # noqa: Y015
+    _WhichOneofArgType__dynamic_sampling: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling"]  # noqa: Y015
+    _WhichOneofReturnType__group_order: _TypeAlias = _typing.Literal["group_order"]  # noqa: Y015
+    _WhichOneofArgType__group_order: _TypeAlias = _typing.Literal["_group_order", b"_group_order"]  # noqa: Y015
     _WhichOneofReturnType__group_size: _TypeAlias = _typing.Literal["group_size"]  # noqa: Y015
     _WhichOneofArgType__group_size: _TypeAlias = _typing.Literal["_group_size", b"_group_size"]  # noqa: Y015
     _WhichOneofReturnType__groups_per_step: _TypeAlias = _typing.Literal["groups_per_step"]  # noqa: Y015
     _WhichOneofArgType__groups_per_step: _TypeAlias = _typing.Literal["_groups_per_step", b"_groups_per_step"]  # noqa: Y015
+    _WhichOneofReturnType__max_attempted_groups: _TypeAlias = _typing.Literal["max_attempted_groups"]  # noqa: Y015
+    _WhichOneofArgType__max_attempted_groups: _TypeAlias = _typing.Literal["_max_attempted_groups", b"_max_attempted_groups"]  # noqa: Y015
     _WhichOneofReturnType__max_concurrent_groups: _TypeAlias = _typing.Literal["max_concurrent_groups"]  # noqa: Y015
     _WhichOneofArgType__max_concurrent_groups: _TypeAlias = _typing.Literal["_max_concurrent_groups", b"_max_concurrent_groups"]  # noqa: Y015
     _WhichOneofReturnType__max_staleness: _TypeAlias = _typing.Literal["max_staleness"]  # noqa: Y015
     _WhichOneofArgType__max_staleness: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dynamic_sampling) -> _WhichOneofReturnType__dynamic_sampling | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__group_order) -> _WhichOneofReturnType__group_order | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__group_size) -> _WhichOneofReturnType__group_size | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__groups_per_step) -> _WhichOneofReturnType__groups_per_step | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_attempted_groups) -> _WhichOneofReturnType__max_attempted_groups | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_concurrent_groups) -> _WhichOneofReturnType__max_concurrent_groups | None: ...
     @_typing.overload

@@ -7,7 +7,10 @@ import math
 from podium.core.chat_templates import violations_of as template_violations
 from podium.core.contract import (
     apply_defaults,
+    client_rollout_violations,
+    complete_rollout,
     complete_training,
+    rollout_violations,
     scorer_violations,
     tracking_violations,
     training_violations,
@@ -48,6 +51,8 @@ def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
         full.training.loss.objective = spec_pb2.OBJECTIVE_SUPERVISED
     apply_defaults(full)
     complete_training(full.training)
+    if not full.HasField("client"):
+        complete_rollout(full.rollout)
     return full
 
 
@@ -62,6 +67,8 @@ def violations(job: pb.Job) -> list[Violation]:
     found += _not_empty(job.spec.project, "project")
     found += budget_violations(job.spec, job.spec.budget, "job.spec.budget")
     found += environment_violations(job.spec)
+    of_rollout = client_rollout_violations if job.spec.HasField("client") else rollout_violations
+    found += of_rollout(job.spec.rollout, "job.spec.rollout")
     found += _sampling(job.spec.rollout.sampling)
     found += template_violations(
         job.spec.rollout.episode.chat_template_kwargs,

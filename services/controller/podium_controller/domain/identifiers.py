@@ -15,6 +15,9 @@ DEFAULT_PROJECT = "default"
 SAMPLED = "sampled"
 GREEDY = "greedy"
 
+WAITING_ROOM = 0
+"""In place of a step's number: of groups that are drawn and that no step has taken."""
+
 # No vowels, so no words; no 0, 1 or l, so nothing to misread.
 _ALPHABET = "bcdfghjkmnpqrstvwxz23456789"
 _SUFFIX_LENGTH = 6
@@ -37,6 +40,11 @@ def new_evaluation_id() -> str:
 def training_group(job_id: str, step: int, index: int) -> str:
     """The id of a step's group: the same after any retry."""
     return f"{job_id}/s{step}/g{index}"
+
+
+def drawn_group(job_id: str, number: int) -> str:
+    """The id of a group that no step has when it is drawn: the same after any retry."""
+    return f"{job_id}/d{number}"
 
 
 def evaluation_group(job_id: str, version: int, mode: str, index: int) -> str:

@@ -99,6 +99,16 @@ TRAINER_ENDS = Counter(
 JOB_GROUPS = Counter(
     f"{_PREFIX}_job_groups_total", "A job's groups by what became of them.", ("job_id", "outcome")
 )
+JOB_REPLACED = Counter(
+    f"{_PREFIX}_job_groups_replaced_total",
+    "A job's groups that could not teach, and for which others stood in their steps.",
+    ("job_id",),
+)
+JOB_CARRIED = Counter(
+    f"{_PREFIX}_job_groups_carried_total",
+    "A job's groups that were begun for one step and trained in a later one.",
+    ("job_id",),
+)
 JOB_STALENESS = Gauge(
     f"{_PREFIX}_job_staleness_steps", "Greatest staleness of the last step.", ("job_id",)
 )
@@ -151,6 +161,8 @@ _PER_JOB = (
     WAITING_SINCE,
     TRAINER_ENDS,
     JOB_GROUPS,
+    JOB_REPLACED,
+    JOB_CARRIED,
     JOB_STALENESS,
     PHASE_SECONDS,
     EVALUATION_REWARD,
@@ -194,6 +206,8 @@ def stepped(job_id: str, step: int, numbers: Mapping[str, float], at_ns: int) ->
     LAST_STEP.labels(job_id).set(at_ns / 1e9)
     PROGRESS.labels(job_id).set(at_ns / 1e9)
     TOKENS.labels(job_id).inc(numbers.get("tokens_sampled", 0.0))
+    JOB_REPLACED.labels(job_id).inc(numbers.get("groups_replaced", 0.0))
+    JOB_CARRIED.labels(job_id).inc(numbers.get("groups_carried", 0.0))
     STALENESS.observe(numbers.get("staleness_max", 0.0))
     JOB_STALENESS.labels(job_id).set(numbers.get("staleness_max", 0.0))
     if "reward_mean" in numbers:

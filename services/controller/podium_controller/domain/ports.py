@@ -17,7 +17,14 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain.accounts import TrajectoryKeeper, UsageBook
 from podium_controller.domain.coach import Told
+from podium_controller.domain.identifiers import (
+    WAITING_ROOM,
+    drawn_group,
+    evaluation_group,
+    training_group,
+)
 from podium_controller.domain.job_states import State
+from podium_controller.domain.taken import TakenGroups
 
 
 class Rollout(Protocol):
@@ -244,12 +251,24 @@ class Submission:
 
 @dataclass(frozen=True)
 class GroupKey:
-    """Where a group belongs: a training step, or a version and mode of evaluation."""
+    """Where a group belongs: a training step, or a version and mode of evaluation.
+
+    In the WAITING_ROOM `position` is the number of its draw.
+    """
 
     job_id: str
     step: int
     position: int
     mode: str = ""
+
+    @property
+    def group_id(self) -> str:
+        """The id of the group that belongs there."""
+        if self.mode:
+            return evaluation_group(self.job_id, self.step, self.mode, self.position)
+        if self.step == WAITING_ROOM:
+            return drawn_group(self.job_id, self.position)
+        return training_group(self.job_id, self.step, self.position)
 
 
 @dataclass(frozen=True)
@@ -262,7 +281,7 @@ class Past:
     """Type and message of all warnings and recoveries, oldest first."""
 
 
-class Ledger(Protocol):
+class Ledger(TakenGroups, Protocol):
     """The durable record of a job's run. Every write needs the controller's lease.
 
     Every method can raise DatabaseUnavailableError, every write LeaseLostError.
@@ -368,16 +387,3 @@ class LeaderLedger(RunLedger, Protocol):
 
     async def judge_tokens(self, month: str) -> dict[str, int]:
         """Tokens that judges have used in a month, by project."""
-
-
-class Leases(Protocol):
-    """The database's one lease. Every method can raise DatabaseUnavailableError."""
-
-    async def acquire(self, holder: str, ttl: float) -> int | None:
-        """Takes the lease for `ttl` seconds; its fencing token, None when another holds it."""
-
-    async def renew(self, holder: str, epoch: int, ttl: float) -> bool:
-        """Holds on for `ttl` seconds more; False when another has taken the lease."""
-
-    async def release(self, holder: str, epoch: int) -> None:
-        """Gives the lease back, so that a standby need not wait. Idempotent."""

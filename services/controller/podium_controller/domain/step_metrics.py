@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
+from types import MappingProxyType
 
 from podium.core.sft import HELDOUT
 from podium.jobs.v1 import job_service_pb2
@@ -38,6 +39,8 @@ STEP_METRICS = frozenset(
     {
         "groups",
         _HELDOUT,
+        "groups_carried",
+        "groups_replaced",
         "groups_stale",
         "trajectories",
         "trajectories_failed",
@@ -113,7 +116,9 @@ def sampled_tokens(trajectory: trajectory_pb2.Trajectory) -> int:
 
 
 def step_metrics(
-    groups: Sequence[trajectory_pb2.Group], staleness: int, stale: int = 0
+    groups: Sequence[trajectory_pb2.Group],
+    staleness: int,
+    counts: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, float]:
     """A step's own numbers: `reward_mean`, `success_mean`, `tokens_sampled`, ….
 
@@ -123,7 +128,7 @@ def step_metrics(
 
     Args:
         staleness: the greatest of the groups.
-        stale: how many groups were too old and were collected again.
+        counts: what became of groups on the way, by the numbers' names.
     """
     trajectories = trajectories_of(groups)
     measured = main_side(trajectories)
@@ -131,7 +136,7 @@ def step_metrics(
     means = metric_means(measured)
     metrics = {
         "groups": float(len(groups)),
-        "groups_stale": float(stale),
+        **counts,
         "trajectories": float(len(trajectories)),
         "trajectories_failed": float(sum(map(is_failed, trajectories))),
         "trajectories_cut": float(sum(map(_is_cut, trajectories))),
@@ -160,12 +165,15 @@ def step_metrics(
 
 
 def own_metrics(
-    spec: spec_pb2.JobSpec, groups: Sequence[trajectory_pb2.Group], staleness: int, stale: int
+    spec: spec_pb2.JobSpec,
+    groups: Sequence[trajectory_pb2.Group],
+    staleness: int,
+    counts: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, float]:
     """A step's own numbers, as its job has them; see `step_metrics`."""
     if spec.HasField("sft"):
         return _demonstration_metrics(groups)
-    return finite(step_metrics(groups, staleness, stale))
+    return finite(step_metrics(groups, staleness, counts))
 
 
 def _demonstration_metrics(groups: Sequence[trajectory_pb2.Group]) -> dict[str, float]:

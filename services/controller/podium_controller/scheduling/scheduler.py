@@ -17,7 +17,8 @@ from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller.domain import job_states, metrics
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
-from podium_controller.domain.ports import JobRecord, LeaderLedger, Leases, Peers, Wait
+from podium_controller.domain.leases import Leases
+from podium_controller.domain.ports import JobRecord, LeaderLedger, Peers, Wait
 from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.timestamps import month, month_start, now_ns
 from podium_controller.pools.pools import Pool, Pools

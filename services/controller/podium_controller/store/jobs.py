@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
+from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.domain.trajectory_page import Cursor
@@ -36,6 +37,7 @@ from podium_controller.store.rows import (
 )
 from podium_controller.store.tables import (
     batches,
+    draws,
     evaluations,
     events,
     groups,
@@ -121,9 +123,11 @@ class JobStore:
             return job
 
     async def groups_collected(self, job_id: str, step: int) -> int:
-        """How many groups of a training step are stored."""
+        """How many groups of a training step are stored, or wait for a step to take them."""
         query = select(func.count()).where(
-            groups.c.job_id == job_id, groups.c.evaluation.is_(False), groups.c.step == step
+            groups.c.job_id == job_id,
+            groups.c.evaluation.is_(False),
+            groups.c.step.in_((WAITING_ROOM, step)),
         )
         async with self._database.read() as connection:
             return int((await connection.execute(query)).scalar_one())
@@ -205,7 +209,7 @@ class JobStore:
                     metadata={"job_id": job_id, "state": job_states.name(row.state)},
                 )
             # Sums before groups, as who makes room does.
-            for table in (trajectory_sums, groups, batches, evaluations, steps, events):
+            for table in (trajectory_sums, groups, draws, batches, evaluations, steps, events):
                 await connection.execute(delete(table).where(table.c.job_id == job_id))
             await connection.execute(update(jobs).where(jobs.c.id == job_id).values(deleted=True))
         self._notifications.notify(job_id)

@@ -11,12 +11,11 @@ from podium.core.errors import InternalError, NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
 from podium_controller.domain.coach import Told
-from podium_controller.domain.identifiers import evaluation_group, training_group
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
@@ -29,11 +28,13 @@ from podium_controller.domain.ports import (
     Submission,
     Wait,
 )
+from podium_controller.domain.taken import Drawn
 from podium_controller.domain.usage import of_judges, of_step
 from podium_controller.store.batches import IDLE, submitted
 from podium_controller.store.clients import holds_for_nobody
 from podium_controller.store.database import Database
-from podium_controller.store.groups import group_size, place, store_group
+from podium_controller.store.draws import drawn_of, take
+from podium_controller.store.groups import forget_group, groups_of, store_group
 from podium_controller.store.judge_usage import (
     add_usage,
     project_tokens,
@@ -44,7 +45,7 @@ from podium_controller.store.leases import check_fence
 from podium_controller.store.past import past_of
 from podium_controller.store.rows import add_event, live_job, locked, move, record, step_rate
 from podium_controller.store.tables import evaluations, groups, jobs, steps
-from podium_controller.store.trajectories import TrajectoryStore, count_groups, were_deleted
+from podium_controller.store.trajectories import TrajectoryStore
 from podium_controller.store.usage import UsageBook, count_usage
 
 # How soon a batch is noticed that another replica took.
@@ -186,21 +187,8 @@ class SqlLedger:
 
     async def stored_groups(self, job_id: str, step: int, mode: str = "") -> dict[int, StoredGroup]:
         """See `ports.Ledger`."""
-        query = select(groups.c.position, groups.c.status, groups.c.body).where(
-            groups.c.job_id == job_id,
-            groups.c.evaluation.is_(bool(mode)),
-            groups.c.step == step,
-            groups.c.mode == mode,
-            ~were_deleted(),
-        )
         async with self._database.read() as connection:
-            rows = (await connection.execute(query)).all()
-        return {
-            row.position: StoredGroup(
-                row.position, row.status, trajectory_pb2.Group.FromString(row.body)
-            )
-            for row in rows
-        }
+            return await groups_of(connection, job_id, step, mode)
 
     async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
         """See `ports.Ledger`."""
@@ -241,13 +229,20 @@ class SqlLedger:
     async def drop_group(self, key: GroupKey) -> None:
         """See `ports.Ledger`."""
         async with self._write() as connection:
-            size = await group_size(connection, _group_id(key))
-            # A version names what it was trained on: that stays, whoever asks late.
-            dropped = await connection.execute(
-                delete(groups).where(groups.c.id == _group_id(key), groups.c.status != CONSUMED)
-            )
-            if dropped.rowcount:
-                await count_groups(connection, place(key), -1, -(size or 0))
+            await forget_group(connection, key)
+
+    async def drawn(self, job_id: str) -> Drawn | None:
+        """See `ports.Ledger`."""
+        async with self._database.read() as connection:
+            return await drawn_of(connection, job_id)
+
+    async def take_groups(
+        self, job_id: str, groups: Sequence[trajectory_pb2.Group], drawn: Drawn, *, last: bool
+    ) -> None:
+        """See `ports.Ledger`."""
+        async with self._write() as connection:
+            row = await _locked(connection, job_id)
+            await take(connection, row, groups, drawn, last=last)
 
     async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
         """See `ports.Ledger`.
@@ -380,12 +375,6 @@ class SqlLedger:
             # it write under a lease that is another's by then.
             await check_fence(connection, self._epoch)
             yield connection
-
-
-def _group_id(key: GroupKey) -> str:
-    if key.mode:
-        return evaluation_group(key.job_id, key.step, key.mode, key.position)
-    return training_group(key.job_id, key.step, key.position)
 
 
 async def _locked(connection: AsyncConnection, job_id: str) -> Row[Any]:

@@ -121,7 +121,7 @@ groups = Table(
     Column("id", String(512), primary_key=True),
     Column("job_id", String(63), ForeignKey("jobs.id"), nullable=False),
     Column("evaluation", Boolean, nullable=False),
-    # The training step, or the evaluated version.
+    # The training step, or the evaluated version; 0 of groups that no step has taken.
     Column("step", BigInteger, nullable=False),
     # Empty in training.
     Column("mode", String(16), nullable=False),
@@ -129,6 +129,16 @@ groups = Table(
     Column("status", String(16), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Index(None, "job_id", "evaluation", "step", "mode", "position"),
+)
+
+# Of jobs that train groups as they become ready: the last step that has its groups, and how far
+# the draws were then.
+draws = Table(
+    "draws",
+    metadata,
+    Column("job_id", String(63), ForeignKey("jobs.id"), primary_key=True),
+    Column("step", BigInteger, nullable=False),
+    Column("state", FreeText, nullable=False),
 )
 
 # How much of the groups above a step has, or a version and mode of an evaluation. The row stays

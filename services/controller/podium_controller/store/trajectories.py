@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from podium_controller.domain import job_states
 from podium_controller.domain.accounts import StepTrajectories
 from podium_controller.domain.evaluation_reward import has_judge
+from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.retention import last_spare_step
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.domain.trajectory_page import Cursor, TrajectoryPage
@@ -138,6 +139,9 @@ async def page_of(
     )
     if step is not None:
         query = query.where(groups.c.step == step)
+    elif not evaluation:
+        # Whoever reads on sees each of these once, with the step that takes it.
+        query = query.where(groups.c.step != WAITING_ROOM)
     if after is not None:
         query = query.where(key >= after[:3])
     query = query.order_by(groups.c.step, groups.c.mode, groups.c.position)
@@ -220,8 +224,12 @@ async def _of_unended(connection: AsyncConnection, old: Select[Any]) -> list[Ste
     found: list[StepTrajectories] = []
     for job in (await connection.execute(unended)).all():
         spec = spec_pb2.JobSpec.FromString(job.spec)
-        spare = last_spare_step(spec, job.completed_steps)
-        steps = old.where(_SUMS.job_id == job.id, _SUMS.evaluation.is_(False), _SUMS.step <= spare)
+        steps = old.where(
+            _SUMS.job_id == job.id,
+            _SUMS.evaluation.is_(False),
+            _SUMS.step > WAITING_ROOM,
+            _SUMS.step <= last_spare_step(spec, job.completed_steps),
+        )
         measured = old.join(
             evaluations,
             and_(

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opentelemetry import trace
+from podium.core.contract.rollout import attempts_allowed
 from podium.core.errors import InternalError
 from podium.core.sft import takes_any_tokens
-from podium.core.skip_reasons import (
-    ALL_FAILED,
-    JUDGE_BUDGET,
-    JUDGE_ERROR,
-    JUDGE_FAILED,
-    JUDGE_UNAVAILABLE,
-    NO_JUDGE_ANSWERS,
-)
+from podium.core.skip_reasons import ALL_FAILED
 from podium.core.tasks import run_all
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium.types.v1.spec_pb2 import BudgetSpec
 
 from podium_controller.domain import metrics
-from podium_controller.domain.budget import BUDGET_EXHAUSTED, exhausted
-from podium_controller.domain.errors import BudgetSpentError, JobFailedError
+from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.identifiers import training_group
 from podium_controller.domain.ports import (
     COLLECTED,
@@ -35,25 +28,17 @@ from podium_controller.domain.ports import (
 )
 from podium_controller.domain.staleness import staleness
 from podium_controller.domain.step_metrics import first_start_ns
+from podium_controller.domain.teaching import can_teach, is_worth_replacing, stand_ins
 from podium_controller.domain.timestamps import now_ns
-from podium_controller.domain.uncollected import was_not_collected
-from podium_controller.domain.usage import of_judges
 from podium_controller.training import step_span
 from podium_controller.training.group_sources import GroupSource
-from podium_controller.training.judging import (
-    Scoring,
-    failure_text,
-    unjudgeable,
-    unusable,
-)
+from podium_controller.training.judging import Scoring, tell_unjudged, unusable
 from podium_controller.training.reporter import COLLECT, JUDGE, Reporter
+from podium_controller.training.shortfall import Shortfall
+from podium_controller.training.useless import Keyed, UselessGroups
 
 # How often a group is collected again because what sampled it was too old.
 _STALE_ROUNDS = 3
-# How often in a row all groups of a step may be of no use.
-_USELESS_ROUNDS = 3
-# What asking the judge once more may mend.
-_UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR)
 
 
 @dataclass
@@ -68,6 +53,16 @@ class StepBatch:
     staleness: int = 0
     stale: int = 0
     """Groups that were too old when they were to train, and were collected again."""
+    replaced: int | None = None
+    """Groups that could not teach and for which others stand; None where none is replaced."""
+    carried: int | None = None
+    """Groups that were begun for an earlier step; None where each is of one step."""
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """What became of groups, as numbers of the step."""
+        found = {"stale": self.stale, "replaced": self.replaced, "carried": self.carried}
+        return {f"groups_{name}": float(n) for name, n in found.items() if n is not None}
 
 
 class Collector:
@@ -91,6 +86,10 @@ class Collector:
         self._ledger = ledger
         self._reporter = reporter
         self._begin_span = begin_span
+        self._useless = UselessGroups(job_id, spec.budget, ledger, reporter)
+        self._shortfall = Shortfall(spec.rollout, reporter)
+        replaces = group_source.renewable and spec.rollout.dynamic_sampling
+        self._attempts = attempts_allowed(spec.rollout) if replaces else 0
         self._slots = asyncio.Semaphore(spec.rollout.max_concurrent_groups)
         self.foreground_step = 0
         """The step whose phases are the job's; others are collected in the background."""
@@ -118,14 +117,18 @@ class Collector:
 
     async def _collect(self, step: int, count: int, span: trace.Span) -> StepBatch:
         batch = StepBatch(step, [], now_ns(), span)
-        for rounds in range(1, _USELESS_ROUNDS + 1):
-            await self._round(batch, count)
-            await self._check_judges_budget(batch)
-            _check_judged(self._job_id, batch)
+        renewable = self._group_source.renewable
+        for rounds in itertools.count(1):
+            await self._attempt(batch, count)
+            groups = self._keyed(batch)
+            await self._useless.check_judges(step, groups)
             reasons = {unusable(group) for group in batch.groups}
-            if "" in reasons or (reasons == {ALL_FAILED} and not self._group_source.renewable):
+            if "" in reasons or (reasons == {ALL_FAILED} and not renewable):
                 break
-            await self._give_up_or_warn(batch, rounds)
+            await self._useless.make_room(step, groups, rounds, renewable=renewable)
+        if self._attempts:
+            batch.replaced = len(batch.groups) - count
+            await self._shortfall.look(step, list(map(self._teaches, batch.groups)))
         batch.staleness = max(self._age(group, step) for group in batch.groups)
         # Groups that were stored before a restart began before it.
         batch.start_ns = min(batch.start_ns, first_start_ns(batch.groups) or batch.start_ns)
@@ -134,10 +137,45 @@ class Collector:
     def _age(self, group: trajectory_pb2.Group, step: int) -> int:
         return 0 if takes_any_tokens(self._spec) else staleness(group, self._job_id, step)
 
-    async def _round(self, batch: StepBatch, count: int) -> None:
-        step = batch.step
-        stored = await self._ledger.stored_groups(self._job_id, step)
-        left = count - len(stored)
+    async def _attempt(self, batch: StepBatch, count: int) -> None:
+        """Collects the step's groups, and others in place of those that cannot teach.
+
+        Which these are follows from what is stored: a job that goes on after a crash asks for
+        the same ones.
+        """
+        stored = await self._ledger.stored_groups(self._job_id, batch.step)
+        origins, begin = list(range(count)), 0
+        batch.groups = []
+        while begin < len(origins):
+            batch.groups += await self._round(batch, origins[begin:], stored)
+            begin, more = len(origins), self._stand_ins(batch.groups, origins, begin)
+            origins += more
+
+    def _stand_ins(
+        self, groups: Sequence[trajectory_pb2.Group], origins: Sequence[int], begin: int
+    ) -> list[int]:
+        if self._attempts <= len(groups) or all(map(unusable, groups)):
+            return []
+        if not all(map(is_worth_replacing, groups)):
+            return []
+        return stand_ins(list(map(self._teaches, groups)), origins, begin, self._attempts)
+
+    def _teaches(self, group: trajectory_pb2.Group) -> bool:
+        return can_teach(group, self._spec.training.loss)
+
+    def _keyed(self, batch: StepBatch) -> list[Keyed]:
+        return [
+            (GroupKey(self._job_id, batch.step, position), group)
+            for position, group in enumerate(batch.groups)
+        ]
+
+    async def _round(
+        self, batch: StepBatch, origins: Sequence[int], known: Mapping[int, StoredGroup]
+    ) -> list[trajectory_pb2.Group]:
+        """The step's next groups; `origins` are those that they stand for."""
+        step, first = batch.step, len(batch.groups)
+        stored = {i: each for i, each in known.items() if first <= i < first + len(origins)}
+        left = len(origins) - len(stored)
         all_collected = asyncio.Event()
         if left == 0:
             all_collected.set()
@@ -150,7 +188,10 @@ class Collector:
 
         async def groups() -> list[trajectory_pb2.Group]:
             return await run_all(
-                [self._group(batch, i, stored.get(i), collected) for i in range(count)]
+                [
+                    self._group(batch, i, origin, stored.get(i), collected)
+                    for i, origin in enumerate(origins, first)
+                ]
             )
 
         # Judging begins with the first group; what is timed as judging is its tail.
@@ -166,7 +207,7 @@ class Collector:
             async with self._reporter.timed(
                 JUDGE, batch.seconds, foreground=self._is_foreground(step), step=step
             ):
-                batch.groups = await work
+                return await work
         finally:
             work.cancel()
             collecting.cancel()
@@ -176,6 +217,7 @@ class Collector:
         self,
         batch: StepBatch,
         index: int,
+        origin: int,
         stored: StoredGroup | None,
         collected: Callable[[], None],
     ) -> trajectory_pb2.Group:
@@ -188,7 +230,7 @@ class Collector:
             fresh = stored is None
             if stored is None:
                 async with self._slots:
-                    group = await self._group_source.sample(key)
+                    group = await self._group_source.sample(key, origin)
                 await self._ledger.save_group(key, COLLECTED, group)
                 stored = StoredGroup(index, COLLECTED, group)
             age = self._age(stored.group, step)
@@ -214,82 +256,8 @@ class Collector:
         if stored.status == JUDGED:
             return stored.group
         group = await self._judging.score(key, stored.group)
-        if unusable(group) in (JUDGE_FAILED, JUDGE_UNAVAILABLE, JUDGE_ERROR):
-            await self._reporter.warn(
-                f"group {group.id} is skipped. The judge says: {failure_text(group)}", step
-            )
+        await tell_unjudged(self._reporter, group, step)
         return group
-
-    async def _check_judges_budget(self, batch: StepBatch) -> None:
-        """Ends the run where no group has a score, since judges have cost what the job may spend.
-
-        The groups are kept, to be judged when the job may spend more.
-
-        Raises:
-            BudgetSpentError: so it is.
-        """
-        budget = self._spec.budget
-        group = unjudgeable(batch.groups)
-        if group is None or not budget.HasField("max_judge_cost"):
-            return
-        used = of_judges(await self._ledger.judge_usage(self._job_id))
-        if not (text := exhausted(BudgetSpec(max_judge_cost=budget.max_judge_cost), used)):
-            return
-        for position, each in enumerate(batch.groups):
-            if each.skip_reason == JUDGE_BUDGET:
-                each.skip_reason = ""
-                key = GroupKey(self._job_id, batch.step, position)
-                await self._ledger.save_group(key, COLLECTED, each)
-        raise BudgetSpentError(BUDGET_EXHAUSTED, text)
-
-    async def _give_up_or_warn(self, batch: StepBatch, rounds: int) -> None:
-        """All groups of the step were of no use: makes room for another round, or ends the job."""
-        shown = next((g for g in batch.groups if unusable(g) in _UNJUDGED), batch.groups[0])
-        kind = unusable(shown)
-        text = failure_text(shown)
-        who, reason = _at_fault(shown)
-        metrics.count_group(self._job_id, kind, len(batch.groups))
-        if rounds == _USELESS_ROUNDS:
-            raise JobFailedError(
-                f"all {len(batch.groups)} groups of step {batch.step} failed {rounds} times in a"
-                f" row. {who} says: {text}",
-                reason=reason,
-            )
-        await self._reporter.warn(
-            f"all {len(batch.groups)} groups of step {batch.step} failed; trying again."
-            f" {who} says: {text}",
-            batch.step,
-        )
-        for position, group in enumerate(batch.groups):
-            key = GroupKey(self._job_id, batch.step, position)
-            if unusable(group) in _UNJUDGED:
-                group.skip_reason = ""
-                await self._ledger.save_group(key, COLLECTED, group)
-            elif self._group_source.renewable:
-                await self._ledger.drop_group(key)
-        await asyncio.sleep(2.0 ** (rounds - 1))
 
     def _is_foreground(self, step: int) -> bool:
         return step == self.foreground_step
-
-
-def _at_fault(group: trajectory_pb2.Group) -> tuple[str, str]:
-    """Who made a group of no use, and a job's reason when all groups are."""
-    if unusable(group) in _UNJUDGED:
-        return "The judge", "JUDGE_FAILING"
-    if was_not_collected(group):
-        return "The rollout service", "ROLLOUT_FAILING"
-    return "The environment", "ENVIRONMENT_FAILING"
-
-
-def _check_judged(job_id: str, batch: StepBatch) -> None:
-    """Ends the job when no group has a score and asking again would not help."""
-    group = unjudgeable(batch.groups)
-    if group is None:
-        return
-    reason = unusable(group)
-    metrics.count_group(job_id, reason, len(batch.groups))
-    raise JobFailedError(
-        f"no group of step {batch.step} could be judged. The judge says: {failure_text(group)}",
-        reason="JUDGE_BUDGET_SPENT" if reason == JUDGE_BUDGET else NO_JUDGE_ANSWERS,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from podium.core.errors import PodiumError
@@ -40,10 +41,12 @@ class EpisodeSource:
         attempts: int,
         policy: policy_pb2.PolicyRef,
         sampling: policy_pb2.SamplingParams,
+        begins: Callable[[], None] = lambda: None,
     ) -> trajectory_pb2.Group:
         """One group, however often its services are lost on the way.
 
-        Where the rollout service breaks on it, its attempts are failures that say so.
+        Where the rollout service breaks on it, its attempts are failures that say so. `begins`
+        is called whenever its turn at the pool has come.
         """
         request = rollout_pb.CollectGroupRequest(
             group_id=group_id,
@@ -59,7 +62,7 @@ class EpisodeSource:
             pool=self.pool.name,
         )
         trajectories = await self.recovery.run(
-            "rollout", lambda: self._collect(request), self._rebuild
+            "rollout", lambda: self._collect(request, begins), self._rebuild
         )
         for trajectory in trajectories:
             trajectory.environment = self.name
@@ -72,12 +75,13 @@ class EpisodeSource:
         )
 
     async def _collect(
-        self, request: rollout_pb.CollectGroupRequest
+        self, request: rollout_pb.CollectGroupRequest, begins: Callable[[], None]
     ) -> list[trajectory_pb2.Trajectory]:
         # Inside the recovery: who waits for a lost service keeps nobody from the pool.
         async with self.pool.fair_share.share(
             request.job_id, self.project, request.attempts, self.reporter.held
         ):
+            begins()
             try:
                 return await self.rollout.collect(request)
             except PodiumError as error:

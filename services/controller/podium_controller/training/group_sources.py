@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
+from podium.core.contract.rollout import attempts_allowed
 from podium.core.errors import InternalError
 from podium.jobs.v1 import job_service_pb2 as events_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 from podium_controller.domain.errors import JobIdleError
-from podium_controller.domain.identifiers import training_group
+from podium_controller.domain.identifiers import drawn_group, training_group
 from podium_controller.domain.ports import GroupKey, Ledger
+from podium_controller.training.draws import Draw
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.mixture import Mixture
 from podium_controller.training.scenario_order import ScenarioOrder
+
+Source: TypeAlias = tuple[EpisodeSource, ScenarioOrder, ScenarioOrder]
+"""An environment, the order of its scenarios, and their order as stand-ins for others.
+
+A stand-in has an order of its own, so that the scenarios of coming steps do not depend on how
+many groups of this one could not teach.
+"""
 
 _WAIT_SECONDS = 3600.0
 
@@ -28,8 +37,11 @@ class GroupSource(Protocol):
     async def count(self, step: int) -> int:
         """How many groups the step has; waits until that is known."""
 
-    async def sample(self, key: GroupKey) -> trajectory_pb2.Group:
-        """A group that the ledger does not have."""
+    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
+        """A group that the ledger does not have; `origin` is the one that it stands for.
+
+        One of the step's first `count` stands for itself.
+        """
 
 
 class RolloutGroups:
@@ -41,10 +53,10 @@ class RolloutGroups:
         self,
         job_id: str,
         rollout: spec_pb2.RolloutSpec,
-        sources: Sequence[tuple[EpisodeSource, ScenarioOrder]],
+        sources: Sequence[Source],
         mixture: Mixture,
     ) -> None:
-        """`sources` are those that `mixture` draws from, each with the order of its scenarios."""
+        """`sources` are those that `mixture` draws from."""
         self._job_id = job_id
         self._rollout = rollout
         self._sources = sources
@@ -54,20 +66,55 @@ class RolloutGroups:
         """See `GroupSource`."""
         return self._rollout.groups_per_step
 
-    async def sample(self, key: GroupKey) -> trajectory_pb2.Group:
+    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
         """See `GroupSource`."""
         rollout = self._rollout
-        drawn, position = self._mixture.draw(key.step, key.position)
-        source, order = self._sources[drawn]
+        drawn, position = self._mixture.draw(key.step, origin)
+        source, order, others = self._sources[drawn]
+        scenario = order.at(position)
+        if key.position != origin:
+            scenario = others.at(self._stands_at(key))
         return await source.collect(
             key,
             training_group(self._job_id, key.step, key.position),
-            order.at(position),
+            scenario,
             rollout.group_size,
             policy_pb2.PolicyRef(
                 job=self._job_id, version=key.step - 1 if rollout.max_staleness == 0 else None
             ),
             rollout.sampling,
+        )
+
+    def _stands_at(self, key: GroupKey) -> int:
+        """Which of the job's stand-ins it is; every step has places for all that it may need."""
+        drawn = self._rollout.groups_per_step
+        places = attempts_allowed(self._rollout) - drawn
+        return (key.step - 1) * places + key.position - drawn
+
+
+class DrawnGroups:
+    """Groups of the job's environments that are drawn for no step; see `Draws`."""
+
+    def __init__(
+        self, job_id: str, rollout: spec_pb2.RolloutSpec, sources: Sequence[Source]
+    ) -> None:
+        self._job_id = job_id
+        self._rollout = rollout
+        self._sources = sources
+
+    async def sample(
+        self, draw: Draw, step: int, begins: Callable[[], None]
+    ) -> trajectory_pb2.Group:
+        """A group, begun while `step` is the next that takes groups; see `EpisodeSource`."""
+        source, order, _ = self._sources[draw.source]
+        return await source.collect(
+            GroupKey(self._job_id, step, draw.number),
+            drawn_group(self._job_id, draw.number),
+            order.at(draw.position),
+            self._rollout.group_size,
+            policy_pb2.PolicyRef(job=self._job_id),
+            self._rollout.sampling,
+            begins,
         )
 
 
@@ -109,6 +156,6 @@ class ClientGroups:
             if found.groups:
                 return found.groups
 
-    async def sample(self, key: GroupKey) -> trajectory_pb2.Group:
+    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
         """See `GroupSource`: a batch is stored whole, so nothing is ever missing."""
         raise InternalError(f"group {key.position} of step {key.step} is not in the batch")

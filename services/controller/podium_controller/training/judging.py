@@ -24,6 +24,7 @@ from podium_controller.domain.step_metrics import is_failed
 from podium_controller.domain.timestamps import month
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.recovery import Recovery
+from podium_controller.training.reporter import Reporter
 
 _NOT_JUDGED = (JUDGE_FAILED, JUDGE_BUDGET, JUDGE_UNAVAILABLE, JUDGE_ERROR)
 
@@ -110,6 +111,14 @@ class Judging:
         budget = request.project_budget
         budget.project, budget.max_tokens, budget.period = self._project, allowed, month()
         budget.used_tokens = await self._ledger.project_judge_tokens(self._project, budget.period)
+
+
+async def tell_unjudged(reporter: Reporter, group: trajectory_pb2.Group, step: int) -> None:
+    """Says of a group that it has no scores, and why."""
+    if unusable(group) in (JUDGE_FAILED, JUDGE_UNAVAILABLE, JUDGE_ERROR):
+        await reporter.warn(
+            f"group {group.id} is skipped. The judge says: {failure_text(group)}", step
+        )
 
 
 def _skipped(group: trajectory_pb2.Group, reason: str, why: str) -> trajectory_pb2.Group:

@@ -7,18 +7,14 @@ registry has its version (docs/decisions/0004).
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections import deque
-from collections.abc import Collection
-from dataclasses import replace
 
 from podium.core.errors import DataLossError
-from podium.core.job_environments import environments_of, name_of
 from podium.core.sft import HELDOUT_LOSS
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit.telemetry import exemplar
-from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium.types.v1 import spec_pb2
 
 from podium_controller.domain import metrics
 from podium_controller.domain.accounts import JobMeter
@@ -28,7 +24,7 @@ from podium_controller.domain.budget import (
     bounded,
     exhausted,
 )
-from podium_controller.domain.errors import BudgetSpentError, JobFailedError
+from podium_controller.domain.errors import BudgetSpentError
 from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.domain.reasons import CLIENT
 from podium_controller.domain.step_metrics import (
@@ -43,19 +39,18 @@ from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits, project_of
 from podium_controller.training import step_span
 from podium_controller.training.aliases import Aliases
+from podium_controller.training.batches import Batches, batches_of
 from podium_controller.training.coaching import Coaching
-from podium_controller.training.collector import Collector, StepBatch
+from podium_controller.training.collector import StepBatch
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluation_scoring import EvaluationScoring
-from podium_controller.training.evaluator import Evaluator, evaluation_episode, is_due
-from podium_controller.training.group_sources import ClientGroups, GroupSource, RolloutGroups
+from podium_controller.training.evaluator import Evaluator, is_due
+from podium_controller.training.group_sources import ClientGroups
 from podium_controller.training.judging import Judging, scoring_of
-from podium_controller.training.mixture import Mixture
-from podium_controller.training.prefetch import Prefetch
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import COLLECT, SERVE, WAIT, Reporter
-from podium_controller.training.scenario_order import ScenarioOrder
 from podium_controller.training.serving import Serving
+from podium_controller.training.sources import Sources
 from podium_controller.training.step_runner import (
     SECONDS_PREFIX,
     TRAIN_PREFIX,
@@ -107,7 +102,7 @@ class TrainingLoop:
             self._recovery,
             self._reporter,
         )
-        self._source = EpisodeSource(
+        source = EpisodeSource(
             rollout=peers.rollout,
             pool=pool,
             project=project_of(job.spec),
@@ -118,6 +113,7 @@ class TrainingLoop:
             seed=job.spec.seed,
             episode=job.spec.rollout.episode,
         )
+        self._sources = Sources(job, peers, source, self._recovery, self._reporter, control)
         self._damage: DataLossError | None = None
         self._restored = -1
         """The version that was made again last; -1 for none."""
@@ -136,7 +132,7 @@ class TrainingLoop:
             PodiumError: what a service answered that time does not heal.
         """
         await self._reporter.set_phase(WAIT)
-        await self._place_environment()
+        await self._sources.place()
         evaluator = await self._evaluator()
         while True:
             try:
@@ -150,7 +146,7 @@ class TrainingLoop:
                 self._restored, self._damage = self._completed, error
 
     async def _train(self, evaluator: Evaluator | None) -> None:
-        prefetch = await self._prefetch()
+        batches = await self._batches()
         try:
             await self._establish()
             last = self._spec.training.steps
@@ -161,21 +157,21 @@ class TrainingLoop:
                 # A client's next batch may never come: its job ends then, and rests not.
                 if self._client is None:
                     await self._check_budget()
-                prefetch.advance(self._completed)
-                if not await self._has_batch(prefetch):
+                batches.advance(self._completed)
+                if not await self._has_batch(batches):
                     break
                 if self._client is not None:
                     await self._check_budget()
-                await self._step(prefetch)
+                await self._step(batches)
                 if overlap:
-                    prefetch.advance(self._completed)
+                    batches.advance(self._completed)
                 await self._aliases.retain()
                 await self._evaluate_if_due(evaluator)
             if self._completed < last and evaluator is not None:
                 await self._control.unless_paused(evaluator.evaluate(self._completed))
             await self._aliases.retain()
         finally:
-            await prefetch.close()
+            await batches.close()
 
     async def _check_budget(self) -> None:
         """At a step's border: ends the run of a job that has used what it or its project may.
@@ -214,18 +210,11 @@ class TrainingLoop:
         logger.info("adopted a published step", extra={"job": self._job.id, "step": step})
         return True
 
-    async def _prefetch(self) -> Prefetch:
-        group_source = self._client or await self._rollout_groups()
-        collector = Collector(
-            self._job.id,
-            self._spec,
-            group_source,
-            scoring_of(self._spec, self._judging(self._spec.reward), self._ledger),
-            self._ledger,
-            self._reporter,
-            functools.partial(step_span.begin, self._job.id, self._job.trace_parent),
+    async def _batches(self) -> Batches:
+        scoring = scoring_of(self._spec, self._judging(self._spec.reward), self._ledger)
+        return await batches_of(
+            self._job, self._client, self._sources, scoring, self._ledger, self._reporter
         )
-        return Prefetch(collector, self._spec.training.steps, self._spec.rollout.max_staleness)
 
     def _judging(self, reward: spec_pb2.RewardSpec) -> Judging:
         return Judging(
@@ -237,71 +226,14 @@ class TrainingLoop:
             self._limits,
         )
 
-    async def _rollout_groups(self) -> GroupSource:
-        sources = self._sources()
-        orders = [
-            ScenarioOrder(await self._scenarios(each, each.environment.split), self._spec.seed)
-            for each in sources
-        ]
-        mixture = Mixture(
-            environments_of(self._spec), self._spec.seed, self._spec.rollout.groups_per_step
-        )
-        drawn = list(zip(sources, orders, strict=True))
-        return RolloutGroups(self._job.id, self._spec.rollout, drawn, mixture)
-
     async def _evaluator(self) -> Evaluator | None:
         if not self._spec.HasField("evaluation"):
             return None
-        evaluation, episode = self._spec.evaluation, evaluation_episode(self._spec)
-        tasks = [
-            (replace(source, episode=episode), scenario)
-            for source in self._sources(evaluation.environments)
-            for scenario in await self._scenarios(source, evaluation.split, evaluation.scenarios)
-        ]
+        tasks = await self._sources.for_evaluation()
         scoring = EvaluationScoring.of(self._spec, self._judging, self._ledger)
         return Evaluator(
             self._job.id, self._spec, self._ledger, self._aliases, self._reporter, tasks, scoring
         )
-
-    def _sources(self, names: Collection[str] = ()) -> list[EpisodeSource]:
-        """One for each of the job's environments, or of those of them with these names."""
-        if not self._spec.environments:
-            return [self._source]
-        return [
-            replace(self._source, environment=each.environment, name=name_of(each))
-            for each in self._spec.environments
-            if not names or name_of(each) in names
-        ]
-
-    async def _scenarios(
-        self, source: EpisodeSource, split: str, limit: int = 0
-    ) -> list[trajectory_pb2.Scenario]:
-        """Of one environment; CreateJob may not have been able to ask for them."""
-        environment = source.environment
-        found = await self._recovery.run(
-            "rollout",
-            lambda: self._peers.rollout.scenarios(environment, split, limit),
-            source.is_there,
-        )
-        if not found:
-            raise JobFailedError(
-                f"environment {environment.name!r} has no scenarios in the split {split!r}",
-                reason="NO_SCENARIOS",
-            )
-        return found
-
-    async def _place_environment(self) -> None:
-        """Where the job's environment is an image: at the address where it runs now."""
-        if not self._spec.environment.image:
-            return
-        async with self._reporter.waiting("the environment") as on_wait:
-            placing = self._peers.environments.place(self._job, on_wait)
-            address = await self._control.unless_paused(placing)
-        placed = spec_pb2.EnvironmentSpec()
-        placed.CopyFrom(self._spec.environment)
-        placed.address, placed.image = address, ""
-        placed.ClearField("replicas")
-        self._source = replace(self._source, environment=placed)
 
     async def _establish(self) -> None:
         """Trainer and pool at the newest published version, which is committed too."""
@@ -328,10 +260,10 @@ class TrainingLoop:
             lambda: self._peers.registry.fork(fork.model, fork.version, self._job.id),
         )
 
-    async def _has_batch(self, prefetch: Prefetch) -> bool:
+    async def _has_batch(self, batches: Batches) -> bool:
         """Whether there will be groups for the next step; a client may take its time."""
         step = self._completed + 1
-        if not prefetch.is_ready(step):
+        if not batches.is_ready(step):
             await self._reporter.set_phase(COLLECT)
         if self._client is None:
             return True
@@ -342,16 +274,16 @@ class TrainingLoop:
             metrics.waiting(self._job.id, "")
             metrics.PROGRESS.labels(self._job.id).set_to_current_time()
 
-    async def _step(self, prefetch: Prefetch) -> None:
+    async def _step(self, batches: Batches) -> None:
         step = self._completed + 1
-        batch = await prefetch.take(step)
+        batch = await batches.take(step)
         try:
             step_span.link(batch.span, batch.groups)
             with step_span.current(batch.span):
                 published = await self._step_runner.step(
                     step,
                     batch.groups,
-                    own_metrics(self._spec, batch.groups, batch.staleness, batch.stale),
+                    own_metrics(self._spec, batch.groups, batch.staleness, batch.counts),
                     batch.seconds,
                 )
                 async with self._reporter.timed(SERVE, batch.seconds, step=step):

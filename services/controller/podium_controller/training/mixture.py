@@ -46,9 +46,20 @@ class Mixture:
         """
         ends = self._ends(step)
         found = bisect_right(ends, index)
-        return found, self._so_far(step)[found] + index - (ends[found - 1] if found else 0)
+        return found, self.before(step)[found] + index - (ends[found - 1] if found else 0)
 
-    def _so_far(self, step: int) -> list[int]:
+    def pick(self, step: int, number: int) -> int:
+        """Which environment the job's group `number` (from 0) is of, drawn while `step` is next.
+
+        Where groups are not drawn for a step, each is a point of the weights by itself; the
+        points of any run of groups are spread evenly.
+        """
+        weights = [each.weight if takes_part(each, step) else 0.0 for each in self._environments]
+        sums = list(accumulate(weights))
+        return bisect_right(sums, sums[-1] * ((self._begin + number * _GOLDEN) % 1.0))
+
+    def before(self, step: int) -> list[int]:
+        """How many groups of each environment the steps before one draw."""
         while len(self._before) < step:
             ends = self._ends(len(self._before))
             counts = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]

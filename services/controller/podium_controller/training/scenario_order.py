@@ -15,7 +15,7 @@ from podium.types.v1 import trajectory_pb2
 class ScenarioOrder:
     """The order in which a job meets the scenarios of its split."""
 
-    def __init__(self, scenarios: Sequence[trajectory_pb2.Scenario], seed: int) -> None:
+    def __init__(self, scenarios: Sequence[trajectory_pb2.Scenario], seed: int | str) -> None:
         """`scenarios` must not be empty; their order does not matter, their ids do."""
         self._scenarios = {scenario.id: scenario for scenario in scenarios}
         self._seed = seed

@@ -19,12 +19,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from podium.core.variance import VARIANCE_TOLERANCE
 from podium.types.v1 import spec_pb2
 
 EPSILON = 1e-6
-
-VARIANCE_TOLERANCE = 1e-6
-"""Rewards whose range is at most this, relative to the greatest magnitude or 1, are equal."""
 
 Rewards = NDArray[np.float64]
 

@@ -1,0 +1,66 @@
+"""Which groups the steps of a job have trained, and what is wrong with that."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from podium.core.contract.rollout import attempts_allowed
+from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import trajectory_pb2
+from podium_controller.domain.identifiers import WAITING_ROOM
+from podium_controller.domain.ports import CONSUMED
+from podium_controller.domain.staleness import staleness
+from podium_controller.domain.teaching import can_teach, first_step
+from simulation.scenario import JOB, specification
+from simulation.world import World
+from support.fakes.database import JobRow
+
+
+def stored_ids(row: JobRow, step: int) -> list[str]:
+    """The groups of a step that the database has, in their order."""
+    found = [(each.position, id_) for id_, each in row.groups.items() if _is_of(row, id_, step)]
+    return [id_ for _, id_ in sorted(found)]
+
+
+def faults_of_orders(world: World) -> list[str]:
+    """What no job may have done, in whichever order its groups train."""
+    row, found = world.job, []
+    steps = [pb.Step.FromString(body) for _, body in row.steps.values()]
+    trained = Counter(id_ for each in steps for id_ in each.group_ids)
+    found += [f"group {id_} trained {times} times" for id_, times in trained.items() if times > 1]
+    for number, told in world.trainer.told.items():
+        if len(told) > 1:
+            found.append(f"step {number} was taken with {len(told)} sets of groups: {told}")
+    for each in steps:
+        if ("", each.number) not in row.deleted_groups:
+            found += _faults_of_step(world, each)
+    waiting = [id_ for id_ in row.groups if _is_of(row, id_, WAITING_ROOM)]
+    if waiting and row.state == pb.JOB_STATE_SUCCEEDED:
+        found.append(f"left over: {waiting}")
+    return found
+
+
+def _faults_of_step(world: World, step: pb.Step) -> list[str]:
+    row, spec, found = world.job, specification(world.shape), []
+    rollout, loss = spec.rollout, spec.training.loss
+    if stored_ids(row, step.number) != list(step.group_ids):
+        found.append(
+            f"step {step.number} trained {list(step.group_ids)}, the database has"
+            f" {stored_ids(row, step.number)}"
+        )
+        return found
+    groups = [trajectory_pb2.Group.FromString(row.groups[id_].body) for id_ in step.group_ids]
+    for group in groups:
+        age = staleness(group, JOB, step.number)
+        if age > rollout.max_staleness:
+            found.append(f"step {step.number} trained {group.id}, which was {age} versions old")
+        if row.groups[group.id].status != CONSUMED:
+            found.append(f"group {group.id} trained and is {row.groups[group.id].status}")
+    counts = [not rollout.dynamic_sampling or can_teach(each, loss) for each in groups]
+    if first_step(counts, rollout.groups_per_step, attempts_allowed(rollout)) != len(groups):
+        found.append(f"step {step.number} trained groups of which {counts} count")
+    return found
+
+
+def _is_of(row: JobRow, id_: str, step: int) -> bool:
+    return not row.groups[id_].mode and row.groups[id_].step == step
