@@ -172,7 +172,10 @@ def _example(key: Key) -> str:
         return _EXAMPLES[key.path]
     if key.row.type.startswith("list"):
         return "[]"
-    return {"text": '""', "whole number": "1", "number": "1"}.get(key.row.type, "{}")
+    if key.row.type == "choice":
+        return key.row.allowed.split(", ")[0]
+    plain = {"text": '""', "whole number": "1", "number": "1", "true or false": "false"}
+    return plain.get(key.row.type, "{}")
 
 
 def _object_schema(message: Descriptor) -> dict[str, Any]:
