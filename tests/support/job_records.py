@@ -90,6 +90,7 @@ def episode(
         group_id=group,
         scenario_id=f"heldout-{index}",
         reward=float(success),
+        environment_reward=float(success),
         stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
     )
     for name, value in (("valid_format", valid), ("search_hit", hit), ("success", success)):

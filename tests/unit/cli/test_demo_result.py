@@ -28,14 +28,34 @@ def test_result_has_what_the_issue_asks_for() -> None:
     assert found["steps"] == 18
     assert found["n"] == 100
     assert found["train_seconds"] == pytest.approx(18 * 17)
-    assert found["before"] == {
-        "success": 0.06,
-        "low": 0.028,
-        "high": 0.125,
-        "greedy_success": 0.55,
-    }
+    before = found["before"]
+    assert (before["success"], before["low"], before["high"]) == (0.06, 0.028, 0.125)
+    assert before["greedy_success"] == 0.55
     assert found["after"]["greedy_success"] == 0.97
     assert found["gain"]["by_format"] + found["gain"]["by_search"] == pytest.approx(0.9)
+
+
+def test_it_tells_the_environments_reward_and_the_steps_own() -> None:
+    """What a judge gave in training is another number: both are told."""
+    after = records.episodes(18, 99, 98, 96)
+    for episode in after:
+        episode.reward = 7.0
+    result = measure(data(after=after))
+    assert (result.before.reward, result.after.reward) == pytest.approx((0.06, 0.96))
+    assert result.after.reward_low == pytest.approx(0.96 - 1.984 * 0.0197, abs=1e-3)
+    assert result.after.reward_high == pytest.approx(0.96 + 1.984 * 0.0197, abs=1e-3)
+    assert "reward 0.06 (95 % 0.01 to 0.11) -> 0.96 (95 % 0.92 to 1.00)" in tell(data(), result)
+    assert [point.step for point in result.curve] == list(range(1, 19))
+    assert result.curve[-1].reward == records.steps()[-1].metrics["reward_mean"]
+
+
+def test_without_an_environments_reward_there_is_none() -> None:
+    after = records.episodes(18, 99, 98, 96)
+    for episode in after:
+        episode.ClearField("environment_reward")
+    result = measure(data(after=after))
+    assert (result.after.reward, result.after.reward_low) == (None, None)
+    assert "reward 0.06" not in tell(data(), result)
 
 
 def test_text_shows_the_numbers_and_three_episodes_before_and_after() -> None:
@@ -60,6 +80,15 @@ def test_only_a_task_that_searches_is_told_of_searching() -> None:
     assert "search" not in text.partition("what was learned")[2]
     assert "the rest +" in text
     assert "every action in valid format            30 % ->   99 %" in text
+
+
+def test_greedy_evaluations_are_told_where_there_are_some() -> None:
+    sampled = [item for item in records.evaluations() if item.mode == "sampled"]
+    result = measure(data(evaluations=sampled))
+    assert (result.after.success, result.after.greedy_success) == (0.96, None)
+    told = tell(data(evaluations=sampled), result)
+    assert "0.96 sampled (95 % 0.90 to 0.98)" in told
+    assert "greedy" not in told
 
 
 def test_a_job_without_both_evaluations_is_refused() -> None:

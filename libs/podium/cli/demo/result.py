@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
+from statistics import fmean
 
 import click
 
@@ -13,17 +16,35 @@ from podium.cli.html_report import ReportData
 from podium.cli.html_report.analysis import Gain, Rates, labelled, pairs, rates, split_gain
 from podium.cli.html_report.collect import SAMPLED
 from podium.cli.html_report.plot import of_report
+from podium.core.statistics import clustered_mean_interval
 from podium.jobs.v1 import job_service_pb2 as jobs
+from podium.types.v1 import trajectory_pb2
 
 
 @dataclass(frozen=True)
 class Score:
-    """Success on the held-out scenarios: sampled with its 95 % interval, and greedy."""
+    """Success on the held-out scenarios: sampled with its 95 % interval, and greedy if measured.
+
+    `reward` is the environment's mean one of the sampled episodes, whatever trained, with its 95 %
+    interval over scenarios; None where there is none.
+    """
 
     success: float
     low: float
     high: float
-    greedy_success: float
+    greedy_success: float | None
+    reward: float | None
+    reward_low: float | None
+    reward_high: float | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one step trained on: mean reward, whoever gave it, and the environment's success."""
+
+    step: int
+    reward: float | None
+    success: float | None
 
 
 @dataclass(frozen=True)
@@ -37,6 +58,7 @@ class Result:
     before: Score
     after: Score
     gain: Gain | None
+    curve: tuple[Point, ...]
 
     def json(self) -> str:
         """As a JSON object."""
@@ -47,14 +69,14 @@ def measure(data: ReportData) -> Result:
     """The numbers of a job that has ended.
 
     Raises:
-        CliError: the job was not evaluated before and after, in both modes.
+        CliError: the job was not evaluated before and after.
     """
-    sampled, greedy = data.of_mode(SAMPLED), data.of_mode("greedy")
-    if len(sampled) < 2 or len(greedy) < 2 or not data.steps:
+    sampled = data.of_mode(SAMPLED)
+    if len(sampled) < 2 or not data.steps:
         raise CliError(
-            "the job has no evaluation before and after, sampled and greedy",
-            "Its file needs an evaluation section with greedy: true.",
+            "the job has no evaluation before and after", "Its file needs an evaluation section."
         )
+    greedy = {item.version: item.metrics["success"] for item in data.of_mode("greedy")}
     before, after = rates(data.before), rates(data.after)
     seconds = (
         data.steps[-1].commit_time.ToNanoseconds() - data.steps[0].start_time.ToNanoseconds()
@@ -64,9 +86,10 @@ def measure(data: ReportData) -> Result:
         steps=len(data.steps),
         train_seconds=round(seconds, 1),
         n=sampled[-1].episodes,
-        before=_score(sampled[0], greedy[0]),
-        after=_score(sampled[-1], greedy[-1]),
+        before=_score(sampled[0], greedy, data.before),
+        after=_score(sampled[-1], greedy, data.after),
         gain=split_gain(before, after) if before is not None and after is not None else None,
+        curve=tuple(map(_point, data.steps)),
     )
 
 
@@ -84,19 +107,39 @@ def tell(data: ReportData, result: Result) -> str:
         f"  {100 * (result.after.success - result.before.success):+.0f} points in "
         f"{result.steps} steps, {result.train_seconds / 60:.1f} minutes of training",
     ]
+    if result.before.reward is not None and result.after.reward is not None:
+        parts.append(f"  reward {_reward(result.before)} -> {_reward(result.after)}")
     before, after = rates(data.before), rates(data.after)
     if result.gain is not None and before is not None and after is not None:
         parts += ["", _split(result.gain, before, after)]
     return "\n".join(parts)
 
 
-def _score(sampled: jobs.Evaluation, greedy: jobs.Evaluation) -> Score:
+def _score(
+    sampled: jobs.Evaluation,
+    greedy: Mapping[int, float],
+    episodes: Sequence[trajectory_pb2.Trajectory],
+) -> Score:
+    by_scenario: dict[str, list[float]] = {}
+    for episode in episodes:
+        if episode.HasField("environment_reward"):
+            by_scenario.setdefault(episode.scenario_id, []).append(episode.environment_reward)
+    clusters = list(by_scenario.values())
+    low, high = clustered_mean_interval(clusters) or (None, None)
     return Score(
         success=sampled.metrics["success"],
         low=sampled.success_low,
         high=sampled.success_high,
-        greedy_success=greedy.metrics["success"],
+        greedy_success=greedy.get(sampled.version),
+        reward=fmean(chain.from_iterable(clusters)) if clusters else None,
+        reward_low=low,
+        reward_high=high,
     )
+
+
+def _point(step: jobs.Step) -> Point:
+    found = dict(step.metrics)
+    return Point(step.number, found.get("reward_mean"), found.get("success_mean"))
 
 
 def _bars(name: str, score: Score) -> str:
@@ -104,10 +147,18 @@ def _bars(name: str, score: Score) -> str:
     filled = round(score.success * width)
     low, high = round(score.low * width), max(round(score.high * width), 1)
     bar = "".join("█" if at < filled else "─" if low <= at < high else "·" for at in range(width))
+    greedy = "" if score.greedy_success is None else f", {score.greedy_success:.2f} greedy"
     return (
         f"  {name:<7}{bar}  {score.success:.2f} sampled "
-        f"(95 % {score.low:.2f} to {score.high:.2f}), {score.greedy_success:.2f} greedy"
+        f"(95 % {score.low:.2f} to {score.high:.2f}){greedy}"
     )
+
+
+def _reward(score: Score) -> str:
+    interval = ""
+    if score.reward_low is not None and score.reward_high is not None:
+        interval = f" (95 % {score.reward_low:.2f} to {score.reward_high:.2f})"
+    return f"{score.reward:.2f}{interval}"
 
 
 def _split(gain: Gain, before: Rates, after: Rates) -> str:
