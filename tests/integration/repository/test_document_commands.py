@@ -79,6 +79,7 @@ _LOGIN_RELEASE = "tests/integration/cli/test_login_release.py"
 ELSEWHERE = {
     "python examples/train_openai.py": f"{_SPINE}/test_client_driven.py::"
     "test_an_agent_that_knows_nothing_of_podium_trains_as_it_is",
+    "python examples/reading_judge.py &": "tests/unit/judge/test_reading_judge.py::test_an_*",
     "podium eval email_search -a base -a ID@best -a baseline:scripted": f"{_SPINE}/test_readme.py::"
     "test_chat_and_eval_serve_what_they_name_and_give_it_back",
     "podium eval email_search -a base -a ID@best --judge ruler": "tests/unit/cli/"
@@ -126,7 +127,7 @@ ELSEWHERE = {
 """By the test that runs it, or its like with the placeholders filled in."""
 
 NOT_RUN = {
-    "make demo": "sixteen minutes; it is run as it stands before its numbers are written down",
+    "make demo*": "sixteen minutes; it is run as it stands before its numbers are written down",
     "make test": "it is what runs this test",
     "podium up --data-dir build/demo/stack &": "make demo prints it, with the folder it has made",
     "podium chat --data-dir build/demo/stack *": "likewise; the same chat is in " + _SPINE,
