@@ -109,6 +109,7 @@ async def fuzz(seed: int, fleet: Fleet, groups: int = GROUPS, steps: int = STEPS
                 counts.wrong.append(f"{job.failure_reason}: {job.failure_message}")
     finally:
         logging.getLogger("podium").removeHandler(handler)
+        del catalog._BUILTIN["wide"]
     counts.calls += Wide.calls - calls
     if internal := _internal(remote) - before:
         counts.wrong.append(f"{internal:g} calls ended with INTERNAL")

@@ -16,7 +16,7 @@ from support.controlled import ATTEMPTS, GROUPS, Client, small_job
 
 def client_job(steps: int = 3, **changes: Any) -> spec_pb2.JobSpec:
     """As `small_job`, with its groups from the client."""
-    spec = small_job(steps, **changes)
+    spec = small_job(steps, **{"group_order": None, **changes})
     spec.client.SetInParent()
     spec.ClearField("environment")
     return spec
