@@ -33,6 +33,7 @@ from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import PolicyPool
 from podium_inference.domain.render import Renderer
+from podium_inference.domain.token_scores import vocabulary_digest
 from podium_inference.servicer import InferenceServicer
 from podium_inference.settings import Settings
 
@@ -102,6 +103,7 @@ def main() -> None:
             dtype=engine.dtype,
             vocab_size=engine.vocab_size,
             gpus=engine.gpus,
+            vocabulary_digest=vocabulary_digest(engine.tokenizer.get_vocab()),
         )
         renderer = Renderer(
             engine.tokenizer,

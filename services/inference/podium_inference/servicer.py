@@ -30,6 +30,7 @@ from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import PolicyPool, Served
 from podium_inference.domain.ports import Engine
 from podium_inference.domain.render import Renderer
+from podium_inference.domain.token_scores import sendable
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 _tracer = tracer(__name__)
@@ -69,6 +70,31 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             self._check_room(prompt, request.sampling.max_tokens)
         pieces = self._generate(request.policy, prompt, request.sampling)
         return pb.GenerateResponse(generation=await _whole(pieces), rendered=rendered)
+
+    async def ScoreTokens(
+        self, request: pb.ScoreTokensRequest, context: _Context
+    ) -> pb.ScoreTokensResponse:
+        tokens = request.token_ids
+        self._check_tokens(tokens, "token_ids")
+        if len(tokens) < 2:
+            text = "got 1 token; allowed are 2 or more: the first has nothing before it"
+            raise InvalidArgumentError(violations=[Violation("token_ids", text)])
+        version = request.policy.version if request.policy.HasField("version") else None
+        outcome = "failed"
+        try:
+            async with self._pool.use(request.policy.job, version) as served:
+                found = await self._engine.score(tokens, uuid.uuid4().hex, served.adapter)
+                logprobs = sendable(found)
+            outcome = "ok"
+        except asyncio.CancelledError:
+            outcome = "aborted"
+            raise
+        finally:
+            metrics.SCORINGS.labels(outcome).inc()
+        metrics.TOKENS.labels("scored").inc(len(tokens))
+        return pb.ScoreTokensResponse(
+            logprobs=logprobs, policy=served.job, weights_version=served.version
+        )
 
     async def StreamGenerate(
         self, request: pb.StreamGenerateRequest, context: _Context
@@ -226,7 +252,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         sampling: policy_pb2.SamplingParams,
     ) -> AsyncGenerator[pb.Generation, None]:
         apply_defaults(sampling)
-        self._check_prompt(prompt)
+        self._check_tokens(prompt, "prompt_token_ids")
         _check_schema(sampling.json_schema)
         version = policy.version if policy.HasField("version") else None
         request_id = uuid.uuid4().hex
@@ -266,28 +292,28 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
             finally:
                 metrics.GENERATIONS.labels(outcome).inc()
 
-    def _check_prompt(self, prompt: Sequence[int]) -> None:
-        if not prompt:
-            raise InvalidArgumentError(violations=[Violation("prompt_token_ids", "is empty")])
+    def _check_tokens(self, tokens: Sequence[int], field: str) -> None:
+        if not tokens:
+            raise InvalidArgumentError(violations=[Violation(field, "is empty")])
         last = self._engine.vocab_size - 1
         # A loop in Python takes milliseconds of every turn of a long episode.
-        if (least := min(prompt)) < 0 or (greatest := max(prompt)) > last:
+        if (least := min(tokens)) < 0 or (greatest := max(tokens)) > last:
             wrong = least if least < 0 else greatest
             raise InvalidArgumentError(
-                violations=[
-                    Violation("prompt_token_ids", f"got id {wrong}; allowed are 0 to {last}")
-                ]
+                violations=[Violation(field, f"got id {wrong}; allowed are 0 to {last}")]
             )
-        self._check_room(prompt, 1)
+        self._check_room(tokens, 1, field)
 
-    def _check_room(self, prompt: Sequence[int], room: int) -> None:
-        if len(prompt) + room > self._engine.max_model_len:
+    def _check_room(
+        self, tokens: Sequence[int], room: int, field: str = "prompt_token_ids"
+    ) -> None:
+        if len(tokens) + room > self._engine.max_model_len:
             beside = f" beside an answer of {room}" if room > 1 else ""
             raise InvalidArgumentError(
                 violations=[
                     Violation(
-                        "prompt_token_ids",
-                        f"got {len(prompt)} tokens{beside}; allowed are fewer than the context"
+                        field,
+                        f"got {len(tokens)} tokens{beside}; allowed are fewer than the context"
                         f" window's {self._engine.max_model_len}",
                     )
                 ],

@@ -185,6 +185,71 @@ class GenerateResponse(_message.Message):
 Global___GenerateResponse: _TypeAlias = GenerateResponse  # noqa: Y015
 
 @_typing.final
+class ScoreTokensRequest(_message.Message):
+    """Request of ScoreTokens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def policy(self) -> _policy_pb2.PolicyRef:
+        """Which policy."""
+
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The sequence; one token less than the context window holds, at most."""
+
+    def __init__(
+        self,
+        *,
+        policy: _policy_pb2.PolicyRef | None = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreTokensRequest: _TypeAlias = ScoreTokensRequest  # noqa: Y015
+
+@_typing.final
+class ScoreTokensResponse(_message.Message):
+    """Response of ScoreTokens."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOGPROBS_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    WEIGHTS_VERSION_FIELD_NUMBER: _builtins.int
+    policy: _builtins.str
+    """The job whose policy it is; empty for the base model."""
+    weights_version: _builtins.int
+    """The version of its weights."""
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Log-probability, in nats, of each token but the first after all before it,
+        under the full softmax at temperature 1. Never below -100, which a token
+        has that the policy rules out.
+        """
+
+    def __init__(
+        self,
+        *,
+        logprobs: _abc.Iterable[_builtins.float] | None = ...,
+        policy: _builtins.str = ...,
+        weights_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprobs", b"logprobs", "policy", b"policy", "weights_version", b"weights_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreTokensResponse: _TypeAlias = ScoreTokensResponse  # noqa: Y015
+
+@_typing.final
 class StreamGenerateRequest(_message.Message):
     """Request of StreamGenerate."""
 
@@ -634,6 +699,7 @@ class GetEngineResponse(_message.Message):
     DTYPE_FIELD_NUMBER: _builtins.int
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     GPUS_FIELD_NUMBER: _builtins.int
+    VOCABULARY_DIGEST_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model's name, as jobs write it."""
     base_model_digest: _builtins.str
@@ -650,6 +716,10 @@ class GetEngineResponse(_message.Message):
     """Size of the vocabulary."""
     gpus: _builtins.int
     """GPUs of this replica, on all its nodes; 0 on a CPU."""
+    vocabulary_digest: _builtins.str
+    """Digest of the tokenizer's vocabulary, each token with its id, `sha256:…`:
+    pools with the same one read the same token ids.
+    """
     def __init__(
         self,
         *,
@@ -661,10 +731,11 @@ class GetEngineResponse(_message.Message):
         dtype: _builtins.str = ...,
         vocab_size: _builtins.int = ...,
         gpus: _builtins.int = ...,
+        vocabulary_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "max_model_len", b"max_model_len", "vocab_size", b"vocab_size", "weight_mode", b"weight_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "max_model_len", b"max_model_len", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

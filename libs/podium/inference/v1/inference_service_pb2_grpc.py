@@ -48,6 +48,11 @@ class InferenceServiceStub:
                 request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.GenerateResponse.FromString,
                 _registered_method=True)
+        self.ScoreTokens = channel.unary_unary(
+                '/podium.inference.v1.InferenceService/ScoreTokens',
+                request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.ScoreTokensRequest.SerializeToString,
+                response_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.ScoreTokensResponse.FromString,
+                _registered_method=True)
         self.StreamGenerate = channel.unary_stream(
                 '/podium.inference.v1.InferenceService/StreamGenerate',
                 request_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.StreamGenerateRequest.SerializeToString,
@@ -127,6 +132,20 @@ class InferenceServiceServicer:
         (POLICY_LOADING) when it is fetched for too long; and INVALID_ARGUMENT
         when the prompt is empty, holds an id outside the vocabulary, or leaves no
         room in the context window (CONTEXT_LENGTH_EXCEEDED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ScoreTokens(self, request, context):
+        """How likely a policy would have said each token of a sequence in its place,
+        for a student that learns from it (JobSpec.distillation). Samples nothing.
+        Fails with NOT_FOUND and UNAVAILABLE as Generate does, INVALID_ARGUMENT
+        when there are fewer than two tokens, an id is outside the vocabulary, or
+        they fill the context window (CONTEXT_LENGTH_EXCEEDED), and
+        FAILED_PRECONDITION (LOGPROBS_NOT_FINITE) when the policy's weights give no
+        number, or (ADAPTS_HEAD) when a pool of adapters is asked for one of the
+        output embedding.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -258,6 +277,11 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.GenerateRequest.FromString,
                     response_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.GenerateResponse.SerializeToString,
             ),
+            'ScoreTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScoreTokens,
+                    request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.ScoreTokensRequest.FromString,
+                    response_serializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.ScoreTokensResponse.SerializeToString,
+            ),
             'StreamGenerate': grpc.unary_stream_rpc_method_handler(
                     servicer.StreamGenerate,
                     request_deserializer=podium_dot_inference_dot_v1_dot_inference__service__pb2.StreamGenerateRequest.FromString,
@@ -350,6 +374,33 @@ class InferenceService:
             '/podium.inference.v1.InferenceService/Generate',
             podium_dot_inference_dot_v1_dot_inference__service__pb2.GenerateRequest.SerializeToString,
             podium_dot_inference_dot_v1_dot_inference__service__pb2.GenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.inference.v1.InferenceService/ScoreTokens',
+            podium_dot_inference_dot_v1_dot_inference__service__pb2.ScoreTokensRequest.SerializeToString,
+            podium_dot_inference_dot_v1_dot_inference__service__pb2.ScoreTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

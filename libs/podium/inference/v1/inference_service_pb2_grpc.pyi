@@ -53,6 +53,16 @@ class InferenceServiceStub:
     when the prompt is empty, holds an id outside the vocabulary, or leaves no
     room in the context window (CONTEXT_LENGTH_EXCEEDED).
     """
+    ScoreTokens: _grpc.UnaryUnaryMultiCallable[_inference_service_pb2.ScoreTokensRequest, _inference_service_pb2.ScoreTokensResponse]
+    """How likely a policy would have said each token of a sequence in its place,
+    for a student that learns from it (JobSpec.distillation). Samples nothing.
+    Fails with NOT_FOUND and UNAVAILABLE as Generate does, INVALID_ARGUMENT
+    when there are fewer than two tokens, an id is outside the vocabulary, or
+    they fill the context window (CONTEXT_LENGTH_EXCEEDED), and
+    FAILED_PRECONDITION (LOGPROBS_NOT_FINITE) when the policy's weights give no
+    number, or (ADAPTS_HEAD) when a pool of adapters is asked for one of the
+    output embedding.
+    """
     StreamGenerate: _grpc.UnaryStreamMultiCallable[_inference_service_pb2.StreamGenerateRequest, _inference_service_pb2.StreamGenerateResponse]
     """Generate, delivering the tokens as they come. The last response carries
     finish_reason. Fails as Generate does; after a failure in mid-stream the
@@ -151,6 +161,16 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
     (POLICY_LOADING) when it is fetched for too long; and INVALID_ARGUMENT
     when the prompt is empty, holds an id outside the vocabulary, or leaves no
     room in the context window (CONTEXT_LENGTH_EXCEEDED).
+    """
+    ScoreTokens: _aio.UnaryUnaryMultiCallable[_inference_service_pb2.ScoreTokensRequest, _inference_service_pb2.ScoreTokensResponse]  # type: ignore[assignment]
+    """How likely a policy would have said each token of a sequence in its place,
+    for a student that learns from it (JobSpec.distillation). Samples nothing.
+    Fails with NOT_FOUND and UNAVAILABLE as Generate does, INVALID_ARGUMENT
+    when there are fewer than two tokens, an id is outside the vocabulary, or
+    they fill the context window (CONTEXT_LENGTH_EXCEEDED), and
+    FAILED_PRECONDITION (LOGPROBS_NOT_FINITE) when the policy's weights give no
+    number, or (ADAPTS_HEAD) when a pool of adapters is asked for one of the
+    output embedding.
     """
     StreamGenerate: _aio.UnaryStreamMultiCallable[_inference_service_pb2.StreamGenerateRequest, _inference_service_pb2.StreamGenerateResponse]  # type: ignore[assignment]
     """Generate, delivering the tokens as they come. The last response carries
@@ -253,6 +273,22 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         (POLICY_LOADING) when it is fetched for too long; and INVALID_ARGUMENT
         when the prompt is empty, holds an id outside the vocabulary, or leaves no
         room in the context window (CONTEXT_LENGTH_EXCEEDED).
+        """
+
+    @_abc_1.abstractmethod
+    def ScoreTokens(
+        self,
+        request: _inference_service_pb2.ScoreTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_inference_service_pb2.ScoreTokensResponse, _abc.Awaitable[_inference_service_pb2.ScoreTokensResponse]]:
+        """How likely a policy would have said each token of a sequence in its place,
+        for a student that learns from it (JobSpec.distillation). Samples nothing.
+        Fails with NOT_FOUND and UNAVAILABLE as Generate does, INVALID_ARGUMENT
+        when there are fewer than two tokens, an id is outside the vocabulary, or
+        they fill the context window (CONTEXT_LENGTH_EXCEEDED), and
+        FAILED_PRECONDITION (LOGPROBS_NOT_FINITE) when the policy's weights give no
+        number, or (ADAPTS_HEAD) when a pool of adapters is asked for one of the
+        output embedding.
         """
 
     @_abc_1.abstractmethod

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from podium.core.errors import InvalidArgumentError, UnavailableError, Violation
+from podium.core.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnavailableError,
+    Violation,
+)
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
 from podium_inference.adapters.engine_options import engine_options, prepare_environment
 from podium_inference.adapters.node_files import on_every_node
 from podium_inference.adapters.node_group import NodePlace
+from podium_inference.adapters.prompt_logits import adapts_head
 from podium_inference.adapters.weight_files import check_weights
 from podium_inference.domain.ports import Piece
 from podium_inference.settings import Settings
@@ -63,6 +69,9 @@ class VllmEngine:
         self.gpus = 0 if current_platform.is_cpu() else parts
         self._lacks_buffers = settings.pipeline_parallel_size > 1 and current_platform.is_cpu()
         self._adapters = 0
+        self._by_adapters = settings.weight_mode == "adapter"
+        self._with_heads: set[int] = set()
+        """Adapters, by their ids, that change the output embedding."""
         self.keep_special_tokens = False
         """Whether special tokens stay in the text: some families write calls with them."""
 
@@ -70,6 +79,8 @@ class VllmEngine:
         """Makes it ready for requests; before the first."""
         if self._lacks_buffers:
             await self.llm.collective_rpc("podium_make_buffers")
+        if self._by_adapters:
+            await self.llm.collective_rpc("podium_leave_prompts_plain")
 
     @property
     def dead(self) -> bool:
@@ -118,6 +129,37 @@ class VllmEngine:
                 violations=[Violation("sampling", f"the engine refuses it: {error}")]
             ) from error
 
+    async def score(
+        self, token_ids: Sequence[int], request_id: str, adapter: object | None
+    ) -> list[float]:
+        """See `Engine`. vLLM computes the whole sequence: the prefix cache has no log-probs."""
+        from vllm.lora.request import LoRARequest
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        assert adapter is None or isinstance(adapter, LoRARequest)
+        if adapter is not None and adapter.lora_int_id in self._with_heads:
+            raise FailedPreconditionError(
+                f"{adapter.lora_name} adapts the output embedding, with which vLLM scores no"
+                " tokens beside other adapters; a pool of merged weights does",
+                reason="ADAPTS_HEAD",
+            )
+        stream = self.llm.generate(
+            {"prompt_token_ids": list(token_ids)},
+            self._scoring_params(),
+            request_id,
+            lora_request=adapter,
+        )
+        found: list[float] = []
+        try:
+            async with aclosing(stream):
+                async for output in stream:
+                    # Without a word before it the first token has none.
+                    pairs = zip((output.prompt_logprobs or [])[1:], token_ids[1:], strict=False)
+                    found = [choices[token].logprob for choices, token in pairs]
+        except (EngineDeadError, EngineGenerateError) as error:
+            raise UnavailableError("the engine has died", reason="ENGINE_DEAD") from error
+        return found
+
     async def check(self, weights: Path) -> None:
         """See `Engine`."""
         await asyncio.to_thread(check_weights, self._model, weights)
@@ -142,12 +184,28 @@ class VllmEngine:
         # Ids are never reused: the prefix cache is keyed by them.
         self._adapters += 1
         request = LoRARequest(lora_name=name, lora_int_id=self._adapters, lora_path=str(folder))
+        if await asyncio.to_thread(adapts_head, folder):
+            self._with_heads.add(request.lora_int_id)
         await self.llm.add_lora(request)
         return request
 
     async def remove_adapter(self, handle: object) -> None:
         """See `Engine`."""
         await self.llm.remove_lora(handle.lora_int_id)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _scoring_params() -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        # vLLM must sample one token; at temperature 0 it draws nothing.
+        return SamplingParams(
+            temperature=0,
+            max_tokens=1,
+            prompt_logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
 
     def _params(self, prompt: Sequence[int], sampling: policy_pb2.SamplingParams) -> Any:
         from vllm import SamplingParams

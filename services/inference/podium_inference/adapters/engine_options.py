@@ -76,8 +76,7 @@ def engine_options(
             "max_lora_rank": settings.max_lora_rank,
         }
     parallel = settings.tensor_parallel_size * settings.pipeline_parallel_size
-    if settings.weight_mode == "merged" or parallel > 1:
-        options["worker_extension_cls"] = "podium_inference.adapters.worker_extension.PolicyWorker"
+    options["worker_extension_cls"] = "podium_inference.adapters.worker_extension.PolicyWorker"
     if settings.nodes > 1:
         options["distributed_executor_backend"] = "mp"
     if cpu:

@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 
 from podium_inference.adapters.node_files import NodeFiles
+from podium_inference.adapters.prompt_logits import leave_prompts_plain
 from podium_inference.adapters.weight_files import is_adapter
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,11 @@ class PolicyWorker(NodeFiles):
                 dtype=runner.model_config.dtype,
                 device=runner.device,
             )
+        return ""
+
+    def podium_leave_prompts_plain(self) -> str:
+        """See `prompt_logits`."""
+        leave_prompts_plain(self.model_runner.get_model())
         return ""
 
     def podium_set_policy(self, base: str, folder: str) -> str:

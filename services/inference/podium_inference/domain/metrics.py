@@ -5,6 +5,11 @@ from __future__ import annotations
 from prometheus_client import Counter, Gauge, Histogram
 
 GENERATIONS = Counter("podium_inference_generations_total", "Generations.", ["outcome"])
+SCORINGS = Counter(
+    "podium_inference_scorings_total",
+    "Sequences scored for a student, as its teacher.",
+    ["outcome"],
+)
 TOKENS = Counter("podium_inference_tokens_total", "Tokens by kind.", ["kind"])
 RUNNING = Gauge("podium_inference_running", "Generations running or queued in the engine.")
 WAITING = Gauge("podium_inference_waiting", "Generations held back until their weights are there.")

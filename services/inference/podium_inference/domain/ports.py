@@ -43,6 +43,18 @@ class Engine(Protocol):
         """
         ...
 
+    async def score(
+        self, token_ids: Sequence[int], request_id: str, adapter: object | None
+    ) -> list[float]:
+        """[n - 1] log-probs at temperature 1 of all n tokens but the first, in nats.
+
+        Cancelling it aborts in the engine.
+
+        Raises:
+            UnavailableError: the engine has died.
+        """
+        ...
+
     async def check(self, weights: Path) -> None:
         """Raises FailedPreconditionError (BAD_ADAPTER, BAD_WEIGHTS) for unusable files."""
         ...
