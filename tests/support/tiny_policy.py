@@ -97,6 +97,7 @@ def trajectory(
     *,
     logprobs: Sequence[float] | None = None,
     temperature: float = 1.0,
+    teacher: Sequence[float] = (),
 ) -> trajectory_pb2.Trajectory:
     """One history whose sampled runs are `spans`: (start, length) each."""
     record = trajectory_pb2.TokenRecord(token_ids=tokens)
@@ -104,6 +105,7 @@ def trajectory(
         record.spans.add(start=start, length=length, temperature=temperature)
     count = sum(length for _, length in spans)
     record.logprobs.extend(logprobs if logprobs is not None else [-1.0] * count)
+    record.teacher_logprobs.extend(teacher)
     result = trajectory_pb2.Trajectory(
         id=name, group_id=name.rpartition("/")[0] or "g", scenario_id="s"
     )

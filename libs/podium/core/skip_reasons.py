@@ -42,6 +42,9 @@ OVERLONG: Final = word_of(trajectory_pb2.SKIP_REASON_OVERLONG)
 OVER_MAX_ROW_TOKENS: Final = word_of(trajectory_pb2.SKIP_REASON_OVER_MAX_ROW_TOKENS)
 NO_SAMPLED_TOKENS: Final = word_of(trajectory_pb2.SKIP_REASON_NO_SAMPLED_TOKENS)
 GREEDY: Final = word_of(trajectory_pb2.SKIP_REASON_GREEDY)
+TEACHER_UNAVAILABLE: Final = word_of(trajectory_pb2.SKIP_REASON_TEACHER_UNAVAILABLE)
+TEACHER_ERROR: Final = word_of(trajectory_pb2.SKIP_REASON_TEACHER_ERROR)
+NO_TEACHER: Final = word_of(trajectory_pb2.SKIP_REASON_NO_TEACHER)
 
 WORDS: Final = frozenset(
     word_of(reason)
@@ -57,3 +60,6 @@ NO_JUDGE_ANSWERS: Final = JUDGE_UNAVAILABLE.upper()
 
 Who waits too long for it skips the group with JUDGE_UNAVAILABLE.
 """
+
+NO_TEACHER_ANSWERS: Final = TEACHER_UNAVAILABLE.upper()
+"""The same of a teacher's pool; TEACHER_UNAVAILABLE."""

@@ -26,9 +26,16 @@ def token_record_violations(record: trajectory_pb2.TokenRecord, path: str) -> li
                 f"got {len(record.logprobs)}; the spans hold {sampled} sampled tokens",
             )
         )
-    highest = max((value for value in record.logprobs if not math.isnan(value)), default=0.0)
-    if highest > LOGPROB_SLACK:
-        found.append(Violation(f"{path}.logprobs", f"got {highest:g} nats; allowed is at most 0"))
+    taught = len(record.teacher_logprobs)
+    if taught not in (0, sampled):
+        text = f"got {taught}; the spans hold {sampled} sampled tokens"
+        found.append(Violation(f"{path}.teacher_logprobs", text))
+    for name in ("logprobs", "teacher_logprobs"):
+        known = (value for value in getattr(record, name) if not math.isnan(value))
+        highest = max(known, default=0.0)
+        if highest > LOGPROB_SLACK:
+            text = f"got {highest:g} nats; allowed is at most 0"
+            found.append(Violation(f"{path}.{name}", text))
     if record.token_ids and min(record.token_ids) < 0:
         found.append(
             Violation(f"{path}.token_ids", f"got {min(record.token_ids)}; allowed is 0 or more")

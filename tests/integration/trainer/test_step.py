@@ -34,9 +34,12 @@ def groups() -> list[trajectory_pb2.Group]:
             [g + 1, 7, 8, 9, *answer],
             [(4, 4), (10, 2)],
             logprobs=logprobs,
+            teacher=[value / 2 for value in logprobs],
         )
         if i % 2:
-            other = trajectory(name, 0, [50 + i, 51, *answer], [(3, 5)], logprobs=logprobs[:5])
+            prompt = [50 + i, 51, *answer]
+            said = {"logprobs": logprobs[:5], "teacher": logprobs[1:]}
+            other = trajectory(name, 0, prompt, [(3, 5)], **said)
             made.histories.append(other.histories[0])
         return made
 
@@ -66,6 +69,13 @@ LOSSES: dict[str, dict[str, Any]] = {
         "advantage": "ADVANTAGE_KIND_BATCH",
     },
     "supervised": {"objective": "OBJECTIVE_SUPERVISED"},
+    "distilled": {"teacher_coefficient": 1},
+    "distilled_and_rewarded": {
+        "objective": "OBJECTIVE_CISPO",
+        "teacher_coefficient": 0.5,
+        "reward_coefficient": 2,
+        "kl_coefficient": 0.1,
+    },
 }
 
 Layouts = Callable[[Any, int], list[Row]]

@@ -29,6 +29,16 @@ def test_turns_have_a_weight_only_where_they_are_added() -> None:
     assert completed({"turn_advantage": "TURN_ADVANTAGE_ADDED"}).loss.turn_weight == 1
 
 
+def test_rewards_count_only_where_no_teacher_does_unless_they_are_asked_for() -> None:
+    assert completed().loss.reward_coefficient == 1
+    taught = completed({"teacher_coefficient": 0.5}).loss
+    assert taught.HasField("reward_coefficient")
+    assert taught.reward_coefficient == 0
+    both = completed({"teacher_coefficient": 1, "reward_coefficient": 0.25})
+    assert both.loss.reward_coefficient == 0.25
+    assert training_violations(both, "training") == []
+
+
 def test_completing_twice_changes_nothing() -> None:
     once = completed({"objective": "OBJECTIVE_CISPO"})
     twice = spec_pb2.TrainingSpec()
@@ -45,7 +55,13 @@ def test_full_fine_tuning_has_no_adapter() -> None:
 
 SUPERVISED = {"objective": "OBJECTIVE_SUPERVISED"}
 REINFORCE = {"objective": "OBJECTIVE_REINFORCE"}
+TAUGHT = {"teacher_coefficient": 0.5}
 REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({**SUPERVISED, **TAUGHT}, "teacher_coefficient"),
+    ({"reward_coefficient": 0.5}, "reward_coefficient"),
+    ({"reward_coefficient": 0}, "reward_coefficient"),
+    ({**TAUGHT, "turn_advantage": "TURN_ADVANTAGE_ADDED"}, "turn_advantage"),
+    ({**TAUGHT, "overlong": "OVERLONG_PENALIZE", "overlong_penalty": 1}, "overlong"),
     ({**REINFORCE, "epsilon": 0.2}, "epsilon"),
     ({**SUPERVISED, "epsilon_high": 0.2}, "epsilon_high"),
     ({**REINFORCE, "old_policy": "OLD_POLICY_TRAINER"}, "old_policy"),

@@ -32,6 +32,8 @@ def complete_training(training: spec_pb2.TrainingSpec) -> spec_pb2.TrainingSpec:
             loss.epsilon_high = clip.epsilon_high
     if loss.turn_advantage == spec_pb2.TURN_ADVANTAGE_ADDED and not loss.HasField("turn_weight"):
         loss.turn_weight = 1
+    if not loss.HasField("reward_coefficient"):
+        loss.reward_coefficient = 0 if loss.teacher_coefficient else 1
     return training
 
 
@@ -90,6 +92,7 @@ def _loss(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
     yield from _kl(loss)
     yield from _advantages(loss)
     yield from _turns(loss)
+    yield from _teacher(loss)
     yield from _pair(
         "aggregation_tokens",
         loss.HasField("aggregation_tokens"),
@@ -137,6 +140,27 @@ def _advantages(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
     supervised = loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
     if supervised and loss.overlong == spec_pb2.OVERLONG_PENALIZE:
         yield "overlong", _not_supervised("OVERLONG_PENALIZE")
+
+
+def _teacher(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:
+    if not loss.teacher_coefficient:
+        if loss.HasField("reward_coefficient") and loss.reward_coefficient != 1:
+            yield (
+                "reward_coefficient",
+                f"got {loss.reward_coefficient:g} without a teacher, beside which it would count; "
+                "allowed is 1 (learning_rate says how far a step goes)",
+            )
+        return
+    if loss.objective == spec_pb2.OBJECTIVE_SUPERVISED:
+        yield "teacher_coefficient", _not_supervised(f"{loss.teacher_coefficient:g}")
+    if loss.reward_coefficient:
+        return
+    no_rewards = "with reward_coefficient 0, which reads no rewards; allowed is"
+    if loss.turn_advantage != spec_pb2.TURN_ADVANTAGE_NONE:
+        name = spec_pb2.TurnAdvantage.Name(loss.turn_advantage)
+        yield "turn_advantage", f"got {name} {no_rewards} TURN_ADVANTAGE_NONE"
+    if loss.overlong == spec_pb2.OVERLONG_PENALIZE:
+        yield "overlong", f"got OVERLONG_PENALIZE {no_rewards} OVERLONG_TRAIN, OVERLONG_MASK"
 
 
 def _turns(loss: spec_pb2.LossSpec) -> Iterator[tuple[str, str]]:

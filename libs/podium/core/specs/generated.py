@@ -12,6 +12,7 @@ __all__ = [
     "BudgetSpec",
     "ClientSpec",
     "Criterion",
+    "DistillationSpec",
     "EnvironmentSpec",
     "EpisodeSpec",
     "EvaluationSpec",
@@ -269,6 +270,9 @@ class JobSpec(Spec[spec_pb2.JobSpec]):
         sft: Set, the job is supervised fine-tuning on rows that its client sends: no judge is
             asked, and tokens may be anybody's. Needs `client`, and makes `supervised` the
             default.
+        distillation: Set, a teacher tells the policy, token by token, how likely it would
+            have said what was sampled (on-policy distillation); see
+            `training.loss.teacher_coefficient`.
     """
 
     message_class = spec_pb2.JobSpec
@@ -330,6 +334,10 @@ class JobSpec(Spec[spec_pb2.JobSpec]):
     sft: SftSpec | None = None
     """Set, the job is supervised fine-tuning on rows that its client sends: no judge is asked,
     and tokens may be anybody's. Needs `client`, and makes `supervised` the default.
+    """
+    distillation: DistillationSpec | None = None
+    """Set, a teacher tells the policy, token by token, how likely it would have said what was
+    sampled (on-policy distillation); see `training.loss.teacher_coefficient`.
     """
 
 
@@ -410,6 +418,37 @@ class Criterion(Spec[spec_pb2.Criterion]):
     """
     weight: float | None = None
     """Its share of the score, relative to the others'. Default 1. Allowed: above 0, up to 1000."""
+
+
+class DistillationSpec(Spec[spec_pb2.DistillationSpec]):
+    """Whom a job's policy learns from. The teacher is asked for the log-prob of every sampled
+    token in its place, at temperature 1, and samples nothing.
+
+    Args:
+        teacher: The teacher: `JOB@VERSION` or `JOB@ALIAS` of the registry, `JOB` for its
+            newest version, or `base` for the base model of its pool. What it names at the
+            job's creation stays the teacher. Never the job itself. Empty, with no pool, for
+            no distillation. Allowed: at most 256 characters.
+        pool: The inference pool that serves the teacher, by its name in the installation; its
+            base model may be another one of the same tokenizer. Empty for the pool that
+            serves the job, which must then be of adapters: a pool with merged weights holds
+            one policy. Allowed: matches [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
+    """
+
+    message_class = spec_pb2.DistillationSpec
+
+    teacher: str | None = None
+    """The teacher: `JOB@VERSION` or `JOB@ALIAS` of the registry, `JOB` for its newest version,
+    or `base` for the base model of its pool. What it names at the job's creation stays the
+    teacher. Never the job itself. Empty, with no pool, for no distillation. Allowed: at most
+    256 characters.
+    """
+    pool: str | None = None
+    """The inference pool that serves the teacher, by its name in the installation; its base
+    model may be another one of the same tokenizer. Empty for the pool that serves the job,
+    which must then be of adapters: a pool with merged weights holds one policy. Allowed:
+    matches [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
+    """
 
 
 class EnvironmentSpec(Spec[spec_pb2.EnvironmentSpec]):
@@ -823,6 +862,14 @@ class LossSpec(Spec[spec_pb2.LossSpec]):
             Default 1. Allowed: from 0 to 1.
         turn_weight: Factor of the turn's advantage beside the trajectory's; only for `added`.
             Default 1. Allowed: above 0, up to 1000.
+        teacher_coefficient: Weight of the teacher in each token's advantage: log p_teacher -
+            log p of the token, within 20 nats, p being the policy that trains. Its
+            expectation is the negative reverse KL (arXiv 2306.13649). Needs
+            `JobSpec.distillation`; not with `supervised`. Default 0; 1 for a job with a
+            teacher. Allowed: from 0 to 1000.
+        reward_coefficient: Weight of the rewards' advantage beside the teacher's; 0 reads no
+            rewards, and no judge is asked. Other than 1 only with a teacher. Default 0 with
+            one, else 1. Allowed: from 0 to 1000.
     """
 
     message_class = spec_pb2.LossSpec
@@ -887,6 +934,17 @@ class LossSpec(Spec[spec_pb2.LossSpec]):
     turn_weight: float | None = None
     """Factor of the turn's advantage beside the trajectory's; only for `added`. Default 1.
     Allowed: above 0, up to 1000.
+    """
+    teacher_coefficient: float | None = None
+    """Weight of the teacher in each token's advantage: log p_teacher - log p of the token,
+    within 20 nats, p being the policy that trains. Its expectation is the negative reverse KL
+    (arXiv 2306.13649). Needs `JobSpec.distillation`; not with `supervised`. Default 0; 1 for
+    a job with a teacher. Allowed: from 0 to 1000.
+    """
+    reward_coefficient: float | None = None
+    """Weight of the rewards' advantage beside the teacher's; 0 reads no rewards, and no judge is
+    asked. Other than 1 only with a teacher. Default 0 with one, else 1. Allowed: from 0 to
+    1000.
     """
 
 

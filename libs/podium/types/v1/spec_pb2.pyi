@@ -705,6 +705,7 @@ class JobSpec(_message.Message):
     BUDGET_FIELD_NUMBER: _builtins.int
     ENVIRONMENTS_FIELD_NUMBER: _builtins.int
     SFT_FIELD_NUMBER: _builtins.int
+    DISTILLATION_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model, as the inference pool and the trainer name it."""
     seed: _builtins.int
@@ -790,6 +791,13 @@ class JobSpec(_message.Message):
         OBJECTIVE_SUPERVISED the default.
         """
 
+    @_builtins.property
+    def distillation(self) -> Global___DistillationSpec:
+        """Set, a teacher tells the policy, token by token, how likely it would have
+        said what was sampled (on-policy distillation); see
+        `training.loss.teacher_coefficient`.
+        """
+
     def __init__(
         self,
         *,
@@ -810,10 +818,11 @@ class JobSpec(_message.Message):
         budget: Global___BudgetSpec | None = ...,
         environments: _abc.Iterable[Global___WeightedEnvironment] | None = ...,
         sft: Global___SftSpec | None = ...,
+        distillation: Global___DistillationSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "budget", b"budget", "client", b"client", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "sft", b"sft", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "budget", b"budget", "client", b"client", "distillation", b"distillation", "environment", b"environment", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "sft", b"sft", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "budget", b"budget", "client", b"client", "environment", b"environment", "environments", b"environments", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "sft", b"sft", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_recovery_timeout_seconds", b"_recovery_timeout_seconds", "_seed", b"_seed", "base_model", b"base_model", "budget", b"budget", "client", b"client", "distillation", b"distillation", "environment", b"environment", "environments", b"environments", "evaluation", b"evaluation", "fork", b"fork", "project", b"project", "recovery_timeout_seconds", b"recovery_timeout_seconds", "retention", b"retention", "reward", b"reward", "rollout", b"rollout", "seed", b"seed", "sft", b"sft", "tracking", b"tracking", "trainer", b"trainer", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__project: _TypeAlias = _typing.Literal["project"]  # noqa: Y015
     _WhichOneofArgType__project: _TypeAlias = _typing.Literal["_project", b"_project"]  # noqa: Y015
@@ -907,6 +916,42 @@ class SftSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__validate_every_steps) -> _WhichOneofReturnType__validate_every_steps | None: ...
 
 Global___SftSpec: _TypeAlias = SftSpec  # noqa: Y015
+
+@_typing.final
+class DistillationSpec(_message.Message):
+    """Whom a job's policy learns from. The teacher is asked for the log-prob of
+    every sampled token in its place, at temperature 1, and samples nothing.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEACHER_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    teacher: _builtins.str
+    """The teacher: `JOB@VERSION` or `JOB@ALIAS` of the registry, `JOB` for its
+    newest version, or `base` for the base model of its pool. What it names at
+    the job's creation stays the teacher. Never the job itself. Empty, with no
+    pool, for no distillation.
+    """
+    pool: _builtins.str
+    """The inference pool that serves the teacher, by its name in the
+    installation; its base model may be another one of the same tokenizer.
+    Empty for the pool that serves the job, which must then be of adapters: a
+    pool with merged weights holds one policy.
+    """
+    def __init__(
+        self,
+        *,
+        teacher: _builtins.str = ...,
+        pool: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool", "teacher", b"teacher"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DistillationSpec: _TypeAlias = DistillationSpec  # noqa: Y015
 
 @_typing.final
 class WeightedEnvironment(_message.Message):
@@ -2193,6 +2238,8 @@ class LossSpec(_message.Message):
     TURN_ADVANTAGE_FIELD_NUMBER: _builtins.int
     TURN_DISCOUNT_FIELD_NUMBER: _builtins.int
     TURN_WEIGHT_FIELD_NUMBER: _builtins.int
+    TEACHER_COEFFICIENT_FIELD_NUMBER: _builtins.int
+    REWARD_COEFFICIENT_FIELD_NUMBER: _builtins.int
     epsilon: _builtins.float
     """Lower clip: the ratio's floor is 1 - epsilon. Default 0.2; 1 for CISPO,
     0.0003 for GSPO. Only for objectives with a clip.
@@ -2257,6 +2304,18 @@ class LossSpec(_message.Message):
     """Factor of the turn's advantage beside the trajectory's; only for
     TURN_ADVANTAGE_ADDED. Default 1.
     """
+    teacher_coefficient: _builtins.float
+    """Weight of the teacher in each token's advantage: log p_teacher - log p of
+    the token, within 20 nats, p being the policy that trains. Its expectation
+    is the negative reverse KL (arXiv 2306.13649). Needs
+    `JobSpec.distillation`; not with OBJECTIVE_SUPERVISED. Default 0; 1 for a
+    job with a teacher.
+    """
+    reward_coefficient: _builtins.float
+    """Weight of the rewards' advantage beside the teacher's; 0 reads no rewards,
+    and no judge is asked. Other than 1 only with a teacher. Default 0 with
+    one, else 1.
+    """
     def __init__(
         self,
         *,
@@ -2281,10 +2340,12 @@ class LossSpec(_message.Message):
         turn_advantage: Global___TurnAdvantage.ValueType | None = ...,
         turn_discount: _builtins.float | None = ...,
         turn_weight: _builtins.float | None = ...,
+        teacher_coefficient: _builtins.float | None = ...,
+        reward_coefficient: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "_turn_advantage", b"_turn_advantage", "_turn_discount", b"_turn_discount", "_turn_weight", b"_turn_weight", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min", "turn_advantage", b"turn_advantage", "turn_discount", b"turn_discount", "turn_weight", b"turn_weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_reward_coefficient", b"_reward_coefficient", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "_teacher_coefficient", b"_teacher_coefficient", "_turn_advantage", b"_turn_advantage", "_turn_discount", b"_turn_discount", "_turn_weight", b"_turn_weight", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "reward_coefficient", b"reward_coefficient", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min", "teacher_coefficient", b"teacher_coefficient", "turn_advantage", b"turn_advantage", "turn_discount", b"turn_discount", "turn_weight", b"turn_weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "_turn_advantage", b"_turn_advantage", "_turn_discount", b"_turn_discount", "_turn_weight", b"_turn_weight", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min", "turn_advantage", b"turn_advantage", "turn_discount", b"turn_discount", "turn_weight", b"turn_weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_advantage", b"_advantage", "_aggregation", b"_aggregation", "_aggregation_tokens", b"_aggregation_tokens", "_deviation", b"_deviation", "_epsilon", b"_epsilon", "_epsilon_high", b"_epsilon_high", "_importance_cap", b"_importance_cap", "_kl_coefficient", b"_kl_coefficient", "_kl_estimator", b"_kl_estimator", "_kl_importance_weighted", b"_kl_importance_weighted", "_kl_placement", b"_kl_placement", "_objective", b"_objective", "_old_policy", b"_old_policy", "_overlong", b"_overlong", "_overlong_penalty", b"_overlong_penalty", "_ratio_level", b"_ratio_level", "_reward_coefficient", b"_reward_coefficient", "_sequence_ratio_max", b"_sequence_ratio_max", "_sequence_ratio_min", b"_sequence_ratio_min", "_teacher_coefficient", b"_teacher_coefficient", "_turn_advantage", b"_turn_advantage", "_turn_discount", b"_turn_discount", "_turn_weight", b"_turn_weight", "advantage", b"advantage", "aggregation", b"aggregation", "aggregation_tokens", b"aggregation_tokens", "deviation", b"deviation", "epsilon", b"epsilon", "epsilon_high", b"epsilon_high", "importance_cap", b"importance_cap", "kl_coefficient", b"kl_coefficient", "kl_estimator", b"kl_estimator", "kl_importance_weighted", b"kl_importance_weighted", "kl_placement", b"kl_placement", "objective", b"objective", "old_policy", b"old_policy", "overlong", b"overlong", "overlong_penalty", b"overlong_penalty", "ratio_level", b"ratio_level", "reward_coefficient", b"reward_coefficient", "sequence_ratio_max", b"sequence_ratio_max", "sequence_ratio_min", b"sequence_ratio_min", "teacher_coefficient", b"teacher_coefficient", "turn_advantage", b"turn_advantage", "turn_discount", b"turn_discount", "turn_weight", b"turn_weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__advantage: _TypeAlias = _typing.Literal["advantage"]  # noqa: Y015
     _WhichOneofArgType__advantage: _TypeAlias = _typing.Literal["_advantage", b"_advantage"]  # noqa: Y015
@@ -2318,10 +2379,14 @@ class LossSpec(_message.Message):
     _WhichOneofArgType__overlong_penalty: _TypeAlias = _typing.Literal["_overlong_penalty", b"_overlong_penalty"]  # noqa: Y015
     _WhichOneofReturnType__ratio_level: _TypeAlias = _typing.Literal["ratio_level"]  # noqa: Y015
     _WhichOneofArgType__ratio_level: _TypeAlias = _typing.Literal["_ratio_level", b"_ratio_level"]  # noqa: Y015
+    _WhichOneofReturnType__reward_coefficient: _TypeAlias = _typing.Literal["reward_coefficient"]  # noqa: Y015
+    _WhichOneofArgType__reward_coefficient: _TypeAlias = _typing.Literal["_reward_coefficient", b"_reward_coefficient"]  # noqa: Y015
     _WhichOneofReturnType__sequence_ratio_max: _TypeAlias = _typing.Literal["sequence_ratio_max"]  # noqa: Y015
     _WhichOneofArgType__sequence_ratio_max: _TypeAlias = _typing.Literal["_sequence_ratio_max", b"_sequence_ratio_max"]  # noqa: Y015
     _WhichOneofReturnType__sequence_ratio_min: _TypeAlias = _typing.Literal["sequence_ratio_min"]  # noqa: Y015
     _WhichOneofArgType__sequence_ratio_min: _TypeAlias = _typing.Literal["_sequence_ratio_min", b"_sequence_ratio_min"]  # noqa: Y015
+    _WhichOneofReturnType__teacher_coefficient: _TypeAlias = _typing.Literal["teacher_coefficient"]  # noqa: Y015
+    _WhichOneofArgType__teacher_coefficient: _TypeAlias = _typing.Literal["_teacher_coefficient", b"_teacher_coefficient"]  # noqa: Y015
     _WhichOneofReturnType__turn_advantage: _TypeAlias = _typing.Literal["turn_advantage"]  # noqa: Y015
     _WhichOneofArgType__turn_advantage: _TypeAlias = _typing.Literal["_turn_advantage", b"_turn_advantage"]  # noqa: Y015
     _WhichOneofReturnType__turn_discount: _TypeAlias = _typing.Literal["turn_discount"]  # noqa: Y015
@@ -2361,9 +2426,13 @@ class LossSpec(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ratio_level) -> _WhichOneofReturnType__ratio_level | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reward_coefficient) -> _WhichOneofReturnType__reward_coefficient | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence_ratio_max) -> _WhichOneofReturnType__sequence_ratio_max | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence_ratio_min) -> _WhichOneofReturnType__sequence_ratio_min | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__teacher_coefficient) -> _WhichOneofReturnType__teacher_coefficient | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__turn_advantage) -> _WhichOneofReturnType__turn_advantage | None: ...
     @_typing.overload

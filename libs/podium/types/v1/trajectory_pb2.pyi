@@ -169,6 +169,16 @@ class _SkipReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SkipReason
     """Of a trajectory: nothing in it was sampled by the policy."""
     SKIP_REASON_GREEDY: _SkipReason.ValueType  # 15
     """Of a trajectory: it was sampled at temperature 0, which has no gradient."""
+    SKIP_REASON_TEACHER_UNAVAILABLE: _SkipReason.ValueType  # 16
+    """Of a group: the teacher gave no answer for as long as the job waits."""
+    SKIP_REASON_TEACHER_ERROR: _SkipReason.ValueType  # 17
+    """Of a group: the teacher's answer is of no use: not a number, or not one a
+    token.
+    """
+    SKIP_REASON_NO_TEACHER: _SkipReason.ValueType  # 18
+    """Of a trajectory: the teacher cannot read it. It is longer than the
+    teacher's context window, or holds an id that the teacher's model lacks.
+    """
 
 class SkipReason(_SkipReason, metaclass=_SkipReasonEnumTypeWrapper):
     """Why a group, or one of its trajectories, does not train. On the wire, in
@@ -214,6 +224,16 @@ SKIP_REASON_NO_SAMPLED_TOKENS: SkipReason.ValueType  # 14
 """Of a trajectory: nothing in it was sampled by the policy."""
 SKIP_REASON_GREEDY: SkipReason.ValueType  # 15
 """Of a trajectory: it was sampled at temperature 0, which has no gradient."""
+SKIP_REASON_TEACHER_UNAVAILABLE: SkipReason.ValueType  # 16
+"""Of a group: the teacher gave no answer for as long as the job waits."""
+SKIP_REASON_TEACHER_ERROR: SkipReason.ValueType  # 17
+"""Of a group: the teacher's answer is of no use: not a number, or not one a
+token.
+"""
+SKIP_REASON_NO_TEACHER: SkipReason.ValueType  # 18
+"""Of a trajectory: the teacher cannot read it. It is longer than the
+teacher's context window, or holds an id that the teacher's model lacks.
+"""
 Global___SkipReason: _TypeAlias = SkipReason  # noqa: Y015
 
 @_typing.final
@@ -405,6 +425,7 @@ class TokenRecord(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
     SPANS_FIELD_NUMBER: _builtins.int
+    TEACHER_LOGPROBS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Every token of the sequence, prompt and sampled alike."""
@@ -420,16 +441,26 @@ class TokenRecord(_message.Message):
     def spans(self) -> _containers.RepeatedCompositeFieldContainer[Global___SampledSpan]:
         """The sampled runs, ascending and disjoint; all other tokens are context."""
 
+    @_builtins.property
+    def teacher_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Log-probability, in nats, of each sampled token under the job's teacher
+        (JobSpec.distillation) at temperature 1, in the order of `logprobs`; empty
+        without a teacher, and where it could not read the record. NaN for the last
+        token of a record as long as the teacher's context window, which is not
+        asked for.
+        """
+
     def __init__(
         self,
         *,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         logprobs: _abc.Iterable[_builtins.float] | None = ...,
         spans: _abc.Iterable[Global___SampledSpan] | None = ...,
+        teacher_logprobs: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprobs", b"logprobs", "spans", b"spans", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprobs", b"logprobs", "spans", b"spans", "teacher_logprobs", b"teacher_logprobs", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -624,6 +655,7 @@ class Trajectory(_message.Message):
     ROOT_SPAN_ID_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_WEIGHT_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
+    TEACHER_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
     same after any retry.
@@ -669,6 +701,10 @@ class Trajectory(_message.Message):
     environment: _builtins.str
     """Which of a job's several environments it is of, by its name in the job;
     empty where the job has one.
+    """
+    teacher: _builtins.str
+    """The teacher that gave `teacher_logprobs`: `JOB@VERSION`, or its base
+    model's name; empty without one.
     """
     @_builtins.property
     def histories(self) -> _containers.RepeatedCompositeFieldContainer[Global___History]:
@@ -735,10 +771,11 @@ class Trajectory(_message.Message):
         root_span_id: _builtins.str = ...,
         environment_weight: _builtins.float | None = ...,
         environment: _builtins.str = ...,
+        teacher: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "teacher", b"teacher", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015

@@ -167,7 +167,7 @@ def build_batch(
     for found, values in zip(scored, _advantages(scored, training.loss), strict=True):
         read_attempts = _attempts(found, values, training, vocabulary, batch)
         if read_attempts:
-            if not _supervised(training.loss):
+            if not _supervised(training.loss) and not _taught(training.loss):
                 batch.zero_variance_groups += _alike(found.rewards, found.returns, training.loss)
             batch.turns += sum(map(len, found.returns))
             batch.turns_alone += turns_alone(found.returns)
@@ -221,12 +221,22 @@ def _supervised(loss: spec_pb2.LossSpec) -> bool:
     return loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
 
 
+def _taught(loss: spec_pb2.LossSpec) -> bool:
+    return loss.teacher_coefficient > 0
+
+
 def _score(group: trajectory_pb2.Group, index: int, loss: spec_pb2.LossSpec) -> _Scored | Refused:
     if _supervised(loss):
         everyone = list(range(len(group.trajectories)))
         return _Scored(group, index, everyone, np.zeros(len(everyone)), {}, [])
     if group.skip_reason:
         return Refused(group.skip_reason)
+    if _taught(loss) and not loss.reward_coefficient:
+        failed = {i: FAILED for i, each in enumerate(group.trajectories) if _is_failed(each)}
+        everyone = [i for i in range(len(group.trajectories)) if i not in failed]
+        if not everyone:
+            return Refused(ALL_FAILED)
+        return _Scored(group, index, everyone, np.zeros(len(everyone)), failed, [])
     unscored = {i: _unscored(each) for i, each in enumerate(group.trajectories)}
     rewards = {
         i: _reward(group.trajectories[i], loss) for i, reason in unscored.items() if not reason
@@ -240,7 +250,8 @@ def _score(group: trajectory_pb2.Group, index: int, loss: spec_pb2.LossSpec) -> 
     members = [i for i, reason in unscored.items() if not reason]
     if not members:
         return Refused(ALL_FAILED)
-    if len(members) == 1:
+    # A teacher has something to say of each token, whatever the others did.
+    if len(members) == 1 and not _taught(loss):
         return Refused(GROUP_OF_ONE)
     scored = _Scored(
         group,
@@ -252,7 +263,8 @@ def _score(group: trajectory_pb2.Group, index: int, loss: spec_pb2.LossSpec) -> 
     )
     # Alike rewards say nothing about the policy; a KL in the loss still does.
     kl_in_loss = loss.kl_coefficient and loss.kl_placement != spec_pb2.KL_PLACEMENT_ADVANTAGE
-    if _alike(scored.rewards, scored.returns, loss) and not kl_in_loss:
+    teaches = kl_in_loss or _taught(loss)
+    if _alike(scored.rewards, scored.returns, loss) and not teaches:
         return Refused(ZERO_VARIANCE)
     return scored
 
@@ -277,6 +289,17 @@ def _advantages(
     """By group: [G] a number an attempt, or [T] a number a turn of each attempt."""
     if _supervised(loss):
         return [np.ones_like(found.rewards) for found in scored]
+    if _taught(loss) and loss.reward_coefficient != 1:
+        # The teacher's part is added where the policy's own log-probs are.
+        plain = spec_pb2.LossSpec()
+        plain.CopyFrom(loss)
+        plain.reward_coefficient = 1
+        return [
+            loss.reward_coefficient * values
+            if isinstance(values, np.ndarray)
+            else [loss.reward_coefficient * turns for turns in values]
+            for values in _advantages(scored, plain)
+        ]
     whole = advantages([found.rewards for found in scored], loss.advantage, loss.deviation)
     if loss.turn_advantage not in _BY_TURN:
         return [*whole]
@@ -307,6 +330,7 @@ def _attempts(
             vocabulary=vocabulary,
             max_tokens=_max_tokens(training),
             supervised=_supervised(training.loss),
+            taught=_taught(training.loss),
         )
         if isinstance(samples, Refused):
             reasons[i] = samples.reason
@@ -344,9 +368,13 @@ def is_overlong(trajectory: trajectory_pb2.Trajectory) -> bool:
     )
 
 
+def _is_failed(trajectory: trajectory_pb2.Trajectory) -> bool:
+    return trajectory.stop_reason == trajectory_pb2.STOP_REASON_FAILED
+
+
 def _unscored(trajectory: trajectory_pb2.Trajectory) -> str:
     """Why a trajectory has no say in its group, or nothing."""
-    if trajectory.stop_reason == trajectory_pb2.STOP_REASON_FAILED:
+    if _is_failed(trajectory):
         return FAILED
     if not trajectory.HasField("reward"):
         return NO_REWARD

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
 from podium_trainer.domain.batch import Weighted
-from podium_trainer.domain.samples import IntArray
+from podium_trainer.domain.samples import FloatArray, IntArray, Sample
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Row:
     """Share in the loss."""
     trajectories: Int64[np.ndarray, "K"]
     """Index of the trajectory in the batch."""
+    teacher: Float32[np.ndarray, "K"]
+    """The teacher's log-probs, nats; NaN where there is none."""
 
     def segments(self) -> list[tuple[int, int, int]]:
         """Runs of nodes without a fork inside: (start, end, end of the subtree)."""
@@ -158,7 +160,12 @@ def build_row(samples: Sequence[Weighted]) -> Row:
         )[order].astype(np.float32),
         weights=each(item.weight for item in samples).astype(np.float32),
         trajectories=each(item.trajectory for item in samples).astype(np.int64),
+        teacher=np.concatenate([_teacher(item.sample) for item in samples])[order],
     )
+
+
+def _teacher(sample: Sample) -> FloatArray:
+    return np.full_like(sample.logprobs, np.nan) if sample.teacher is None else sample.teacher
 
 
 def _key(item: Weighted) -> bytes:

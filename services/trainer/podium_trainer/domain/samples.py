@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.core.skip_reasons import GREEDY, NO_SAMPLED_TOKENS, OVER_MAX_ROW_TOKENS
+from podium.core.skip_reasons import (
+    GREEDY,
+    NO_SAMPLED_TOKENS,
+    NO_TEACHER,
+    OVER_MAX_ROW_TOKENS,
+)
 from podium.core.token_records import token_record_violations
 from podium.types.v1 import trajectory_pb2
 
@@ -33,6 +38,8 @@ class Sample:
     """[k] nats, under the policy that sampled, at `temperatures`; NaN where not recorded."""
     temperatures: FloatArray
     """[k] above 0."""
+    teacher: FloatArray | None = None
+    """[k] nats, under the teacher at temperature 1; NaN where it was not asked. None without."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +57,13 @@ def read_samples(
     vocabulary: int,
     max_tokens: int | None = None,
     supervised: bool = False,
+    taught: bool = False,
 ) -> list[Sample] | Refused:
     """The samples of every history that holds sampled tokens.
 
     A trajectory trains as a whole or not at all. `supervised` fine-tuning is at
-    temperature 1, whatever the tokens were sampled at. A trajectory with a context of
+    temperature 1, whatever the tokens were sampled at; `taught`, every history needs what a
+    teacher said of it. A trajectory with a context of
     more than `max_tokens` is refused; None allows any.
 
     Raises:
@@ -65,6 +74,8 @@ def read_samples(
     for index, history in enumerate(trajectory.histories):
         field = f"group.trajectories[{trajectory.id}].histories[{index}].tokens"
         read = _read_record(history.tokens, field, vocabulary, supervised)
+        if taught and isinstance(read, Sample) and read.teacher is None:
+            read = Refused(NO_TEACHER)
         if isinstance(read, Refused):
             refused = refused or read
         elif read is not None:
@@ -84,6 +95,7 @@ def _read_record(
 ) -> Sample | Refused | None:
     tokens = np.fromiter(record.token_ids, np.int64, len(record.token_ids))
     logprobs = np.fromiter(record.logprobs, np.float32, len(record.logprobs))
+    teacher = np.fromiter(record.teacher_logprobs, np.float32, len(record.teacher_logprobs))
     violations = token_record_violations(record, field)
     if violations:
         raise InvalidArgumentError(violations=violations, reason="INCONSISTENT_TOKEN_RECORD")
@@ -116,4 +128,5 @@ def _read_record(
         targets=tokens[indices],
         logprobs=np.minimum(logprobs, np.float32(0)),
         temperatures=temperatures,
+        teacher=teacher if len(teacher) else None,
     )

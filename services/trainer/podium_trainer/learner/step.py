@@ -210,5 +210,6 @@ def trained_tokens(
         advantages=on(row.advantages),
         trajectories=on(row.trajectories),
         reference=reference,
+        teacher=on(row.teacher),
     )
     return tokens, on(row.weights)

@@ -12,6 +12,7 @@ from torch import Tensor
 from podium_trainer.learner.objectives import (
     cispo,
     clipped,
+    distillation,
     gspo,
     kl,
     mismatch,
@@ -39,6 +40,8 @@ class Tokens:
     """Index of the trajectory in the batch."""
     reference: Float[Tensor, "K"] | None = None
     """Under the reference; needed when `kl_coefficient` is not 0."""
+    teacher: Float[Tensor, "K"] | None = None
+    """Under the teacher, NaN where it was not asked; needed when `teacher_coefficient` is not 0."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,9 @@ def token_losses(
             if values.log_ratio_means is None
             else values.log_ratio_means[tokens.trajectories]
         )
+    if tokens.teacher is not None and loss.teacher_coefficient:
+        taught = loss.teacher_coefficient * distillation.advantages(now, tokens.teacher)
+        tokens = replace(tokens, advantages=tokens.advantages + taught)
     estimate = None
     if tokens.reference is not None and loss.kl_coefficient:
         estimate = kl.estimate(tokens.logprobs, tokens.reference, loss.kl_estimator)
