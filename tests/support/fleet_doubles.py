@@ -114,6 +114,9 @@ class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
         self.policies: dict[str, int] = {}
         """Versions by job, the last one loaded last."""
         self.loads: list[tuple[str, int]] = []
+        self.vocabulary = "sha256:one"
+        self.scored = 0
+        """Sequences that it was asked about as a teacher."""
         self.pulls = False
         """Whether it reads the files of what it loads."""
 
@@ -155,6 +158,7 @@ class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
         return inference_pb.GetEngineResponse(
             base_model=self.base_model,
             max_model_len=self.window,
+            vocabulary_digest=self.vocabulary,
             weight_mode=inference_pb.WEIGHT_MODE_ADAPTER
             if self.adapters
             else inference_pb.WEIGHT_MODE_MERGED,
@@ -164,6 +168,19 @@ class InferenceDouble(Member, inference_grpc.InferenceServiceServicer):
         self, request: Any, context: Any
     ) -> inference_pb.RenderDemonstrationResponse:
         return demonstrated(request)
+
+    async def ScoreTokens(
+        self, request: inference_pb.ScoreTokensRequest, context: Any
+    ) -> inference_pb.ScoreTokensResponse:
+        await self.reached("score", request.policy.job)
+        version = self.resolve(request.policy) if request.policy.job else 0
+        self.scored += 1
+        # Another number each time: who asks twice about one token learns from another number.
+        return inference_pb.ScoreTokensResponse(
+            logprobs=[-self.scored / 1024] * (len(request.token_ids) - 1),
+            policy=request.policy.job,
+            weights_version=version,
+        )
 
     async def ListPolicies(self, request: Any, context: Any) -> inference_pb.ListPoliciesResponse:
         policies = [inference_pb.LoadedPolicy(job="")]

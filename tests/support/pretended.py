@@ -18,7 +18,11 @@ def trained_weights(seed: int, steps: Iterable[Sequence[trajectory_pb2.Trajector
 
 def learned_from(weights: str, trajectories: Sequence[trajectory_pb2.Trajectory]) -> str:
     """The weights after one step."""
-    return digest_of(weights, [(t.id, t.reward) for t in trajectories]).hex()
+    return digest_of(weights, [(t.id, t.reward, *_taught(t)) for t in trajectories]).hex()
+
+
+def _taught(trajectory: trajectory_pb2.Trajectory) -> list[float]:
+    return [x for history in trajectory.histories for x in history.tokens.teacher_logprobs]
 
 
 def digest_of(*parts: object) -> bytes:

@@ -62,9 +62,10 @@ async def test_tokens_are_counted_once_with_what_stores_them(stores: Stores) -> 
     await ledger.start("job", "pool")
     done = step(1, "job/s1/g0", "job/s1/g1")
     done.metrics["train/tokens_trained"] = 20
+    done.metrics["teacher/tokens"] = 48
     await asyncio.gather(*(ledger.commit_step("job", done) for _ in range(3)))
     (listed,), _ = await stores.jobs.page([], None, 10)
-    assert listed.usage.trained_tokens == 20
+    assert (listed.usage.trained_tokens, listed.usage.teacher_tokens) == (20, 48)
     assert listed.usage == (await stores.jobs.get("job")).usage
 
 

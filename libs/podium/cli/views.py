@@ -93,6 +93,7 @@ def used(usage: jobs.Usage) -> str:
     parts = [
         f"{usage.sampled_tokens} tokens sampled",
         f"{usage.trained_tokens} trained",
+        f"{usage.teacher_tokens} read by its teacher" if usage.teacher_tokens else "",
         f"{duration(usage.trainer_seconds)} of a trainer",
         f"{gpus} (trainer + pool)",
         f"{judges} tokens of judges" if judges else "",

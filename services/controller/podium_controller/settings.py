@@ -93,6 +93,8 @@ class Settings(ServerSettings):
     """What a group may take beyond the time of one episode."""
     judge_seconds: float = Field(default=900.0, gt=0)
     """Deadline of scoring one group."""
+    teacher_seconds: float = Field(default=600.0, gt=0)
+    """Deadline of a teacher's reading of one conversation."""
     step_seconds: float = Field(default=7200.0, gt=0)
     """Deadline of one optimizer step."""
     open_seconds: float = Field(default=1800.0, gt=0)

@@ -36,10 +36,16 @@ class FakeInference:
         self._wire = wire or Wire()
         self.base_model = base_model
         self.window = 2048
+        self.weight_mode = inference_pb.WEIGHT_MODE_MERGED
         self.pool_gpus = 0
         self.job = ""
         self.version = -1
         self._forbidden: set[str] = set()
+        self.vocabulary = "sha256:one"
+        self.scored: list[tuple[int, ...]] = []
+        """What it was asked for as a teacher."""
+        self.says: Callable[[Sequence[int]], list[float]] = lambda tokens: [-0.5] * len(tokens)
+        """Of the tokens of a sequence but the first."""
 
     def forget(self) -> None:
         """What its process held is lost."""
@@ -50,7 +56,8 @@ class FakeInference:
         answer = inference_pb.GetEngineResponse(
             base_model=self.base_model,
             max_model_len=self.window,
-            weight_mode=inference_pb.WEIGHT_MODE_MERGED,
+            weight_mode=self.weight_mode,
+            vocabulary_digest=self.vocabulary,
         )
         return await self._wire.call("inference", "engine", lambda: answer)
 
@@ -63,6 +70,20 @@ class FakeInference:
             return inference_pb.LoadPolicyResponse(already_loaded=known)
 
         return await self._wire.call("inference", "load", handle)
+
+    async def score(
+        self, policy: policy_pb2.PolicyRef, token_ids: Sequence[int]
+    ) -> inference_pb.ScoreTokensResponse:
+        def handle() -> inference_pb.ScoreTokensResponse:
+            version = self.use(policy) if policy.job else 0
+            if len(token_ids) >= self.window:
+                raise InvalidArgumentError("too long", reason="CONTEXT_LENGTH_EXCEEDED")
+            self.scored.append(tuple(token_ids))
+            return inference_pb.ScoreTokensResponse(
+                logprobs=self.says(token_ids[1:]), policy=policy.job, weights_version=version
+            )
+
+        return await self._wire.call("inference", "score_tokens", handle)
 
     async def unload(self, job_id: str, seconds: float | None = None) -> None:
         def handle() -> None:
@@ -199,8 +220,18 @@ class FakeRollout:
         trajectory.environment_reward = luck
         trajectory.metrics["success"] = float(luck > 0.5)
         tokens = trajectory.histories.add().tokens
+        tokens.token_ids.append(1)
         for version in dict.fromkeys(versions):
-            tokens.spans.add(length=1, policy=request.policy.job, weights_version=version)
+            start = len(tokens.token_ids)
+            tokens.token_ids.append(2 + attempt)
+            tokens.logprobs.append(-1.0)
+            tokens.spans.add(
+                start=start,
+                length=1,
+                policy=request.policy.job,
+                weights_version=version,
+                temperature=request.sampling.temperature,
+            )
         return trajectory
 
 

@@ -314,3 +314,11 @@ def test_numbers_that_are_odd_or_missing_raise_nothing(seed: int) -> None:
             assert finding_of(each.message)
             assert "nan" not in each.message
     assert news([], [], spec()) == []
+
+
+def test_groups_of_one_reward_are_nothing_to_tell_of_where_a_teacher_speaks() -> None:
+    def found(of: spec_pb2.JobSpec) -> set[str]:
+        return {finding_of(each.message) for each in told(too_hard(0), of)}
+
+    assert reasons.NO_VARIANCE in found(spec())
+    assert reasons.NO_VARIANCE not in found(spec(teacher_coefficient=1.0))

@@ -9,11 +9,12 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.api import submissions
 from podium_controller.api.specification import complete, violations
-from podium_controller.domain.ports import JUDGED, GroupKey
+from podium_controller.domain.ports import JUDGED, GroupKey, JobRecord
 from podium_controller.domain.step_metrics import own_metrics
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.aliases import BEST
-from podium_controller.training.judging import Judging, scoring_of
+from podium_controller.training.judging import Judging, Scoring
+from podium_controller.training.scoring import scoring_of
 from support.fakes.bench import JOB, Bench
 
 SUPERVISED = spec_pb2.TrainingSpec(
@@ -71,11 +72,16 @@ async def test_no_judge_is_asked_of_rows() -> None:
     key = GroupKey(JOB, 1, 0)
     reward, limits = spec_pb2.RewardSpec(), ProjectLimits()
     judging = Judging(bench.judge, reward, bench.recovery, bench.ledger, "default", limits)
-    how = scoring_of(bench.spec, judging, bench.ledger)
+
+    def scoring(spec: spec_pb2.JobSpec) -> Scoring:
+        job = JobRecord(JOB, spec, 0, 0, "")
+        return scoring_of(job, judging, None, bench.recovery, bench.ledger, bench.reporter)
+
+    how = scoring(bench.spec)
     assert await how.score(key, row()) == row()
     assert (await bench.ledger.stored_groups(JOB, 1))[0].status == JUDGED
     assert bench.calls == []
-    judged = scoring_of(spec_pb2.JobSpec(), judging, bench.ledger)
+    judged = scoring(spec_pb2.JobSpec())
     await judged.score(key, row())
     assert bench.calls == ["score"]
 

@@ -94,3 +94,13 @@ def test_each_group_that_cannot_teach_has_one_stand_in_within_the_bound() -> Non
     assert stand_ins([*teach, False, True], [*origins, 1, 2], 4, 8) == [1]
     assert stand_ins([*teach, False, True], [*origins, 1, 2], 4, 6) == []
     assert stand_ins([True] * 4, origins, 0, 8) == []
+
+
+def test_what_a_teacher_has_read_teaches_without_variance() -> None:
+    loss = training_spec(loss={"teacher_coefficient": 1}).loss
+    made = group("g", trajectory("g/t0", 1.0, [1, 2, 3], [(2, 1)]))
+    assert not can_teach(made, loss)
+    made.trajectories[0].histories[0].tokens.teacher_logprobs.append(-1)
+    assert can_teach(made, loss)
+    made.skip_reason = skip_reasons.TEACHER_ERROR
+    assert not can_teach(made, loss)

@@ -292,6 +292,7 @@ class Usage(_message.Message):
     JUDGE_COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     JUDGE_COST_FIELD_NUMBER: _builtins.int
     GPU_COST_FIELD_NUMBER: _builtins.int
+    TEACHER_TOKENS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     """Tokens of its episodes that the policy read and did not sample, each once a
     conversation: that a later turn reads them again is not counted.
@@ -326,6 +327,10 @@ class Usage(_message.Message):
     """What the GPU seconds cost, by the installation's price of a GPU's hour;
     absent where it names none.
     """
+    teacher_tokens: _builtins.int
+    """Tokens that its teacher has read (JobSpec.distillation), of committed
+    steps.
+    """
     def __init__(
         self,
         *,
@@ -342,10 +347,11 @@ class Usage(_message.Message):
         judge_completion_tokens: _builtins.int = ...,
         judge_cost: _builtins.float = ...,
         gpu_cost: _builtins.float | None = ...,
+        teacher_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_gpu_cost", b"_gpu_cost", "gpu_cost", b"gpu_cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_cost", b"_gpu_cost", "episode_seconds", b"episode_seconds", "gpu_cost", b"gpu_cost", "judge_calls", b"judge_calls", "judge_completion_tokens", b"judge_completion_tokens", "judge_cost", b"judge_cost", "judge_prompt_tokens", b"judge_prompt_tokens", "pool_gpu_seconds", b"pool_gpu_seconds", "pool_seconds", b"pool_seconds", "prompt_tokens", b"prompt_tokens", "sampled_tokens", b"sampled_tokens", "trained_tokens", b"trained_tokens", "trainer_gpu_seconds", b"trainer_gpu_seconds", "trainer_seconds", b"trainer_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpu_cost", b"_gpu_cost", "episode_seconds", b"episode_seconds", "gpu_cost", b"gpu_cost", "judge_calls", b"judge_calls", "judge_completion_tokens", b"judge_completion_tokens", "judge_cost", b"judge_cost", "judge_prompt_tokens", b"judge_prompt_tokens", "pool_gpu_seconds", b"pool_gpu_seconds", "pool_seconds", b"pool_seconds", "prompt_tokens", b"prompt_tokens", "sampled_tokens", b"sampled_tokens", "teacher_tokens", b"teacher_tokens", "trained_tokens", b"trained_tokens", "trainer_gpu_seconds", b"trainer_gpu_seconds", "trainer_seconds", b"trainer_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__gpu_cost: _TypeAlias = _typing.Literal["gpu_cost"]  # noqa: Y015
     _WhichOneofArgType__gpu_cost: _TypeAlias = _typing.Literal["_gpu_cost", b"_gpu_cost"]  # noqa: Y015

@@ -85,6 +85,7 @@ def usage(found: pb.Usage) -> dict[str, Any]:
         "prompt_tokens": found.prompt_tokens,
         "sampled_tokens": found.sampled_tokens,
         "trained_tokens": found.trained_tokens,
+        "teacher_tokens": found.teacher_tokens,
         "trainer_seconds": rounded(found.trainer_seconds),
         "trainer_gpu_seconds": rounded(found.trainer_gpu_seconds),
         "pool_gpu_seconds": rounded(found.pool_gpu_seconds),

@@ -21,6 +21,7 @@ from podium.core.errors import (
 from podium.core.job_environments import environments_of, name_of, path_of
 from podium.types.v1 import spec_pb2
 
+from podium_controller.api.distillation import check_teacher, teacher_warnings
 from podium_controller.api.trackers import Trackers
 from podium_controller.domain.budget import bounded
 from podium_controller.domain.ports import Peers
@@ -74,7 +75,11 @@ class Admission:
     def warnings(self, spec: spec_pb2.JobSpec) -> list[str]:
         """What is allowed and may not be what was meant, of a job that passed the checks."""
         serving = [offer for offer in self._pools.offers() if offer.serves(spec)]
-        return row_length_warnings(spec, _window(serving)) + self._trackers.warnings(spec)
+        return (
+            row_length_warnings(spec, _window(serving))
+            + teacher_warnings(spec, self._pools.offers())
+            + self._trackers.warnings(spec)
+        )
 
     async def check_fork(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether there is what the job starts from; an open version becomes the newest one's."""
@@ -99,6 +104,16 @@ class Admission:
             text = f"got {spec.training.steps}; the fork has taken {fork.version} steps already"
             violations.append(Violation("job.spec.training.steps", text))
         return violations
+
+    async def check_teacher(self, spec: spec_pb2.JobSpec) -> list[Violation]:
+        """Whether there is the teacher that it names; an open version becomes a number.
+
+        Raises:
+            UnavailableError: its pool has never answered.
+        """
+        if not spec.distillation.teacher:
+            return []
+        return await check_teacher(spec, await self._pools.ask(), self._peers.registry)
 
     async def check_trainer(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether a trainer can be had where the job wants it."""

@@ -299,6 +299,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
             self._admission.check_model(job.spec),
             self._admission.check_judge(job.spec),
             self._admission.check_fork(job.spec),
+            self._admission.check_teacher(job.spec),
             self._admission.check_trainer(job.spec),
             return_exceptions=True,
         )

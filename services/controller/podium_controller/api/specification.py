@@ -21,6 +21,7 @@ from podium.core.sft import sft_violations
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
 
+from podium_controller.api.distillation import distillation_violations
 from podium_controller.api.environments import environment_violations
 from podium_controller.domain.best_metric import best_metric_violations
 from podium_controller.domain.budget import budget_violations
@@ -49,6 +50,11 @@ def complete(spec: spec_pb2.JobSpec) -> spec_pb2.JobSpec:
         full.ClearField("fork")
     if full.HasField("sft") and not full.training.loss.objective:
         full.training.loss.objective = spec_pb2.OBJECTIVE_SUPERVISED
+    if not full.distillation.ByteSize():
+        full.ClearField("distillation")
+    loss = full.training.loss
+    if full.HasField("distillation") and not loss.HasField("teacher_coefficient"):
+        loss.teacher_coefficient = 1
     apply_defaults(full)
     complete_training(full.training)
     if not full.HasField("client"):
@@ -85,6 +91,7 @@ def violations(job: pb.Job) -> list[Violation]:
     found += _reward(job.spec.reward, "job.spec.reward")
     found += training_violations(job.spec.training, "job.spec.training")
     found += _turn_rewards(job.spec)
+    found += distillation_violations(job)
     found += row_length_violations(job.spec)
     found += sft_violations(job.spec, "job.spec")
     found += tracking_violations(job.spec.tracking, "job.spec.tracking")

@@ -262,7 +262,12 @@ def job_ended(project: str, state: str, reason: str) -> None:
 
 
 _GPU_SECONDS = {"trainer": "trainer_gpu_seconds", "pool": "pool_gpu_seconds"}
-_TOKENS = {"prompt": "prompt_tokens", "sampled": "sampled_tokens", "trained": "trained_tokens"}
+_TOKENS = {
+    "prompt": "prompt_tokens",
+    "sampled": "sampled_tokens",
+    "trained": "trained_tokens",
+    "teacher": "teacher_tokens",
+}
 
 
 def count_usage(job_id: str, project: str, before: pb.Usage, now: pb.Usage) -> None:

@@ -13,7 +13,7 @@ from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
-from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 from podium_controller.domain.accounts import TrajectoryKeeper, UsageBook
 from podium_controller.domain.coach import Told
@@ -157,6 +157,11 @@ class Inference(Protocol):
 
     async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
         """Has every pod serve a version; one that comes later fetches it for itself."""
+
+    async def score(
+        self, policy: policy_pb2.PolicyRef, token_ids: Sequence[int]
+    ) -> inference_pb.ScoreTokensResponse:
+        """How likely a policy would have said each token but the first in its place."""
 
     async def unload(self, job_id: str, seconds: float | None = None) -> None:
         """Has every pod forget a job's versions."""

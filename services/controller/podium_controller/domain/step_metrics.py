@@ -24,6 +24,9 @@ _SPLITS = "history_splits"
 ENVIRONMENT_PREFIX = "env/"
 """Of the numbers of one of a job's several environments, before its name."""
 
+TEACHER_TOKENS = "teacher/tokens"
+"""What the teacher has read, among a step's metrics."""
+
 _UNFINISHED = frozenset(
     {
         trajectory_pb2.STOP_REASON_TRUNCATED,
@@ -115,6 +118,11 @@ def sampled_tokens(trajectory: trajectory_pb2.Trajectory) -> int:
     return sum(span.length for history in trajectory.histories for span in history.tokens.spans)
 
 
+def taught_tokens(record: trajectory_pb2.TokenRecord) -> int:
+    """How much of a record a teacher reads: all up to the last sampled token."""
+    return max((span.start + span.length for span in record.spans), default=0)
+
+
 def step_metrics(
     groups: Sequence[trajectory_pb2.Group],
     staleness: int,
@@ -161,7 +169,34 @@ def step_metrics(
             metrics[f"{prefix}success_mean"] = own[SUCCESS]
     if splits := math.fsum(t.metrics[_SPLITS] for t in trajectories if _SPLITS in t.metrics):
         metrics[_SPLITS] = splits
-    return metrics | _judge_metrics(groups)
+    return metrics | _judge_metrics(groups) | _teacher_metrics(trajectories)
+
+
+def _teacher_metrics(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str, float]:
+    """Which teacher spoke, and how far the policy that sampled is from it.
+
+    `teacher/kl` is the mean of log p - log p_teacher over the sampled tokens, in nats: an
+    estimate of the reverse KL, which is 0 where the two agree.
+    """
+    taught = [trajectory for trajectory in trajectories if trajectory.teacher]
+    if not taught:
+        return {}
+    records = [history.tokens for each in taught for history in each.histories]
+    gaps = [
+        own - teacher
+        for record in records
+        if len(record.logprobs) == len(record.teacher_logprobs)
+        for own, teacher in zip(record.logprobs, record.teacher_logprobs, strict=True)
+        if math.isfinite(own) and math.isfinite(teacher)
+    ]
+    metrics = {TEACHER_TOKENS: float(sum(map(taught_tokens, records)))}
+    if gaps:
+        metrics["teacher/kl"] = fmean(gaps)
+    _, at, version = taught[0].teacher.rpartition("@")
+    if at and version.isdecimal():
+        metrics["teacher/version"] = float(version)
+    unread = sum(not (t.teacher or is_failed(t)) and sampled_tokens(t) > 0 for t in trajectories)
+    return metrics | {"teacher/unread": float(unread)}
 
 
 def own_metrics(

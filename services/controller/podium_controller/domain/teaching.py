@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from podium.core.sides import by_side
-from podium.core.skip_reasons import JUDGE_BUDGET, JUDGE_UNAVAILABLE
+from podium.core.skip_reasons import JUDGE_BUDGET, JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE
 from podium.core.variance import alike
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain.step_metrics import is_failed
 
-_UNJUDGEABLE = (JUDGE_BUDGET, JUDGE_UNAVAILABLE)
+_UNJUDGEABLE = (JUDGE_BUDGET, JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE)
 
 
 def can_teach(group: trajectory_pb2.Group, loss: spec_pb2.LossSpec) -> bool:
@@ -24,7 +24,17 @@ def can_teach(group: trajectory_pb2.Group, loss: spec_pb2.LossSpec) -> bool:
     """
     if loss.objective == spec_pb2.OBJECTIVE_SUPERVISED:
         return not all(map(is_failed, group.trajectories))
-    return not group.skip_reason and any(_differs(side, loss) for side in by_side(group))
+    if group.skip_reason:
+        return False
+    if loss.teacher_coefficient:
+        return any(map(_was_read, group.trajectories))
+    return any(_differs(side, loss) for side in by_side(group))
+
+
+def _was_read(attempt: trajectory_pb2.Trajectory) -> bool:
+    """Whether a teacher has said something of it, which it learns from whatever the others did."""
+    said = any(history.tokens.teacher_logprobs for history in attempt.histories)
+    return said and not is_failed(attempt)
 
 
 def _differs(group: trajectory_pb2.Group, loss: spec_pb2.LossSpec) -> bool:
@@ -42,7 +52,7 @@ def _differs(group: trajectory_pb2.Group, loss: spec_pb2.LossSpec) -> bool:
 
 
 def is_worth_replacing(group: trajectory_pb2.Group) -> bool:
-    """Whether another group in its place might teach: not where judges answer no more."""
+    """Whether another in its place might teach: not where judges or teacher answer no more."""
     return group.skip_reason not in _UNJUDGEABLE
 
 

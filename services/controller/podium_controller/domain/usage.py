@@ -8,7 +8,11 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import trajectory_pb2
 
-from podium_controller.domain.step_metrics import sampled_tokens, trajectories_of
+from podium_controller.domain.step_metrics import (
+    TEACHER_TOKENS,
+    sampled_tokens,
+    trajectories_of,
+)
 
 TOKENS_TRAINED = "train/tokens_trained"
 """Among a step's metrics."""
@@ -36,7 +40,10 @@ def of_groups(groups: Iterable[trajectory_pb2.Group]) -> pb.Usage:
 
 def of_step(step: pb.Step) -> pb.Usage:
     """What training a step has used, besides time."""
-    return pb.Usage(trained_tokens=int(step.metrics.get(TOKENS_TRAINED, 0.0)))
+    return pb.Usage(
+        trained_tokens=int(step.metrics.get(TOKENS_TRAINED, 0.0)),
+        teacher_tokens=int(step.metrics.get(TEACHER_TOKENS, 0.0)),
+    )
 
 
 def of_judges(used: judge_pb.JudgeUsage) -> pb.Usage:

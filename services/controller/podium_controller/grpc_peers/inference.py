@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import grpc
@@ -12,6 +12,7 @@ from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.kit.rpc.fan_out import ask_each
 from podium.kit.rpc.members import Members
+from podium.types.v1 import policy_pb2
 
 from podium_controller.grpc_peers.errors import peer_errors
 
@@ -25,10 +26,11 @@ _PAGE = 1000
 class GrpcInference:
     """See `ports.Inference`."""
 
-    def __init__(self, members: Members, load_seconds: float) -> None:
+    def __init__(self, members: Members, load_seconds: float, score_seconds: float) -> None:
         self._members = members
         self._stub = _stub(members.whole)
         self._load_seconds = load_seconds
+        self._score_seconds = score_seconds
 
     async def engine(self) -> pb.GetEngineResponse:
         """See `ports.Inference`. All pods have the same."""
@@ -46,6 +48,14 @@ class GrpcInference:
             pause_seconds=max(answer.pause_seconds for answer in answers),
             already_loaded=all(answer.already_loaded for answer in answers),
         )
+
+    async def score(
+        self, policy: policy_pb2.PolicyRef, token_ids: Sequence[int]
+    ) -> pb.ScoreTokensResponse:
+        """See `ports.Inference`."""
+        request = pb.ScoreTokensRequest(policy=policy, token_ids=token_ids)
+        with peer_errors(_PEER):
+            return await self._stub.ScoreTokens(request, timeout=self._score_seconds)
 
     async def unload(self, job_id: str, seconds: float | None = None) -> None:
         """See `ports.Inference`."""

@@ -62,7 +62,8 @@ async def connected_pools(settings: Settings, projects: Projects) -> AsyncIterat
             members = Members(address, functools.partial(connect_peer, settings))
             stack.push_async_callback(members.close)
             fair_share = FairShare(name, settings.pool_episodes, projects)
-            found.append(Pool(name, GrpcInference(members, settings.publish_seconds), fair_share))
+            inference = GrpcInference(members, settings.publish_seconds, settings.teacher_seconds)
+            found.append(Pool(name, inference, fair_share))
         pools = Pools(found)
         stack.push_async_callback(pools.close)
         yield pools

@@ -52,6 +52,10 @@ class Offer:
         """Whether it has the job's base model."""
         return self.engine is not None and self.engine.base_model == spec.base_model
 
+    def is_taken_by_teacher(self, spec: spec_pb2.JobSpec) -> bool:
+        """Whether it is the pool of the job's teacher and has no room for the job beside it."""
+        return self.pool.name == spec.distillation.pool and not self.is_shared
+
     def fits_context(self, spec: spec_pb2.JobSpec) -> bool:
         """Whether its context window holds a prompt beside the job's longest answer."""
         window = self.engine.max_model_len if self.engine is not None else 0

@@ -97,7 +97,11 @@ class AdmissionQueue:
         return None
 
     def _pool(self, job: JobRecord) -> Pool | Wait:
-        serving = [offer for offer in self._offers if offer.serves(job.spec)]
+        serving = [
+            offer
+            for offer in self._offers
+            if offer.serves(job.spec) and not offer.is_taken_by_teacher(job.spec)
+        ]
         fitting = [offer for offer in serving if offer.fits_context(job.spec)]
         if not fitting:
             return self._unserved(job, serving)

@@ -55,10 +55,12 @@ class JobRun:
         meter: JobMeter,
         close_seconds: float,
         project: str,
+        teacher_pool: Pool | None = None,
     ) -> None:
         """`close_seconds` bounds each call that frees trainer and pool.
 
         `limits` are those of the job's project, and `project` is what metrics call it.
+        `teacher_pool` serves its teacher; None where it has none, or the settings name it no more.
         """
         self._job = job
         self._peers = peers
@@ -70,6 +72,7 @@ class JobRun:
         self._meter = meter
         self._close_seconds = close_seconds
         self._project = project
+        self._teacher_pool = teacher_pool
 
     async def run(self) -> None:
         """Returns when the job's new state is written, or must be left to a later run.
@@ -124,6 +127,7 @@ class JobRun:
             self._control,
             self._limits,
             self._meter,
+            self._teacher_pool,
         )
         work = asyncio.create_task(loop.run())
         cancelled = asyncio.create_task(self._control.cancel.wait())

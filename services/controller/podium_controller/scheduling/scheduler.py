@@ -272,7 +272,20 @@ class Scheduler:
         label = self._projects.label(project_of(job.spec))
         job = replace(job, pool=pool.name)
         meter = self._meter.begin(job, pool, label, gpus)
-        run = JobRun(job, self._peers, pool, ledger, control, limits, meter, seconds, label)
+        wanted = job.spec.distillation.pool
+        teacher_pool = self._pools.get(wanted) if wanted else pool
+        run = JobRun(
+            job,
+            self._peers,
+            pool,
+            ledger,
+            control,
+            limits,
+            meter,
+            seconds,
+            label,
+            teacher_pool,
+        )
         task = asyncio.create_task(run.run(), name=f"job-{job.id}")
         task.add_done_callback(lambda _: self.wake())
         running = _Running(control, task, Place(job.id, pool.name, project_of(job.spec), gpus))

@@ -195,6 +195,7 @@ usage = Table(
     Column("judge_prompt_tokens", BigInteger, nullable=False),
     Column("judge_completion_tokens", BigInteger, nullable=False),
     Column("judge_cost", Float, nullable=False),
+    Column("teacher_tokens", BigInteger, nullable=False, server_default="0"),
     Index(None, "hour"),
 )
 

@@ -73,7 +73,7 @@ class Collector:
         job_id: str,
         spec: spec_pb2.JobSpec,
         group_source: GroupSource,
-        judging: Scoring,
+        scoring: Scoring,
         ledger: Ledger,
         reporter: Reporter,
         begin_span: Callable[[int], trace.Span],
@@ -82,7 +82,7 @@ class Collector:
         self._job_id = job_id
         self._spec = spec
         self._group_source = group_source
-        self._judging = judging
+        self._scoring = scoring
         self._ledger = ledger
         self._reporter = reporter
         self._begin_span = begin_span
@@ -101,9 +101,9 @@ class Collector:
             BudgetSpentError: judges have cost what they may, and no group has a score.
             JobFailedError: groups stay too old (STALENESS_EXCEEDED), or all of
                 them fail again and again (ENVIRONMENT_FAILING, ROLLOUT_FAILING,
-                JUDGE_FAILING), or
-                not one could be judged because the judges may spend no more
-                (JUDGE_BUDGET_SPENT) or gave no answer (JUDGE_UNAVAILABLE).
+                JUDGE_FAILING, TEACHER_FAILING), or not one could be scored because
+                the judges may spend no more (JUDGE_BUDGET_SPENT), or judges or teacher gave
+                no answer (JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE).
         """
         count = await self._group_source.count(step)
         span = self._begin_span(step)
@@ -255,7 +255,7 @@ class Collector:
             collected()
         if stored.status == JUDGED:
             return stored.group
-        group = await self._judging.score(key, stored.group)
+        group = await self._scoring.score(key, stored.group)
         await tell_unjudged(self._reporter, group, step)
         return group
 

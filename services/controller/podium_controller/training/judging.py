@@ -14,6 +14,8 @@ from podium.core.skip_reasons import (
     JUDGE_FAILED,
     JUDGE_UNAVAILABLE,
     NO_JUDGE_ANSWERS,
+    TEACHER_ERROR,
+    TEACHER_UNAVAILABLE,
 )
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -26,14 +28,25 @@ from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import Reporter
 
-_NOT_JUDGED = (JUDGE_FAILED, JUDGE_BUDGET, JUDGE_UNAVAILABLE, JUDGE_ERROR)
+_NOT_SCORED = (
+    JUDGE_FAILED,
+    JUDGE_BUDGET,
+    JUDGE_UNAVAILABLE,
+    JUDGE_ERROR,
+    TEACHER_UNAVAILABLE,
+    TEACHER_ERROR,
+)
+_FOR_GOOD = (JUDGE_BUDGET, JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE)
+
+
+TEACHER = "The teacher"
 
 
 class Scoring(Protocol):
-    """Gives groups their rewards."""
+    """Gives a collected group all that it needs to train, and stores it."""
 
     async def score(self, key: GroupKey, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
-        """The scored group, stored."""
+        """The group as it trains, or with the reason why it does not."""
 
 
 class Unscored:
@@ -86,12 +99,12 @@ class Judging:
         except JobFailedError as error:
             if error.reason != NO_JUDGE_ANSWERS:
                 raise
-            skipped = _skipped(group, JUDGE_UNAVAILABLE, error.message)
-            return judge_pb.ScoreGroupResponse(group=skipped)
+            unjudged = skipped(group, JUDGE_UNAVAILABLE, error.message)
+            return judge_pb.ScoreGroupResponse(group=unjudged)
         except InternalError as error:
             # A defect, but of this group: the others must not pay for it.
-            skipped = _skipped(group, JUDGE_ERROR, error.message)
-            return judge_pb.ScoreGroupResponse(group=skipped)
+            unjudged = skipped(group, JUDGE_ERROR, error.message)
+            return judge_pb.ScoreGroupResponse(group=unjudged)
 
     async def _ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
         request = judge_pb.ScoreGroupRequest(group=group, reward=self._reward)
@@ -115,20 +128,20 @@ class Judging:
 
 async def tell_unjudged(reporter: Reporter, group: trajectory_pb2.Group, step: int) -> None:
     """Says of a group that it has no scores, and why."""
-    if unusable(group) in (JUDGE_FAILED, JUDGE_UNAVAILABLE, JUDGE_ERROR):
-        await reporter.warn(
-            f"group {group.id} is skipped. The judge says: {failure_text(group)}", step
-        )
+    if unusable(group) not in ("", ALL_FAILED, JUDGE_BUDGET):
+        text = f"group {group.id} is skipped. {scorer(group)} says: {failure_text(group)}"
+        await reporter.warn(text, step)
 
 
-def _skipped(group: trajectory_pb2.Group, reason: str, why: str) -> trajectory_pb2.Group:
-    skipped = trajectory_pb2.Group()
-    skipped.CopyFrom(group)
-    skipped.skip_reason = reason
-    for trajectory in skipped.trajectories:
+def skipped(group: trajectory_pb2.Group, reason: str, why: str) -> trajectory_pb2.Group:
+    """A copy that does not train, in whose attempts stands why."""
+    made = trajectory_pb2.Group()
+    made.CopyFrom(group)
+    made.skip_reason = reason
+    for trajectory in made.trajectories:
         if not is_failed(trajectory):
             trajectory.explanation = f"not scored: {why}"
-    return skipped
+    return made
 
 
 def unusable(group: trajectory_pb2.Group) -> str:
@@ -139,11 +152,11 @@ def unusable(group: trajectory_pb2.Group) -> str:
     """
     if group.trajectories and all(map(is_failed, group.trajectories)):
         return ALL_FAILED
-    return group.skip_reason if group.skip_reason in _NOT_JUDGED else ""
+    return group.skip_reason if group.skip_reason in _NOT_SCORED else ""
 
 
 def unjudgeable(groups: Sequence[trajectory_pb2.Group]) -> trajectory_pb2.Group | None:
-    """The group that says why not one could be judged; None when another round may help.
+    """The group that says why not one could be judged or taught; None when another round may help.
 
     Who may spend no more, or had no answer for as long as the job waits, is not asked
     again; but as long as one group of a step has scores, the job goes on with it
@@ -151,11 +164,11 @@ def unjudgeable(groups: Sequence[trajectory_pb2.Group]) -> trajectory_pb2.Group 
     """
     if not all(group.skip_reason for group in groups):
         return None
-    return next((g for g in groups if unusable(g) in (JUDGE_BUDGET, JUDGE_UNAVAILABLE)), None)
+    return next((g for g in groups if unusable(g) in _FOR_GOOD), None)
 
 
 def failure_text(group: trajectory_pb2.Group) -> str:
-    """What the group's attempts, or its judge, died of, in their own words."""
+    """What the group's attempts, or its judge or teacher, died of, in their own words."""
     failed = [trajectory for trajectory in group.trajectories if is_failed(trajectory)]
     if failed and unusable(group) == ALL_FAILED:
         failure = failed[0].failure
@@ -164,6 +177,6 @@ def failure_text(group: trajectory_pb2.Group) -> str:
     return next(filter(None, words), group.skip_reason)
 
 
-def scoring_of(spec: spec_pb2.JobSpec, judging: Judging, ledger: Ledger) -> Scoring:
-    """How a job's groups are scored: by `judging`, unless nothing of it is compared."""
-    return Unscored(ledger) if spec.HasField("sft") else judging
+def scorer(group: trajectory_pb2.Group) -> str:
+    """Who did not score a group, for people."""
+    return TEACHER if unusable(group) in (TEACHER_ERROR, TEACHER_UNAVAILABLE) else "The judge"

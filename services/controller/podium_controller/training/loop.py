@@ -46,9 +46,10 @@ from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluation_scoring import EvaluationScoring
 from podium_controller.training.evaluator import Evaluator, is_due
 from podium_controller.training.group_sources import ClientGroups
-from podium_controller.training.judging import Judging, scoring_of
+from podium_controller.training.judging import Judging
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import COLLECT, SERVE, WAIT, Reporter
+from podium_controller.training.scoring import scoring_of
 from podium_controller.training.serving import Serving
 from podium_controller.training.sources import Sources
 from podium_controller.training.step_runner import (
@@ -78,8 +79,9 @@ class TrainingLoop:
         control: StopSignals,
         limits: ProjectLimits,
         meter: JobMeter,
+        teacher_pool: Pool | None = None,
     ) -> None:
-        """`pool` is where the job's policies are served, `limits` its project's."""
+        """`pool` and `teacher_pool` (None: none) serve it, and `limits` are its project's."""
         self._job = job
         self._spec = job.spec
         self._peers = peers
@@ -87,6 +89,7 @@ class TrainingLoop:
         self._control = control
         self._limits = limits
         self._meter = meter
+        self._teacher_pool = teacher_pool
         self._completed = job.completed_steps
         self._reporter = Reporter(job.id, ledger)
         self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
@@ -211,7 +214,14 @@ class TrainingLoop:
         return True
 
     async def _batches(self) -> Batches:
-        scoring = scoring_of(self._spec, self._judging(self._spec.reward), self._ledger)
+        scoring = scoring_of(
+            self._job,
+            self._judging(self._spec.reward),
+            self._teacher_pool,
+            self._recovery,
+            self._ledger,
+            self._reporter,
+        )
         return await batches_of(
             self._job, self._client, self._sources, scoring, self._ledger, self._reporter
         )

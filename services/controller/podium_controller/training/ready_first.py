@@ -75,7 +75,7 @@ class ReadyFirst:
         job_id: str,
         spec: spec_pb2.JobSpec,
         source: DrawnGroups,
-        judging: Scoring,
+        scoring: Scoring,
         ledger: Ledger,
         reporter: Reporter,
         begin_span: Callable[[int], trace.Span],
@@ -86,7 +86,7 @@ class ReadyFirst:
         self._job_id = job_id
         self._spec = spec
         self._source = source
-        self._judging = judging
+        self._scoring = scoring
         self._ledger = ledger
         self._reporter = reporter
         self._begin_span = begin_span
@@ -270,7 +270,7 @@ class ReadyFirst:
             self._fill()
         group = stored.group
         if stored.status != JUDGED:
-            group = await self._judging.score(key, group)
+            group = await self._scoring.score(key, group)
             await tell_unjudged(self._reporter, group, underway.step)
         del self._stored[draw.number]
         counts = self._counts(group)

@@ -17,7 +17,7 @@ from podium.core.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from podium.core.skip_reasons import NO_JUDGE_ANSWERS
+from podium.core.skip_reasons import NO_JUDGE_ANSWERS, NO_TEACHER_ANSWERS
 from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller.domain import metrics
@@ -53,7 +53,7 @@ _FORGOTTEN = {
     "WRONG_STEP": "trainer",
 }
 # What says more than that a service is lost.
-_TELLING = frozenset({NO_JUDGE_ANSWERS, TOKEN_REFUSED, STORE_FORBIDDEN})
+_TELLING = frozenset({NO_JUDGE_ANSWERS, NO_TEACHER_ANSWERS, TOKEN_REFUSED, STORE_FORBIDDEN})
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 # A call whose service comes back every time and is lost again every time.

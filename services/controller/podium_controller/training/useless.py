@@ -9,7 +9,7 @@ from podium.core.skip_reasons import (
     JUDGE_BUDGET,
     JUDGE_ERROR,
     JUDGE_FAILED,
-    NO_JUDGE_ANSWERS,
+    TEACHER_ERROR,
 )
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium.types.v1.spec_pb2 import BudgetSpec
@@ -20,7 +20,7 @@ from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import COLLECTED, GroupKey, Ledger
 from podium_controller.domain.uncollected import was_not_collected
 from podium_controller.domain.usage import of_judges
-from podium_controller.training.judging import failure_text, unjudgeable, unusable
+from podium_controller.training.judging import TEACHER, failure_text, scorer, unjudgeable, unusable
 from podium_controller.training.reporter import Reporter
 
 Keyed = tuple[GroupKey, trajectory_pb2.Group]
@@ -28,8 +28,8 @@ Keyed = tuple[GroupKey, trajectory_pb2.Group]
 
 # How often in a row all groups of a step may be of no use.
 _ROUNDS = 3
-# What asking the judge once more may mend.
-_UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR)
+# What asking judge or teacher once more may mend.
+_UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR, TEACHER_ERROR)
 
 
 class UselessGroups:
@@ -51,7 +51,7 @@ class UselessGroups:
 
         Raises:
             BudgetSpentError: so it is.
-            JobFailedError: JUDGE_BUDGET_SPENT, JUDGE_UNAVAILABLE.
+            JobFailedError: JUDGE_BUDGET_SPENT, JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE.
         """
         group = unjudgeable([each for _, each in groups])
         if group is None:
@@ -59,9 +59,11 @@ class UselessGroups:
         await self._check_budget(groups)
         reason = unusable(group)
         metrics.count_group(self._job_id, reason, len(groups))
+        who = scorer(group)
+        done = "taught" if who == TEACHER else "judged"
         raise JobFailedError(
-            f"no group of step {step} could be judged. The judge says: {failure_text(group)}",
-            reason="JUDGE_BUDGET_SPENT" if reason == JUDGE_BUDGET else NO_JUDGE_ANSWERS,
+            f"no group of step {step} could be {done}. {who} says: {failure_text(group)}",
+            reason="JUDGE_BUDGET_SPENT" if reason == JUDGE_BUDGET else reason.upper(),
         )
 
     async def _check_budget(self, groups: Sequence[Keyed]) -> None:
@@ -90,7 +92,7 @@ class UselessGroups:
             Those that stay, to be judged again. The others are dropped where renewable.
 
         Raises:
-            JobFailedError: ENVIRONMENT_FAILING, ROLLOUT_FAILING, JUDGE_FAILING.
+            JobFailedError: ENVIRONMENT_FAILING, ROLLOUT_FAILING, JUDGE_FAILING, TEACHER_FAILING.
         """
         of_judge = [each for each in groups if unusable(each[1]) in _UNJUDGED]
         _, shown = (of_judge or groups)[0]
@@ -120,7 +122,8 @@ class UselessGroups:
 def _at_fault(shown: trajectory_pb2.Group) -> tuple[str, str]:
     """Who made a group of no use, and a job's reason when all groups are."""
     if unusable(shown) in _UNJUDGED:
-        return "The judge", "JUDGE_FAILING"
+        who = scorer(shown)
+        return who, "TEACHER_FAILING" if who == TEACHER else "JUDGE_FAILING"
     if was_not_collected(shown):
         return "The rollout service", "ROLLOUT_FAILING"
     return "The environment", "ENVIRONMENT_FAILING"

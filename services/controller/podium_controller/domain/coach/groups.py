@@ -50,6 +50,14 @@ _WHY = {
         "failed in every attempt",
         "read the failures with `podium trajectory list JOB`",
     ),
+    skip_reasons.TEACHER_UNAVAILABLE: (
+        "had no answer of the teacher",
+        "look at the pool that serves it (distillation.pool)",
+    ),
+    skip_reasons.TEACHER_ERROR: (
+        "had no answer of use of the teacher",
+        "name another teacher (distillation.teacher)",
+    ),
     skip_reasons.ZERO_VARIANCE: (
         "had no variance",
         "raise rollout.group_size or rollout.sampling.temperature",
@@ -82,7 +90,8 @@ def without_variance(window: Window) -> float:
 
 
 def _variance(window: Window) -> Iterator[Finding]:
-    if window.spec.training.loss.objective == spec_pb2.OBJECTIVE_SUPERVISED:
+    loss = window.spec.training.loss
+    if loss.objective == spec_pb2.OBJECTIVE_SUPERVISED or loss.teacher_coefficient:
         return
     latest, recent = window.latest(), window.newest(PATIENCE, LEAST_GROUPS)
     nothing = latest.is_enough and without_variance(latest) == 1

@@ -130,7 +130,7 @@ function header(id, path) {
 
 function used(usage) {
   const rows = [["tokens of prompts", number(usage.prompt_tokens)], ["tokens sampled", number(usage.sampled_tokens)],
-    ["tokens trained on", number(usage.trained_tokens)], ["hours of a trainer", hours(usage.trainer_seconds)],
+    ["tokens trained on", number(usage.trained_tokens)], ["tokens that a teacher read", number(usage.teacher_tokens)], ["hours of a trainer", hours(usage.trainer_seconds)],
     ["GPU hours, trainer", hours(usage.trainer_gpu_seconds)], ["GPU hours, share of the pool", hours(usage.pool_gpu_seconds)],
     ["GPU cost", money(usage.gpu_cost)], ["tokens of judges", number(usage.judge_tokens)], ["judges' cost", money(usage.judge_cost || null)]];
   return h("details", { class: "panel used" }, h("summary", {}, "What it had used when this page was opened"),
