@@ -42,6 +42,7 @@ if shutil.which("git") is None:
 
 HERE = {
     "podium job submit -f examples/email_search.yaml --follow",
+    "podium job submit -f examples/distill_email.yaml --set distillation.teacher=ID@best --follow",
     "podium job watch ID",
     "podium job pause ID",
     "podium job submit -f job.yaml --set fork.model=ID --set fork.version=best",
