@@ -229,7 +229,7 @@ class PoolPods:
         """Those that DNS knows."""
         self.dialled: list[tuple[str, str]] = []
         self._members = self.members()
-        self.inference = GrpcInference(self._members, 60.0)
+        self.inference = GrpcInference(self._members, 60.0, 60.0)
         self._registry = RegistryClient(registry_address)
 
     async def start(self, count: int) -> list[PodDouble]:
