@@ -10,7 +10,7 @@ from podium.types.v1 import trajectory_pb2
 from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.ports import CONSUMED
 from podium_controller.domain.staleness import staleness
-from podium_controller.domain.teaching import can_teach, first_step
+from podium_controller.domain.trainable_groups import can_teach, first_step
 from simulation.scenario import JOB, specification
 from simulation.world import World
 from support.fakes.database import JobRow

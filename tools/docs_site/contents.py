@@ -13,7 +13,6 @@ INDEX = "docs/README"
 # Folders whose README leads to each of their pages.
 FOLDERS = ("docs/decisions", "docs/runbooks")
 GENERATED = ("build/pages/contract/index", "build/pages/python")
-OTHERS = ("CONTRIBUTING", "CHANGELOG", "SECURITY", "bench/README")
 
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _PAGE = re.compile(r"\]\(([^)#:]+)\.md\)")
@@ -46,7 +45,7 @@ def _add(app: Sphinx, page: str, source: list[str]) -> None:
         for title, pages in named.items():
             extra = list(GENERATED) if title == "To look something up" else []
             source[0] += toctree(pages + extra, title)
-        rest = set(OTHERS) | (set(app.env.found_docs) - {INDEX, "README", *GENERATED})
+        rest = set(app.env.found_docs) - {INDEX, "README", *GENERATED}
         for pages in named.values():
             rest.difference_update(pages)
         kept = sorted(p for p in rest if not p.startswith((*FOLDERS, "build/pages/")))

@@ -40,11 +40,26 @@ def page_of(root: Path, page: str, target: str) -> str | None:
     return f"{path}/index" if any(file.startswith(f"{path}/") for file in files) else None
 
 
-def _link_to(root: Path, page: str, target: str) -> str | None:
-    """Where such a link leads, with the page that it needs made."""
-    name = page_of(root, page, target)
-    if name is None or name.endswith("/README"):
-        return None if name is None else f"/{name}.md"
+def _rewrite(root: Path, page: str, text: str) -> tuple[str, set[str]]:
+    """The text with its links as the site has them, and the pages of source files they lead to."""
+    led: set[str] = set()
+
+    def replace(found: re.Match[str]) -> str:
+        name = page_of(root, page, found[1])
+        if name is None:
+            return found[0]
+        if name.endswith("/README"):
+            return f"](/{name}.md{found[2] or ''})"
+        led.add(name)
+        return f"](/build/pages/source/{name}.md{found[2] or ''})"
+
+    parts = _FENCE.split(text)
+    done = (part if part.startswith("```") else _LINK.sub(replace, part) for part in parts)
+    return "".join(done), led
+
+
+def _make(root: Path, name: str) -> None:
+    """Writes a source file's page, or a folder's."""
     path = name.removesuffix("/index")
     if path == name:
         language = _LANGUAGES.get(posixpath.splitext(path)[1], "text")
@@ -55,29 +70,22 @@ def _link_to(root: Path, page: str, target: str) -> str | None:
     made = root / "build" / "pages" / "source" / f"{name}.md"
     made.parent.mkdir(parents=True, exist_ok=True)
     made.write_text(f"---\norphan: true\n---\n\n# {path}\n\n{body}\n")
-    return f"/build/pages/source/{name}.md"
-
-
-def _rewrite(root: Path, page: str, text: str) -> str:
-    def replace(found: re.Match[str]) -> str:
-        to = _link_to(root, page, found[1])
-        return found[0] if to is None else f"]({to}{found[2] or ''})"
-
-    parts = _FENCE.split(text)
-    return "".join(part if part.startswith("```") else _LINK.sub(replace, part) for part in parts)
 
 
 def _make_all(app: Sphinx) -> None:
     """Before Sphinx lists the pages, or it would not know of these."""
     root = Path(app.srcdir)
+    led: set[str] = set()
     for file in tracked(root):
         if file.endswith(".md"):
-            _rewrite(root, file.removesuffix(".md"), (root / file).read_text())
+            led |= _rewrite(root, file.removesuffix(".md"), (root / file).read_text())[1]
+    for name in led:
+        _make(root, name)
 
 
 def _read(app: Sphinx, page: str, source: list[str]) -> None:
     if not page.startswith("build/"):
-        source[0] = _rewrite(Path(app.srcdir), page, source[0])
+        source[0], _ = _rewrite(Path(app.srcdir), page, source[0])
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

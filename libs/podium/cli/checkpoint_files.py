@@ -42,16 +42,16 @@ async def write(client: AsyncClient, item: pb.Version, folder: Path, form: Form)
             the model is of a kind that has no GGUF.
         NotFoundError: the base model is not here.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        if form is Form.GGUF:
+    if form is Form.GGUF:
+        with tempfile.TemporaryDirectory() as scratch:
             model = Path(scratch) / "model"
             await _write_model(client, item, model)
             await asyncio.to_thread(_write_gguf, item.manifest, model, folder)
-        elif form is Form.MERGED or _is_whole(item):
-            await _write_model(client, item, folder)
-        else:
-            await client.checkpoints.download(item, folder, "adapter/")
-            name_the_base(folder / "adapter_config.json")
+    elif form is Form.MERGED or _is_whole(item):
+        await _write_model(client, item, folder)
+    else:
+        await client.checkpoints.download(item, folder, "adapter/")
+        name_the_base(folder / "adapter_config.json")
     share(folder)
 
 

@@ -28,8 +28,8 @@ from podium_controller.domain.ports import (
 )
 from podium_controller.domain.staleness import staleness
 from podium_controller.domain.step_metrics import first_start_ns
-from podium_controller.domain.teaching import can_teach, is_worth_replacing, stand_ins
 from podium_controller.domain.timestamps import now_ns
+from podium_controller.domain.trainable_groups import can_teach, is_worth_replacing, stand_ins
 from podium_controller.training import step_span
 from podium_controller.training.group_sources import GroupSource
 from podium_controller.training.judging import Scoring, tell_unjudged, unusable

@@ -25,13 +25,13 @@ from podium_controller.domain.ports import COLLECTED, JUDGED, GroupKey, Ledger, 
 from podium_controller.domain.staleness import staleness
 from podium_controller.domain.step_metrics import first_start_ns
 from podium_controller.domain.taken import Drawn
-from podium_controller.domain.teaching import (
+from podium_controller.domain.timestamps import now_ns
+from podium_controller.domain.trainable_groups import (
     can_teach,
     first_step,
     is_worth_replacing,
     steps_in,
 )
-from podium_controller.domain.timestamps import now_ns
 from podium_controller.training import step_span
 from podium_controller.training.collector import StepBatch
 from podium_controller.training.draws import Draw, Draws

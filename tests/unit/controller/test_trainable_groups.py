@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from podium.core import skip_reasons
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller.domain.teaching import (
+from podium_controller.domain.trainable_groups import (
     can_teach,
     first_step,
     is_worth_replacing,
