@@ -19,8 +19,8 @@ if [ -n "${PODIUM_CLUSTER_TOOL:-}" ]; then
     eval "$(echo "$started" | grep '^export')"
     beside=
     trap 'if [ -n "$beside" ]; then kill "$beside" 2>/dev/null || true; fi; "$PODIUM_CLUSTER_TOOL" down' EXIT
-    # They wait in namespaces of their own, with the image that this cluster comes with: beside all
-    # that follows, unless single tests are asked for.
+    # They wait in namespaces of their own, with the image that this cluster comes with: while the
+    # others are loaded, unless single tests are asked for. The installation has the node to itself.
     if [ $# = 0 ]; then
         "$bin/python" -m pytest -n 4 -q tests/integration/test_controller_cluster*.py \
             >build/e2e-beside.log 2>&1 &
@@ -32,10 +32,10 @@ if [ -n "${PODIUM_CLUSTER_TOOL:-}" ]; then
     export PODIUM_E2E_VOLUMES=host
 fi
 failed=0
-PODIUM_E2E=1 "$bin/python" -m pytest "$@" tests/e2e || failed=$?
 if [ -n "${beside:-}" ]; then
     wait "$beside" || failed=$?
     beside=
     cat build/e2e-beside.log
 fi
+PODIUM_E2E=1 "$bin/python" -m pytest "$@" tests/e2e || failed=$?
 exit "$failed"

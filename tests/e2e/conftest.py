@@ -122,7 +122,8 @@ def installation(
         files.append(Path(more))
     values = tuple(option for file in files for option in ("--values", str(file)))
     try:
-        cluster.helm("install", RELEASE, str(chart), *values, "--wait", "--timeout", "20m")
+        # Less than a test may take: what kept it from being ready is to be told.
+        cluster.helm("install", RELEASE, str(chart), *values, "--wait", "--timeout", "12m")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{cluster.state()}") from error
     return Installation(cluster, chart, values, certificate, TLS_SECRET)

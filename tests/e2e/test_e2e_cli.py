@@ -24,6 +24,18 @@ pytestmark = pytest.mark.timeout(900)
 WITHIN = 300
 
 
+def test_an_installation_starts_each_container_once(installation: Installation) -> None:
+    """Though the database starts with those who need it."""
+    found = json.loads(installation.cluster.kubectl("get", "pods", "--output", "json"))
+    restarts = {
+        f"{pod['metadata']['name']}/{container['name']}": container["restartCount"]
+        for pod in found["items"]
+        for container in pod["status"]["containerStatuses"]
+    }
+    assert restarts
+    assert not any(restarts.values()), restarts
+
+
 def test_install_tells_what_the_cluster_has(
     installation: Installation, outside: dict[str, str]
 ) -> None:

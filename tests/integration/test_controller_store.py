@@ -158,6 +158,29 @@ async def test_replicas_that_start_together_migrate_once(url: str) -> None:
     await stores.close()
 
 
+async def test_a_start_waits_for_its_database(
+    postgres: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = sa.make_url(postgres.create_database())
+    later = tmp_path / "later"
+    database = Database(where.set(query={"host": str(later)}).render_as_string())
+    waiting = asyncio.create_task(database.reachable(60))
+    while "later" not in caplog.text:
+        await asyncio.sleep(0.01)
+    assert not waiting.done()
+    later.symlink_to(str(where.query["host"]))
+    await waiting
+    await database.migrate()
+    await database.close()
+
+
+async def test_a_database_that_stays_away_ends_the_start() -> None:
+    away = Database("postgresql+psycopg://nobody@127.0.0.1:1/none?connect_timeout=2")
+    with pytest.raises(DatabaseUnavailableError, match=r"could not be reached in 0\.2 s"):
+        await away.reachable(0.2)
+    await away.close()
+
+
 async def test_a_database_that_is_away_is_unavailable() -> None:
     away = Database("postgresql+psycopg://nobody@127.0.0.1:1/none?connect_timeout=2")
     with pytest.raises(DatabaseUnavailableError):

@@ -117,7 +117,11 @@ class Cluster:
 
     def state(self) -> str:
         """What somebody who looks for a fault reads first."""
-        parts = [self.kubectl("get", "pods,pvc", "--output", "wide")]
+        parts = [
+            self._try("get", "pods,pvc,deployments,statefulsets,jobs", "--output", "wide"),
+            self._try("describe", "nodes")[-2500:],
+            self._try("get", "events", "--sort-by=.lastTimestamp")[-6000:],
+        ]
         for pod in self.names("pods"):
             parts.append(f"== {pod}\n" + self._try("describe", pod)[-1500:])
             parts.append(self._try("logs", pod, "--all-containers", "--tail=40"))

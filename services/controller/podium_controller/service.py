@@ -44,6 +44,7 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
     trackers = Trackers.load(settings.tracking, settings.tracking_secrets_file, projects)
     database = Database(settings.resolved_database_url())
     try:
+        await database.reachable(settings.database_wait_seconds)
         await database.migrate()
         notifications = Notifications()
         usage = UsageStore(database)

@@ -26,6 +26,8 @@ class Settings(ServerSettings):
     """Where the SQLite database lies when no other is named."""
     database_url: str = ""
     """`sqlite+aiosqlite:///path` or `postgresql+psycopg://…`; empty for SQLite in data_dir."""
+    database_wait_seconds: float = Field(default=120.0, ge=0, le=3600)
+    """How long a start waits for a database that is away; then the process ends."""
 
     registry_address: str = "127.0.0.1:50052"
     inference_address: str = "127.0.0.1:50053"

@@ -35,6 +35,7 @@ def main() -> None:
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
         database = Database(settings.resolved_database_url())
+        await database.reachable(settings.database_wait_seconds)
         await database.migrate(_MIGRATIONS)
         store = ObjectBlobStore(settings.resolved_store_url())
         staging = await asyncio.to_thread(Staging, settings.data_dir / "uploads")

@@ -22,6 +22,8 @@ class Settings(ServerSettings):
     """Unfinished uploads, and by default the database and the blobs."""
     database_url: str = ""
     """SQLAlchemy URL; empty for SQLite in the data folder."""
+    database_wait_seconds: float = Field(default=120.0, ge=0, le=3600)
+    """How long a start waits for a database that is away; then the process ends."""
     store_url: str = ""
     """Where blobs are kept: file://, s3://, gs:// or az://; empty for the data folder."""
     max_blob_bytes: int = Field(default=1 << 40, ge=1)

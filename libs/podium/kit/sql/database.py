@@ -17,6 +17,7 @@ from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalErr
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from podium.core.backoff import Backoff
 from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
 
 logger = logging.getLogger(__name__)
@@ -95,6 +96,31 @@ class Database:
             except TimeoutError as error:
                 raise _busy() from error
             yield
+
+    async def reachable(self, within_seconds: float) -> None:
+        """Returns once the database lets us in.
+
+        What is started together with its database would else end, and be started again and
+        again, until that has started.
+
+        Raises:
+            UnavailableError: DATABASE_UNAVAILABLE: it did not in that time; the log says why.
+        """
+        clock = asyncio.get_running_loop()
+        end = clock.time() + within_seconds
+        backoff = Backoff(0.5, 5)
+        while True:
+            try:
+                async with asyncio.timeout_at(end), self.read():
+                    return
+            except (UnavailableError, TimeoutError) as error:
+                left = end - clock.time()
+                if left <= 0:
+                    raise UnavailableError(
+                        f"the database could not be reached in {within_seconds:g} s",
+                        reason="DATABASE_UNAVAILABLE",
+                    ) from error
+                await asyncio.sleep(min(backoff.next(), left))
 
     async def migrate(self, scripts: Path) -> None:
         """Brings the schema to the newest revision in an Alembic folder.

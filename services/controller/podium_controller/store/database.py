@@ -43,6 +43,11 @@ class Database:
             async with self._database.write(urgent=urgent) as connection:
                 yield connection
 
+    async def reachable(self, within_seconds: float) -> None:
+        """Returns once the database lets us in; a DatabaseUnavailableError after that time."""
+        with _own():
+            await self._database.reachable(within_seconds)
+
     async def migrate(self) -> None:
         """Brings the schema to the newest revision; safe when several start at once."""
         with _own():
