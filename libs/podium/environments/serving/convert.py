@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf.struct_pb2 import NULL_VALUE, Struct, Value
 
 from podium.core.outside import (
     MOST_NESTED,
@@ -28,6 +29,8 @@ _ROLES: dict[str, types_pb.Role.ValueType] = {
     "assistant": types_pb.ROLE_ASSISTANT,
     "tool": types_pb.ROLE_TOOL,
 }
+_EXACT = 2**53
+"""Whole numbers up to here are doubles too."""
 _ROLE_NAMES: dict[int, Any] = {number: name for name, number in _ROLES.items()}
 
 
@@ -37,6 +40,60 @@ def struct(values: Mapping[str, Any]) -> Struct:
     Raises:
         TypeError, ValueError: a value that JSON does not have.
     """
+    result = Struct()
+    try:
+        _fill(result, values, 1)
+    except _UncommonError:
+        return _struct_of_text(values)
+    return result
+
+
+class _UncommonError(Exception):
+    """A value that is to be made plain first, or refused."""
+
+
+def _fill(result: Struct, values: Mapping[str, Any], depth: int) -> None:
+    """Writes plain JSON values as they are: nearly all states are such, and come every turn."""
+    if depth > MOST_NESTED:
+        raise _UncommonError
+    fields = result.fields
+    for key, value in values.items():
+        if type(key) is not str or "\0" in key:
+            raise _UncommonError
+        try:
+            _set(fields[key], value, depth)
+        except UnicodeEncodeError:
+            raise _UncommonError from None
+
+
+def _set(result: Value, value: Any, depth: int) -> None:
+    # By their very types: what is derived from them may be written in its own way.
+    kind = type(value)
+    if kind is str:
+        if "\0" in value:
+            raise _UncommonError
+        result.string_value = value
+    elif kind is bool:
+        result.bool_value = value
+    elif (kind is int and abs(value) <= _EXACT) or (kind is float and math.isfinite(value)):
+        result.number_value = value
+    elif value is None:
+        result.null_value = NULL_VALUE
+    elif kind is list or kind is tuple:
+        if depth >= MOST_NESTED:
+            raise _UncommonError
+        result.list_value.SetInParent()
+        add = result.list_value.values.add
+        for inner in value:
+            _set(add(), inner, depth + 1)
+    elif kind is dict:
+        result.struct_value.SetInParent()
+        _fill(result.struct_value, value, depth + 1)
+    else:
+        raise _UncommonError
+
+
+def _struct_of_text(values: Mapping[str, Any]) -> Struct:
     # Through text, so that NaN, sets and objects are refused and tuples become lists.
     text = clean_json(json.dumps(dict(values), allow_nan=False))
     plain = json.loads(text)

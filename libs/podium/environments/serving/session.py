@@ -91,18 +91,19 @@ def _out_of_order(what: str, state: str) -> FailedPreconditionError:
     )
 
 
-def _finite(what: str, value: float) -> float:
+def _finite(what: str, value: float, name: str | None = None) -> float:
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ValueError(f"{what} is {number}; allowed are finite numbers")
+        of = "" if name is None else f" {name!r}"
+        raise ValueError(f"{what}{of} is {number}; allowed are finite numbers")
     return number
 
 
 def _numbers(what: str, values: Mapping[str, float]) -> dict[str, float]:
-    return {clean(name): _finite(f"{what} {name!r}", value) for name, value in values.items()}
+    return {clean(name): _finite(what, value, name) for name, value in values.items()}
 
 
 def _expect(value: Any, kind: type, method: str) -> None:

@@ -43,6 +43,7 @@ def play(board: str, cell: int) -> str:
     return board[:cell] + turn(board) + board[cell + 1 :]
 
 
+@cache
 def winner(board: str) -> Mark | None:
     """Who has three in a row."""
     marks: tuple[Mark, ...] = ("X", "O")
