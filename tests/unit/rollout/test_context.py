@@ -43,6 +43,35 @@ async def play(
     return trajectory, double
 
 
+class Keeping(PolicyDouble):
+    """Keeps what it is asked with."""
+
+    def __init__(self) -> None:
+        super().__init__(otherwise="9")
+        self.asked: list[inference_pb.GenerateRequest] = []
+
+    async def generate(
+        self, request: inference_pb.GenerateRequest
+    ) -> inference_pb.GenerateResponse:
+        self.asked.append(request)
+        return await super().generate(request)
+
+
+async def test_a_conversation_is_asked_on_with_one_request_that_no_turn_copies() -> None:
+    double = Keeping()
+    request = group_request(max_turns=5)
+    (trajectory,) = await Episode(request, 0, Environments(), double).run()
+    assert len(double.asked) == 5
+    assert len({id(each) for each in double.asked}) == 1
+    (history,) = trajectory.histories
+    assert double.asked[-1].prompt_token_ids == history.tokens.token_ids
+    # What a trajectory holds is its own.
+    double.asked[-1].prompt_token_ids.append(7)
+    double.asked[-1].render.messages[0].content = "another"
+    assert len(history.tokens.token_ids) + 1 == len(double.asked[-1].prompt_token_ids)
+    assert history.messages[0].content != "another"
+
+
 async def test_the_last_turn_gets_the_room_that_there_is() -> None:
     before = metrics.CONTEXT_CAPPED._value.get()
     window = len(FIRST) + REPLY + len(HINT) + 5

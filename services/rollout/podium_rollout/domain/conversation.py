@@ -24,22 +24,29 @@ class History:
         """`conversation` is the name of that which it is of."""
         self.conversation = conversation
         self._episode = episode
-        self.request = inference_pb.RenderRequest(
-            tool_format=episode.tool_format, chat_template_kwargs=episode.chat_template_kwargs
-        )
+        self.generate = inference_pb.GenerateRequest()
+        """What the next turn is asked with: it grows with the history, which no turn copies."""
+        self.request = self.generate.render
         """The messages and tools; `prefix_messages` of the former are in the record."""
-        self.record = Record()
+        self.request.SetInParent()
+        self.request.tool_format = episode.tool_format
+        self.request.chat_template_kwargs.CopyFrom(episode.chat_template_kwargs)
+        self.record = Record(self.generate.prompt_token_ids)
+        self.calls = 0
+        """How many calls its messages hold."""
 
     def said(self, message: pb.Message) -> None:
         """Takes the message whose tokens have just been recorded."""
         self.request.messages.append(message)
         self.request.prefix_messages = len(self.request.messages)
+        self.calls += len(message.tool_calls)
 
     def again(self) -> History:
         """A history of the same words whose tokens are yet to be made."""
         copy = History(self.conversation, self._episode)
         copy.request.messages.MergeFrom(self.request.messages)
         copy.request.tools.MergeFrom(self.request.tools)
+        copy.calls = self.calls
         return copy
 
 
@@ -65,11 +72,6 @@ class Conversations:
     def history(self) -> History:
         """Where the next turn is said."""
         return self._current[self.speaking]
-
-    @property
-    def calls(self) -> int:
-        """How many calls the history holds."""
-        return sum(len(message.tool_calls) for message in self.history.request.messages)
 
     def said(self, message: pb.Message) -> None:
         """Takes the turn of whoever speaks."""
@@ -152,7 +154,9 @@ class Conversations:
         _check(message, "a message")
         if name not in self._current or message.begins_history:
             self._begin(name)
-        kept = self._current[name].request.messages.add()
+        history = self._current[name]
+        history.calls += len(message.tool_calls)
+        kept = history.request.messages.add()
         kept.CopyFrom(message)
         kept.ClearField("conversation")
         kept.ClearField("begins_history")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import trajectory_pb2 as pb
+
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedScalarFieldContainer
 
 
 class Record:
@@ -15,19 +19,23 @@ class Record:
     sampled is never rendered again, and no turn touches what the ones before left.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, token_ids: RepeatedScalarFieldContainer[int] | None = None) -> None:
+        """`token_ids` is an empty field of the request that each turn sends, where the sequence
+        then is: no turn copies what the ones before left."""
         # As the contract has it: one repeated field is copied to another a hundred times
-        # faster than a list, and a long episode sends its record each turn.
+        # faster than a list.
         self._record = pb.TokenRecord()
+        self._elsewhere = token_ids is not None
+        self._token_ids = self._record.token_ids if token_ids is None else token_ids
 
     @property
     def token_ids(self) -> Sequence[int]:
         """The sequence so far."""
-        return self._record.token_ids
+        return self._token_ids
 
     def __len__(self) -> int:
         """How many tokens it holds."""
-        return len(self._record.token_ids)
+        return len(self._token_ids)
 
     def context(self, token_ids: Sequence[int]) -> None:
         """Takes what stands between the record and the next sampled token.
@@ -37,7 +45,7 @@ class Record:
         """
         if not token_ids:
             raise ValueError(f"nothing follows the record of {len(self)} tokens")
-        self._record.token_ids.MergeFrom(token_ids)
+        self._token_ids.MergeFrom(token_ids)
 
     def sampled(self, generation: inference_pb.Generation, temperature: float) -> None:
         """Takes what was sampled after the prompt.
@@ -59,11 +67,13 @@ class Record:
             finish_reason=generation.finish_reason,
             request_id=generation.request_id,
         )
-        self._record.token_ids.MergeFrom(generation.token_ids)
+        self._token_ids.MergeFrom(generation.token_ids)
         self._record.logprobs.MergeFrom(generation.logprobs)
 
     def build(self) -> pb.TokenRecord:
         """The record as the contract has it; a copy."""
         built = pb.TokenRecord()
         built.CopyFrom(self._record)
+        if self._elsewhere:
+            built.token_ids.MergeFrom(self._token_ids)
         return built

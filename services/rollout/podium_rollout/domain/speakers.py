@@ -88,7 +88,7 @@ class PolicySpeaker:
         record.context(context)
         record.sampled(generation, self.request.sampling.temperature)
         message = parse_reply(
-            generation.text, rendered.call_format, calls_before=conversations.calls
+            generation.text, rendered.call_format, calls_before=conversations.history.calls
         )
         conversations.said(message)
         return message
@@ -96,14 +96,11 @@ class PolicySpeaker:
     async def _generate(self, history: History, turn: Turn) -> inference_pb.GenerateResponse:
         # The record's end is enough to render on from, however long it is.
         history.request.prefix_ids[:] = history.record.token_ids[-1:]
+        request = history.generate
+        request.policy.CopyFrom(self.policy)
+        request.sampling.CopyFrom(self.request.sampling)
         stop = self.request.episode.context_policy == spec_pb2.CONTEXT_POLICY_STOP
-        request = inference_pb.GenerateRequest(
-            policy=self.policy,
-            sampling=self.request.sampling,
-            render=history.request,
-            require_room=stop,
-        )
-        request.prompt_token_ids.MergeFrom(history.record.token_ids)
+        request.require_room = stop
         if request.sampling.temperature > 0:
             request.sampling.seed = derive(self.request.seed, turn.trajectory_id, turn.number)
         try:
