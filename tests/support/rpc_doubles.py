@@ -30,12 +30,14 @@ class RegistryDouble(reg_grpc.RegistryServiceServicer):
         self.calls: dict[str, int] = {}
         self.seconds_left: list[float | None] = []
         self.peers: list[str] = []
+        self.metadata: list[list[tuple[str, Any]]] = []
         self.closed = asyncio.Event()
         self.entered = asyncio.Event()
 
     def _count(self, name: str, context: Any) -> int:
         self.seconds_left.append(context.time_remaining())
         self.peers.append(context.peer())
+        self.metadata.append(list(context.invocation_metadata() or ()))
         self.entered.set()
         self.calls[name] = self.calls.get(name, 0) + 1
         return self.calls[name]

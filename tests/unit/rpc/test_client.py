@@ -77,6 +77,32 @@ def test_retries_are_those_of_the_contract() -> None:
     assert config["retryPolicy"]["retryableStatusCodes"] == ["UNAVAILABLE"]
 
 
+async def test_a_unary_call_is_one_task(serve) -> None:
+    served = await serve()
+    await served.registry.GetVersion(get("m"))
+    loop, made = asyncio.get_running_loop(), []
+
+    def factory(loop, coroutine, **named):
+        made.append(coroutine.__qualname__)
+        return asyncio.Task(coroutine, loop=loop, **named)
+
+    loop.set_task_factory(factory)
+    try:
+        await served.registry.GetVersion(get("m"))
+    finally:
+        loop.set_task_factory(None)
+    # Those of gRPC's interceptors would be about the call's own.
+    assert [name for name in made if "Call" in name] == ["UnaryUnaryCall._invoke"]
+
+
+async def test_what_the_caller_says_of_a_unary_call_is_kept(serve) -> None:
+    served = await serve(client={"token": "t"})
+    said = (("a", "1"), ("a", "2"))
+    await served.registry.GetVersion(get("m"), metadata=said, timeout=20, wait_for_ready=True)
+    given = [pair for pair in served.double.metadata[-1] if pair[0] in ("a", "authorization")]
+    assert sorted(given) == [("a", "1"), ("a", "2"), ("authorization", "Bearer t")]
+
+
 async def test_cancelling_the_caller_reaches_the_servicer(serve) -> None:
     served = await serve()
 

@@ -11,7 +11,7 @@ from grpc.aio import ClientCallDetails, Metadata
 from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from podium.kit.rpc.ended import ToldStreamUnaryCall, on_end
+from podium.kit.rpc.ended import ToldStreamUnaryCall, code_now, on_end
 from podium.kit.rpc.metrics import CLIENT_HANDLED
 from podium.kit.rpc.watched_files import Token, token_now
 from podium.kit.telemetry import attributes, tracer, unkept
@@ -45,14 +45,8 @@ class _Client:
         unary_response: bool,
     ) -> Any:
         token = await self._before_call() if self._before_call else token_now(self._token)
-        method = details.method
-        path = (method.decode() if isinstance(method, bytes) else method).lstrip("/")
-        told = {
-            attributes.RPC_SYSTEM_NAME: "grpc",
-            attributes.RPC_METHOD: path,
-            attributes.SERVER_ADDRESS: self._address,
-        }
-        span, own = _span(path, told)
+        path = _path_of(details)
+        span, own = _span(path, self._told_of(path))
         try:
             call = await continuation(self._details(details, span, token, unary_response), request)
         except BaseException as error:
@@ -60,6 +54,13 @@ class _Client:
             raise
         on_end(call, lambda status: _finish(path, span, own, status.code()))
         return call
+
+    def _told_of(self, path: str) -> dict[str, str]:
+        return {
+            attributes.RPC_SYSTEM_NAME: "grpc",
+            attributes.RPC_METHOD: path,
+            attributes.SERVER_ADDRESS: self._address,
+        }
 
     def _details(
         self, details: ClientCallDetails, span: trace.Span, token: str, unary_response: bool
@@ -76,6 +77,28 @@ class _Client:
         return ClientCallDetails(
             details.method, timeout, metadata, details.credentials, details.wait_for_ready
         )
+
+
+class ToldUnaryCalls(_Client):
+    """Calls with one request and one response, of a channel without interceptors for them."""
+
+    def __init__(self, address: str, default_timeout: float | None, token: Token) -> None:
+        """Nothing is awaited before a call; see `client_interceptors` for those where it is."""
+        super().__init__(address, default_timeout, token, None)
+
+    def __call__(
+        self, details: ClientCallDetails, begin: Callable[[ClientCallDetails], Any]
+    ) -> Any:
+        """The call that `begin` makes."""
+        path = _path_of(details)
+        span, own = _span(path, self._told_of(path))
+        try:
+            call = begin(self._details(details, span, token_now(self._token), True))
+        except BaseException as error:
+            _finish(path, span, own, _code_of(error))
+            raise
+        call.add_done_callback(lambda ended: _finish(path, span, own, code_now(ended)))
+        return call
 
 
 class _UnaryUnary(_Client, grpc.aio.UnaryUnaryClientInterceptor):
@@ -105,9 +128,18 @@ def client_interceptors(
     token: Token,
     before_call: BeforeCall | None,
 ) -> list[grpc.aio.ClientInterceptor]:
-    """One a kind: grpc.aio takes an object that is several for the first alone."""
-    kinds = (_UnaryUnary, _StreamUnary, _UnaryStream, _StreamStream)
+    """One a kind: grpc.aio takes an object that is several for the first alone.
+
+    Unary calls are intercepted only where something is awaited before them; else they are
+    `ToldUnaryCalls`.
+    """
+    kinds = [_StreamUnary, _UnaryStream, _StreamStream, *([_UnaryUnary] if before_call else [])]
     return [kind(address, default_timeout, token, before_call) for kind in kinds]
+
+
+def _path_of(details: ClientCallDetails) -> str:
+    method = details.method
+    return (method.decode() if isinstance(method, bytes) else method).lstrip("/")
 
 
 def _span(path: str, told: dict[str, str]) -> tuple[trace.Span, bool]:

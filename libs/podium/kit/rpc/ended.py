@@ -35,6 +35,12 @@ def on_end(call: grpc.aio.Call, on_status: Callable[[grpc.aio.AioRpcError], None
     call.add_done_callback(done)
 
 
+def code_now(call: Any) -> grpc.StatusCode:
+    """How a finished call without a stream ended."""
+    code: grpc.StatusCode = _now(call.code())
+    return code
+
+
 def is_broken_write(error: grpc.aio.AioRpcError) -> bool:
     """Whether it hides the status that ended the call."""
     return error.code() is grpc.StatusCode.INTERNAL and error.details() == BROKEN_WRITE
