@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 
 
 class Clock:
@@ -108,29 +109,53 @@ def clocked(clock: Clock) -> Iterator[Clock]:
         _clocks.reset(token)
 
 
-@asynccontextmanager
-async def time_limit(
-    seconds: float | None,
-    *,
-    of_queue: bool = False,
-    turned: Callable[[bool], None] = lambda queued: None,
-) -> AsyncIterator[asyncio.Timeout]:
-    """Ends the block with TimeoutError after so many seconds of work; None for no limit.
+class time_limit:  # noqa: N801 - reads as `asyncio.timeout` does
+    """Ends the block with TimeoutError after so many seconds of work; None for no limit."""
 
-    Args:
-        of_queue: it is the time in queues that is bounded, all of them together, and no other.
-        turned: told when the work begins to be queued and when it no longer is.
-    """
+    def __init__(
+        self,
+        seconds: float | None,
+        *,
+        of_queue: bool = False,
+        turned: Callable[[bool], None] = lambda queued: None,
+    ) -> None:
+        """`async with` makes it an `asyncio.Timeout`.
 
-    def turn(queued: bool) -> None:
+        Args:
+            of_queue: it is the time in queues that is bounded, all of them together, and no other.
+            turned: told when the work begins to be queued and when it no longer is.
+        """
+        self._seconds = seconds
+        self._of_queue = of_queue
+        self._turned = turned
+
+    # By hand: a generator a limit costs a turn of an episode a twentieth of its time.
+    async def __aenter__(self) -> asyncio.Timeout:
+        seconds = self._seconds
+        self._clock = Clock(
+            float("inf") if seconds is None else seconds,
+            of_queue=self._of_queue,
+            turned=self._turn,
+        )
+        self._limit = asyncio.timeout(None if self._of_queue else seconds)
+        await self._limit.__aenter__()
+        self._token = _clocks.set((*_clocks.get(), self._clock))
+        return self._limit
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        self._clock.close()
+        _clocks.reset(self._token)
+        return await self._limit.__aexit__(kind, error, trace)
+
+    def _turn(self, queued: bool) -> None:
         # One that has run out is over, whatever comes while the block ends.
-        if not limit.expired():
-            left = clock.left() if clock.runs else float("inf")
-            limit.reschedule(None if left == float("inf") else loop.time() + left)
-        turned(queued)
-
-    loop = asyncio.get_running_loop()
-    clock = Clock(float("inf") if seconds is None else seconds, of_queue=of_queue, turned=turn)
-    async with asyncio.timeout(None if of_queue else seconds) as limit:
-        with clocked(clock):
-            yield limit
+        if not self._limit.expired():
+            left = self._clock.left() if self._clock.runs else float("inf")
+            now = asyncio.get_running_loop().time()
+            self._limit.reschedule(None if left == float("inf") else now + left)
+        self._turned(queued)
