@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,6 +15,8 @@ from podium_rollout.adapters.policy import InferencePolicy
 from podium_rollout.domain.group import GroupRunner
 from podium_rollout.servicer import RolloutServicer
 from podium_rollout.settings import Settings
+
+_OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 
 def main() -> None:
@@ -37,6 +40,7 @@ def main() -> None:
             RolloutServicer(GroupRunner(environments, policies, settings.max_groups), environments),
             "podium.rollout.v1.RolloutService",
         )
+        _look_less_for_garbage()
         try:
             yield
         finally:
@@ -44,6 +48,17 @@ def main() -> None:
             await asyncio.gather(*(policy.close() for policy in policies.values()))
 
     run_service("rollout", settings, build)
+
+
+def _look_less_for_garbage() -> None:
+    """A thousand episodes hold a million objects, which are no garbage and are looked through.
+
+    What is loaded by now stays for good. Python's own threshold, 700, has all that lives looked
+    at several times a second: a tenth of what a turn costs.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
 
 if __name__ == "__main__":
