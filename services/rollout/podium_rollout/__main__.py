@@ -2,63 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from podium.kit.rpc import Server, load_settings, run_service
 from podium.rollout.v1 import rollout_service_pb2_grpc
 
-from podium_rollout.adapters.environments import Environments
-from podium_rollout.adapters.policy import InferencePolicy
-from podium_rollout.domain.group import GroupRunner
-from podium_rollout.servicer import RolloutServicer
+from podium_rollout.adapters.worker_metrics import WorkersRegistry
+from podium_rollout.adapters.workers import Workers
+from podium_rollout.front_servicer import FrontServicer
+from podium_rollout.in_process import episodes
+from podium_rollout.servicer import SERVICE
 from podium_rollout.settings import Settings
-
-_OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 
 def main() -> None:
     """Serves until SIGTERM or SIGINT."""
     settings = load_settings(Settings)
+    if settings.workers == 1:
+        run_service("rollout", settings, lambda server: episodes(server, settings))
+    registry = WorkersRegistry()
 
     @asynccontextmanager
-    async def build(server: Server) -> AsyncIterator[None]:
-        environments = Environments(settings.environment_resume_seconds)
-        policies = {
-            name: InferencePolicy(
-                address,
-                generate_timeout_s=settings.generate_timeout_seconds,
-                token=settings.peer_token(),
-                tls=settings.tls(),
-            )
-            for name, address in settings.pool_addresses().items()
-        }
+    async def front(server: Server) -> AsyncIterator[None]:
+        workers = Workers(settings.workers, server.set_serving)
+        registry.asks(workers.metrics)
         server.add(
             rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
-            RolloutServicer(GroupRunner(environments, policies, settings.max_groups), environments),
-            "podium.rollout.v1.RolloutService",
+            FrontServicer(workers, settings.max_groups),
+            SERVICE,
         )
-        _look_less_for_garbage()
-        try:
+        async with workers.running():
             yield
-        finally:
-            await environments.close()
-            await asyncio.gather(*(policy.close() for policy in policies.values()))
 
-    run_service("rollout", settings, build)
-
-
-def _look_less_for_garbage() -> None:
-    """A thousand episodes hold a million objects, which are no garbage and are looked through.
-
-    What is loaded by now stays for good. Python's own threshold, 700, has all that lives looked
-    at several times a second: a tenth of what a turn costs.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    run_service("rollout", settings, front, registry=registry)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.domain.group import GroupRunner
 
+SERVICE = "podium.rollout.v1.RolloutService"
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -46,10 +47,15 @@ class RolloutServicer(pb_grpc.RolloutServiceServicer):
     async def ListEnvironments(
         self, request: pb.ListEnvironmentsRequest, context: _Context
     ) -> pb.ListEnvironmentsResponse:
-        kinds = [load(name) for name in builtin_names()]
-        return pb.ListEnvironmentsResponse(
-            environments=[
-                pb.EnvironmentInfo(name=kind.name, description=kind.description, splits=kind.splits)
-                for kind in kinds
-            ]
-        )
+        return builtin_environments()
+
+
+def builtin_environments() -> pb.ListEnvironmentsResponse:
+    """Those that this server has built in."""
+    kinds = [load(name) for name in builtin_names()]
+    return pb.ListEnvironmentsResponse(
+        environments=[
+            pb.EnvironmentInfo(name=kind.name, description=kind.description, splits=kind.splits)
+            for kind in kinds
+        ]
+    )

@@ -21,8 +21,10 @@ class Settings(ServerSettings):
     """The inference pool; unused with pools."""
     pools: PoolAddresses = Field(default={})
     """Several: `name=address,…` or a JSON object. The first is that of requests that name none."""
+    workers: int = Field(default=1, ge=1, le=256)
+    """Processes that run episodes, each on a core; 1 for this one alone."""
     max_groups: int = Field(default=256, ge=1)
-    """Groups at once; more are refused with RESOURCE_EXHAUSTED."""
+    """Groups at once, of all workers together; more are refused with RESOURCE_EXHAUSTED."""
     generate_timeout_seconds: float = Field(default=300.0, gt=0)
     """Of one generation, within the episode's own deadline."""
     environment_resume_seconds: float = Field(default=30.0, gt=0)

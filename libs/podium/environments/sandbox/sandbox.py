@@ -27,13 +27,14 @@ class Sandbox:
     """Runs programs under one set of limits. Any event loop may use it."""
 
     def __init__(self, limits: Limits | None = None, *, concurrency: int = 0) -> None:
-        """At most `concurrency` programs run at once an event loop; 0: as many as there are CPUs.
+        """At most `concurrency` programs run at once an event loop; 0: as many as there are CPUs,
+        or as PODIUM_SANDBOX_PROGRAMS says where several processes share them.
 
         The others wait, which is part neither of their time nor of the time of whoever starts
         them (`podium.core.time_limits`).
         """
         self.limits = limits or Limits()
-        self._concurrency = concurrency or len(os.sched_getaffinity(0))
+        self._concurrency = concurrency or _places()
         self._checked = False
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             WeakKeyDictionary()
@@ -123,6 +124,11 @@ class Sandbox:
                     start_new_session=True,
                 )
             return Process(process, await _first_process(info), self.limits.output_bytes)
+
+
+def _places() -> int:
+    told = os.environ.get("PODIUM_SANDBOX_PROGRAMS", "")
+    return int(told) if told.isdecimal() and int(told) else len(os.sched_getaffinity(0))
 
 
 async def _first_process(info: int) -> int | None:

@@ -133,8 +133,13 @@ def client_interceptors(
     Unary calls are intercepted only where something is awaited before them; else they are
     `ToldUnaryCalls`.
     """
-    kinds = [_StreamUnary, _UnaryStream, _StreamStream, *([_UnaryUnary] if before_call else [])]
-    return [kind(address, default_timeout, token, before_call) for kind in kinds]
+    told = (address, default_timeout, token, before_call)
+    kinds: list[grpc.aio.ClientInterceptor] = [
+        _StreamUnary(*told),
+        _UnaryStream(*told),
+        _StreamStream(*told),
+    ]
+    return [*kinds, _UnaryUnary(*told)] if before_call else kinds
 
 
 def _path_of(details: ClientCallDetails) -> str:

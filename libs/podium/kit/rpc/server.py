@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from prometheus_client import REGISTRY, CollectorRegistry
 
 from podium.core.errors import UnavailableError
 from podium.kit.rpc.auth import Authenticator, BearerTokens, auth_layer
@@ -49,6 +51,8 @@ class Server:
         *,
         authenticator: Authenticator | None = None,
         public_methods: frozenset[str] = frozenset(),
+        socket: Path | None = None,
+        registry: CollectorRegistry = REGISTRY,
     ) -> None:
         """Nothing is bound yet. Health and metrics are in plain text, for probes and scrapers.
 
@@ -56,6 +60,9 @@ class Server:
             authenticator: decides about every method that is not public; None
                 for the settings' tokens, or without those for everybody.
             public_methods: full paths, `/podium.x.v1.XService/Method`.
+            socket: a Unix socket to take calls at in place of all three ports, in plain text and
+                from whoever may open it: for a service's own processes.
+            registry: the metrics to show.
         """
         self.name = name
         self.settings = settings
@@ -64,9 +71,11 @@ class Server:
         self.metrics_port = settings.metrics_port
         self.draining = asyncio.Event()
         """Set when the drain begins; long loops may end by it."""
-        if authenticator is None and settings.auth_tokens_file is not None:
+        self._socket = socket
+        self._registry = registry
+        if authenticator is None and settings.auth_tokens_file is not None and socket is None:
             authenticator = BearerTokens.from_file(settings.auth_tokens_file)
-        self._tls = settings.tls()
+        self._tls = settings.tls() if socket is None else None
         self._auth = auth_layer(authenticator, public_methods)
         self._drain = Drain()
         self._added: list[tuple[Callable[[Any, Any], None], object, str]] = []
@@ -89,7 +98,7 @@ class Server:
         Raises:
             UnavailableError: a port cannot be bound.
         """
-        if self._health_server is not None:
+        if self._health_server is not None or self._socket is not None:
             return
         await self._health.set("", _NOT_SERVING)
         server = grpc.aio.server(
@@ -100,7 +109,9 @@ class Server:
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         self.health_port = self._bind(server, "health", self.settings.health_port)
-        self._metrics = start_metrics_server(self.settings.host, self.settings.metrics_port)
+        self._metrics = start_metrics_server(
+            self.settings.host, self.settings.metrics_port, self._registry
+        )
         self.metrics_port = self._metrics.port
         await server.start()
         self._health_server = server
@@ -120,7 +131,7 @@ class Server:
         logger.info(
             "serving",
             extra={
-                "address": f"{self.settings.host}:{self.port}",
+                "address": str(self._socket or f"{self.settings.host}:{self.port}"),
                 "health_port": self.health_port,
                 "metrics_port": self.metrics_port,
             },
@@ -145,7 +156,10 @@ class Server:
         if settings.reflection:
             names = [name for _, _, name in self._added]
             reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], server)
-        self.port = self._bind(server, "gRPC", settings.port, self._tls)
+        if self._socket is None:
+            self.port = self._bind(server, "gRPC", settings.port, self._tls)
+        else:
+            server.add_insecure_port(f"unix:{self._socket}")
         await server.start()
         self._server = server
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import signal
@@ -10,6 +11,9 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from prometheus_client import REGISTRY, CollectorRegistry
 
 from podium.core.errors import InvalidArgumentError, PodiumError
 from podium.kit.rpc.server import Server
@@ -23,7 +27,14 @@ Build = Callable[[Server], AbstractAsyncContextManager[None]]
 _AFTER_DRAIN_SECONDS = 10.0
 
 
-def run_service(name: str, settings: ServerSettings, build: Build) -> None:
+def run_service(
+    name: str,
+    settings: ServerSettings,
+    build: Build,
+    *,
+    socket: Path | None = None,
+    registry: CollectorRegistry = REGISTRY,
+) -> None:
     """Runs a service until SIGTERM or SIGINT, drains it, and exits the process.
 
     Health and metrics answer before `build` is entered, so that a probe sees
@@ -32,6 +43,7 @@ def run_service(name: str, settings: ServerSettings, build: Build) -> None:
 
     Args:
         build: adds the servicers; what it holds is released after the drain.
+        socket, registry: as for `Server`.
 
     Raises:
         SystemExit: always: 0 after a signal, 1 when the service could not
@@ -41,7 +53,8 @@ def run_service(name: str, settings: ServerSettings, build: Build) -> None:
     setup_logging(name, settings.log_level, settings.log_format)
     flush = _tracing(name)
     try:
-        asyncio.run(_supervise(name, settings, build))
+        server = functools.partial(Server, name, settings, socket=socket, registry=registry)
+        asyncio.run(_supervise(name, server, build))
         code = 0
     except PodiumError as error:
         logger.error("%s cannot run: %s", name, error.message, extra={"reason": error.reason})
@@ -64,8 +77,8 @@ def _tracing(name: str) -> Callable[[], None]:
         sys.exit(2)
 
 
-async def _supervise(name: str, settings: ServerSettings, build: Build) -> None:
-    server = Server(name, settings)
+async def _supervise(name: str, make: Callable[[], Server], build: Build) -> None:
+    server = make()
     life = asyncio.create_task(_live(server, build), name=f"life-of-{name}")
     signals = 0
 
@@ -75,7 +88,7 @@ async def _supervise(name: str, settings: ServerSettings, build: Build) -> None:
         if signals > 1:
             asyncio.create_task(server.stop(0))  # noqa: RUF006  # outlived by `life`
             return
-        _bound_stop(settings.drain_seconds + _AFTER_DRAIN_SECONDS)
+        _bound_stop(server.settings.drain_seconds + _AFTER_DRAIN_SECONDS)
         if server.started:
             server.request_stop()
         else:

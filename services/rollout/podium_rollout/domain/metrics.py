@@ -57,6 +57,11 @@ SESSIONS_RESUMED = Counter(
     "Sessions of remote environments that were taken up again after a connection broke.",
 )
 
+WORKERS_DIED = Counter(
+    "podium_rollout_workers_died_total",
+    "Worker processes that died while the service ran; each is started anew.",
+)
+
 
 def label_of(environment: spec_pb2.EnvironmentSpec) -> str:
     """The environment's name in metrics, one of few."""
