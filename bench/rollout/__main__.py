@@ -14,6 +14,8 @@ from bench.rollout import bookkeeping, rendering, replicas, telemetry, throughpu
 TARGET = 0.9
 """Share of the throughput that the engine's latency alone would allow."""
 LONGEST = 1000
+PROCESS = 2500
+"""Turns that a process is to make in a second of CPU, what hands it its groups included."""
 TELEMETRY = 1.03
 """Times the seconds of the same episodes without spans."""
 SHORT = 10
@@ -30,6 +32,8 @@ def main() -> int:
     options = _options()
     if options.replicas:
         return _replicas(options)
+    if options.workers:
+        return _workers(options)
     if options.telemetry:
         return _telemetry(options)
     if options.rendering:
@@ -73,6 +77,27 @@ def _replicas(options: argparse.Namespace) -> int:
             f"ideal; episodes by replica: {', '.join(map(str, row['episodes_by_replica']))}"
         )
     _write(options.output, {"latency_s": latency, "turns": options.turns, "replicas": rows})
+    return 0
+
+
+def _workers(options: argparse.Namespace) -> int:
+    rows = [
+        asyncio.run(throughput.measure(options.episodes, options.turns, options.latency[0], count))
+        for count in options.workers
+    ]
+    if len({row["trajectories"] for row in rows}) != 1:
+        print("the trajectories differ, so nothing is compared")
+        return 1
+    for row in rows:
+        per_turn = row["rollout_cpu_ms_per_turn"]
+        met = "met" if 1000 / per_turn >= PROCESS else "MISSED"
+        print(
+            f"{row['workers']} workers, {row['episodes']} episodes of {options.turns} turns: "
+            f"{per_turn:.3f} ms of CPU a turn, {1000 / per_turn:.0f} turns a second for each core "
+            f"that they have, target {PROCESS} {met}; the process that takes the calls has "
+            f"{row['front_cpu_s'] / row['rollout_cpu_s']:.1%} of it"
+        )
+    _write(options.output, {"workers": rows})
     return 0
 
 
@@ -138,6 +163,12 @@ def _options() -> argparse.Namespace:
         type=lambda text: [int(part) for part in text.split(",")],
         metavar="N,…",
         help="only compare so many replicas, such as 1,2,4",
+    )
+    parser.add_argument(
+        "--workers",
+        type=lambda text: [int(part) for part in text.split(",")],
+        metavar="N,…",
+        help="only compare so many worker processes, such as 1,2",
     )
     parser.add_argument(
         "--groups", type=int, default=replicas.GROUPS, help="of 8 episodes, for --replicas"

@@ -64,7 +64,10 @@ class StubEngine(pb_grpc.InferenceServiceServicer):
 
 async def _serve(port: int, latency_s: float) -> None:
     # Bare, not the kit's: what it costs is taken from the process that is measured.
-    server = grpc.aio.server()
+    # A service that rests while another is measured pings it all the same.
+    server = grpc.aio.server(
+        options=[("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000)]
+    )
     pb_grpc.add_InferenceServiceServicer_to_server(
         StubEngine(latency_s),  # type: ignore[abstract]
         server,

@@ -26,18 +26,27 @@ ENVIRONMENT = "tic_tac_toe"
 """Asks again until the last turn when the answer names no cell, as the stub's never does."""
 
 
-async def measure(episodes: int, turns: int, latency_s: float) -> dict[str, Any]:
-    """Collects all groups at once and compares with the time that the engine alone needs."""
-    async with service(latency_s) as (stub, (rollout,)):
-        await collect(stub, [request_for(0, 1)])  # Connects, and imports what is imported late.
-        before = cpu_seconds(rollout.pid)
+async def measure(episodes: int, turns: int, latency_s: float, workers: int = 1) -> dict[str, Any]:
+    """Collects all groups at once and compares with the time that the engine alone needs.
+
+    `front_cpu_s` is what the process that takes the calls computes where there are workers.
+    """
+    several = {"PODIUM_ROLLOUT_WORKERS": str(workers)}
+    async with service(latency_s, variables=several) as (stub, (rollout,)):
+        # Connects all, and imports what is imported late.
+        await collect(stub, [request_for(n, 1) for n in range(2 * workers)])
+        pids = [rollout.pid, *children(rollout.pid)]
+        before = [cpu_seconds(pid) for pid in pids]
         began = time.perf_counter()
         requests = [request_for(n, turns) for n in range(episodes // GROUP_SIZE)]
         found = await collect(stub, requests)
         seconds = time.perf_counter() - began
-        cpu = cpu_seconds(rollout.pid) - before
+        spent = [cpu_seconds(pid) - then for pid, then in zip(pids, before, strict=True)]
+        cpu = sum(spent)
     ideal = turns * latency_s
     return {
+        "workers": workers,
+        "front_cpu_s": spent[0] if workers > 1 else 0.0,
         "episodes": len(found),
         "turns": sum(int(each.metrics["turns"]) for each in found),
         "latency_s": latency_s,
@@ -154,6 +163,11 @@ async def listens(port: int) -> None:
         writer.close()
         return
     raise TimeoutError(f"nothing listens on port {port}")
+
+
+def children(pid: int) -> list[int]:
+    """The processes that it has started."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def cpu_seconds(pid: int) -> float:
