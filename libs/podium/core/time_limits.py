@@ -147,10 +147,11 @@ class time_limit:  # noqa: N801 - reads as `asyncio.timeout` does
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
         self._clock.close()
         _clocks.reset(self._token)
-        return await self._limit.__aexit__(kind, error, trace)
+        # Raises, and never says that an exception is none.
+        await self._limit.__aexit__(kind, error, trace)
 
     def _turn(self, queued: bool) -> None:
         # One that has run out is over, whatever comes while the block ends.
