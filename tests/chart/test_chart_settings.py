@@ -110,3 +110,20 @@ def test_a_size_or_price_that_is_none_is_refused_and_none_is_stated_by_default()
         with pytest.raises(HelmError):
             render({"controller": wrong})
     assert not {name for name in controller_env({}) if "TRAJECTORY" in name or "PRICE" in name}
+
+
+@pytest.mark.parametrize(
+    ("rollout", "expected"),
+    [({}, None), ({"workers": 4}, "4"), ({"workers": 4, "settings": {"WORKERS": 2}}, "2")],
+)
+def test_a_rollout_pod_has_the_worker_processes_that_are_asked_for(
+    rollout: dict[str, Any], expected: str | None
+) -> None:
+    (container,) = (c for name, c in containers(render({"rollout": rollout})) if name == "rollout")
+    assert variables(container).get("PODIUM_ROLLOUT_WORKERS") == expected
+
+
+@pytest.mark.parametrize("workers", [0, -1, 257, 1.5, "2"])
+def test_a_number_of_workers_that_is_none_is_refused(workers: object) -> None:
+    with pytest.raises(HelmError):
+        render({"rollout": {"workers": workers}})
