@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 METRICS: Final = "/podium.rollout.worker/Metrics"
 """Of a worker: its metrics, for a request of no bytes."""
 SANDBOX_PROGRAMS: Final = "PODIUM_SANDBOX_PROGRAMS"
+_READY: Final = grpc.ChannelConnectivity.READY
 _START_SECONDS: Final = 120.0
 _END_SECONDS: Final = 5.0
 _PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -117,16 +118,18 @@ class Workers:
         Raises:
             UnavailableError: NO_WORKER: all of them have died and are being started.
         """
-        ready = [worker for worker in self.all if worker.channel is not None]
+        ready = [(worker, worker.channel) for worker in self.all if worker.channel is not None]
         if not ready:
             raise UnavailableError(
                 "every worker process has died and is being started anew", reason="NO_WORKER"
             )
-        worker = min(ready, key=lambda each: each.episodes)
-        assert worker.channel is not None
+        # A broken connection tells of a death before the process can be waited for.
+        worker, channel = min(
+            ready, key=lambda each: (each[1].get_state() is not _READY, each[0].episodes)
+        )
         worker.episodes += episodes
         try:
-            yield worker.channel
+            yield channel
         finally:
             worker.episodes -= episodes
 
