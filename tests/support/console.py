@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ Row = TypeVar("Row")
 Context = grpc.aio.ServicerContext[Any, Any]
 MARK = {"x-podium-console": "1"}
 """What the console's own pages send with what changes something."""
+JOBS = "/podium.jobs.v1.JobService"
+"""Where the API's methods of jobs are."""
 
 
 @dataclass
@@ -65,6 +68,15 @@ async def console(fake: FakePodium | Addresses, **settings: Any) -> AsyncIterato
             draining.set()
     finally:
         await installation.close()
+
+
+async def post(here: Console, method: str, body: Any = None, **headers: str) -> httpx.Response:
+    """Calls a method of JobService with a message as JSON, or with such bytes."""
+    sent = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
+    headers = {"content-type": "application/json"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
+    return await here.http.post(f"{JOBS}/{method}", content=sent, headers=headers)
 
 
 @dataclass

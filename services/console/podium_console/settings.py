@@ -44,7 +44,7 @@ class Settings(ServerSettings):
     refresh_seconds: float = Field(default=2.0, ge=0.05, le=60)
     """How often the counts are asked for while somebody looks at them."""
     max_streams: int = Field(default=256, ge=1)
-    """Pages that are told of changes at once; more are refused."""
+    """Pages that are told of changes, and watches of the API, at once; more are refused."""
 
     @property
     def pool_addresses(self) -> dict[str, str]:

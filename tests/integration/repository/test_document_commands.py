@@ -120,6 +120,7 @@ ELSEWHERE = {
     "podium train task.py*": "tests/integration/cli/test_train.py::"
     "test_it_submits_follows_reports_and_leaves_nothing_running",
     "podium sft *": "tests/integration/test_controller_sft.py::test_the_command_*",
+    "curl *": "tests/integration/test_curl.py::test_each_command_of_the_page_runs_as_it_is_printed",
     "torchrun *": "tests/integration/test_trainer_ranks.py::test_t12_two_processes_take_the_step_*",
 } | dict.fromkeys(
     ("make up", "podium up", "podium up &", "PODIUM_MCP_COMMANDS=python3 podium up *"),

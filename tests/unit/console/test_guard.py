@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from podium.jobs.v1 import job_service_pb2 as jobs
 from podium_console.settings import Settings
 from podium_console.web import guard
 from support.console import MARK, Console, console
@@ -14,6 +15,7 @@ from support.fake_podium import FakePodium, fake_podium
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+CALL = "/podium.jobs.v1.JobService/ListJobs"
 TOKEN = "a-token.of~the+services=/"
 
 
@@ -47,6 +49,50 @@ async def test_a_program_presents_its_token_as_a_header(locked: FakePodium) -> N
         headers = {"authorization": f"Bearer {TOKEN}"}
         assert (await here.http.get("/status", headers=headers)).status_code == 200
         assert (await here.http.get("/status")).status_code == 401
+
+
+async def test_a_call_of_the_api_has_its_own_token_and_no_cookies(locked: FakePodium) -> None:
+    """A page of somebody else's may have the browser send the cookie, but no token."""
+    async with console(locked) as here:
+        await here.http.post("/session", json={"token": TOKEN}, headers=MARK)
+        assert (await here.http.get("/api/jobs")).status_code == 200
+        refused = await here.http.post(CALL, json={})
+        assert (refused.status_code, refused.json()["code"]) == (401, "unauthenticated")
+        for wrong in ("Bearer", "Bearer guess", f"Basic {TOKEN}", f"Bearer {TOKEN} x", "Bearer ü"):
+            headers = {"authorization": wrong.encode()}
+            assert (await here.http.post(CALL, json={}, headers=headers)).status_code == 401
+        mine = {"authorization": f"Bearer {TOKEN}"}
+        assert (await here.http.post(CALL, json={}, headers=mine)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example", "content-type": "text/plain"},
+    ],
+)
+async def test_a_foreign_page_calls_no_method(
+    fake: FakePodium, here: Console, headers: dict[str, str]
+) -> None:
+    """Where no token is asked for, that this port can be reached from here is all it would need."""
+    path = CALL.replace("ListJobs", "CancelJob")
+    answer = await here.http.post(path, json={"jobId": "a"}, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
+    asked = {**headers, "access-control-request-method": "POST"}
+    leave = await here.http.request("OPTIONS", path, headers=asked)
+    assert leave.status_code == 403
+    assert not [name for name in leave.headers if name.startswith("access-control-allow")]
+    assert fake.jobs.known["a"].state == jobs.JOB_STATE_RUNNING
+
+
+async def test_a_call_by_a_foreign_name_is_refused(here: Console) -> None:
+    named = await here.http.post(CALL, json={}, headers={"host": "evil.example"})
+    assert (named.status_code, named.json()["code"]) == (421, "permission_denied")
+    assert named.json()["details"][0]["debug"]["reason"] == "HOST_NOT_ALLOWED"
 
 
 async def test_what_one_caller_may_see_is_not_shown_to_another(locked: FakePodium) -> None:

@@ -73,6 +73,19 @@ async def test_where_tokens_are_asked_for_they_alone_open_and_their_cookie_is_of
         assert (await person.get("/status")).status_code == 200
 
 
+async def test_a_call_of_the_api_goes_on_by_tls_with_its_own_token(
+    fake: FakePodium, files: dict[str, Path], authority: Authority
+) -> None:
+    async with (
+        console(fake, **files, client_certificates=False) as here,
+        client(here, authority) as person,
+    ):
+        path = "/podium.jobs.v1.JobService/ListJobs"
+        assert (await person.post(path, json={})).status_code == 401
+        mine = {"authorization": "Bearer the-token"}
+        assert (await person.post(path, json={}, headers=mine)).status_code == 200
+
+
 async def test_a_certificate_that_is_renewed_is_shown_without_a_restart(
     fake: FakePodium,
     files: dict[str, Path],

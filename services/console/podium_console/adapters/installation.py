@@ -26,6 +26,7 @@ from podium.sdk.policies import Policies
 
 from podium_console.adapters import caller
 from podium_console.adapters.history import History
+from podium_console.adapters.methods import CONTROLLER, REGISTRY
 from podium_console.domain import views
 from podium_console.domain.status import Overview, PoolState, Worker
 from podium_console.settings import Settings
@@ -65,6 +66,10 @@ class Installation:
         self.jobs = Jobs(lambda: self._controller.whole)
         self.history = History(lambda: self.job_stub)
         self.checkpoints = Checkpoints(lambda: self._registry)
+
+    def channel(self, peer: str) -> grpc.aio.Channel:
+        """To the controller, balanced over its replicas, or to the registry."""
+        return {CONTROLLER: self._controller.whole, REGISTRY: self._registry}[peer]
 
     @property
     def job_stub(self) -> jobs_grpc.JobServiceAsyncStub:

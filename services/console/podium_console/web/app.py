@@ -9,7 +9,7 @@ from podium.assets import UPLOT
 from podium.core.errors import PodiumError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -18,10 +18,12 @@ from starlette.staticfiles import StaticFiles
 from podium_console.adapters.installation import Installation
 from podium_console.settings import Settings
 from podium_console.web import checkpoints, episodes, jobs, overview, replies, session, usage
+from podium_console.web.gateway import calls, framings
 from podium_console.web.guard import Guard
 
 STATIC = Path(__file__).parent.parent / "static"
 _JOB = "/api/jobs/{job}"
+_STREAMS = (framings.LINES.media_type, framings.CONNECT.media_type)
 
 
 def build(settings: Settings, installation: Installation, draining: asyncio.Event) -> Guard:
@@ -54,6 +56,7 @@ def build(settings: Settings, installation: Installation, draining: asyncio.Even
             Route("/api/pools", checkpoints.list_pools),
             Route("/api/load", checkpoints.load_policy, methods=["POST"]),
             Route("/api/chat", checkpoints.talk, methods=["POST"]),
+            Route(f"{calls.PREFIX}{{method:path}}", calls.call, methods=calls.HTTP_METHODS),
             Mount("/static/uplot", StaticFiles(directory=UPLOT)),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
@@ -63,12 +66,21 @@ def build(settings: Settings, installation: Installation, draining: asyncio.Even
             404: _no_page,
             405: _no_page,
         },
-        middleware=[Middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)],
+        middleware=[
+            Middleware(
+                GZipMiddleware,
+                minimum_size=2000,
+                compresslevel=5,
+                # Compressed, the pieces of a stream would wait for each other.
+                exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, *_STREAMS),
+            )
+        ],
     )
     app.state.settings = settings
     app.state.installation = installation
     app.state.draining = draining
     app.state.streams = 0
+    app.state.writing = asyncio.Semaphore(1)
     app.state.shared = overview.Shared(min(1.0, settings.refresh_seconds))
     return Guard(app, settings)
 

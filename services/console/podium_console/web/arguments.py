@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
-from podium.core.errors import InvalidArgumentError, Violation
-from starlette.requests import Request
+from podium.core.errors import InvalidArgumentError, RequestCancelledError, Violation
+from starlette.requests import ClientDisconnect, Request
 
 from podium_console.adapters.installation import Installation
 from podium_console.settings import Settings
+from podium_console.web.replies import LateError
 
 _INTEGERS = 2**63
 
@@ -55,14 +57,35 @@ def whole_number(name: str, text: str, default: int | None, most: int) -> int | 
     return int(text)
 
 
+async def whole_body(request: Request) -> bytes:
+    """The bytes that were sent.
+
+    Raises:
+        LateError: they do not come.
+        TooLargeError: there are too many.
+        RequestCancelledError: whoever asked has gone.
+    """
+    seconds = settings(request).first_message_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            return await request.body()
+    except TimeoutError:
+        raise LateError(
+            f"the body did not come within {seconds:g} seconds", reason="FIRST_MESSAGE_LATE"
+        ) from None
+    except ClientDisconnect:
+        raise RequestCancelledError("whoever asked has gone") from None
+
+
 async def body(request: Request) -> dict[str, Any]:
     """The JSON object that was sent.
 
     Raises:
         InvalidArgumentError: it is none.
+        PodiumError: as `whole_body`.
     """
     try:
-        found = json.loads(await request.body() or b"{}")
+        found = json.loads(await whole_body(request) or b"{}")
     except (ValueError, RecursionError):
         raise wrong("body", "is not JSON") from None
     if not isinstance(found, dict):

@@ -13,16 +13,22 @@ import time
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
+from podium.core.errors import (
+    InvalidArgumentError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+)
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from podium_console.adapters import caller
 from podium_console.domain import metrics
 from podium_console.settings import Settings
 from podium_console.web import replies
+from podium_console.web.gateway import calls, refusals
 from podium_console.web.replies import TooLargeError
 
 MARK = "x-podium-console"
@@ -83,12 +89,12 @@ class Guard:
                 metrics.SECONDS.labels(route).observe(time.monotonic() - begun)
             await send(message)
 
-        refusal = self._refusal(scope, headers)
+        called = scope["path"].startswith(calls.PREFIX)
+        refusal = self._refusal(scope, headers, called)
         if refusal:
-            status, reason, words = refusal
-            await _refuse(status, reason, words)(scope, receive, tell)
+            await (_refuse_call if called else _refuse)(*refusal)(scope, receive, tell)
             return
-        caller.speak_as(self._token(headers))
+        caller.speak_as(_bearer(headers) or ("" if called else self._cookies(headers)))
         try:
             await self.app(scope, _bounded(receive), tell)
         except Exception as error:
@@ -96,7 +102,9 @@ class Guard:
             if not answered:
                 await replies.on_defect(Request(scope), error)(scope, receive, tell)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
+    def _refusal(self, scope: Scope, headers: Headers, called: bool) -> tuple[int, str, str] | None:
+        """What stands against a request of a page, or a call of the API: that needs no mark, for
+        its token is never a cookie's and its JSON no form can send."""
         host = headers.get("host", "")
         if self._hosts and _name(host) not in self._hosts:
             words = "this name is not among PODIUM_CONSOLE_ALLOWED_HOSTS"
@@ -110,7 +118,11 @@ class Guard:
         origin = headers.get("origin")
         foreign = origin is not None and _host_of(origin) != host.lower()
         site = headers.get("sec-fetch-site", "same-origin")
-        if foreign or site not in ("same-origin", "none") or MARK not in headers:
+        if foreign or site not in ("same-origin", "none"):
+            return 403, "FOREIGN_PAGE", "no page of another origin may do this"
+        if called:
+            return None
+        if MARK not in headers:
             return 403, "FOREIGN_PAGE", f"only the console's own pages may do this ({MARK})"
         if scope["method"] == "POST" and not headers.get("content-type", "").startswith(
             "application/json"
@@ -118,11 +130,7 @@ class Guard:
             return 415, "NOT_JSON", "the body must be application/json"
         return None
 
-    def _token(self, headers: Headers) -> str:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        token = token.strip()
-        if scheme.lower() == "bearer" and is_token(token):
-            return token
+    def _cookies(self, headers: Headers) -> str:
         return read_cookie(headers.get("cookie", ""), self._cookie)
 
     def _dress(self, headers: MutableHeaders, path: str) -> None:
@@ -176,9 +184,22 @@ def _bounded(receive: Receive) -> Receive:
     return bounded
 
 
-def _refuse(status: int, reason: str, words: str) -> JSONResponse:
+def _refuse(status: int, reason: str, words: str) -> Response:
     body = {"error": {"message": words, "reason": reason, "error_id": "", "violations": []}}
     return JSONResponse(body, status)
+
+
+def _refuse_call(status: int, reason: str, words: str) -> Response:
+    kind = {400: InvalidArgumentError, 413: ResourceExhaustedError}.get(
+        status, PermissionDeniedError
+    )
+    return refusals.answer(kind(words, reason=reason), status)
+
+
+def _bearer(headers: Headers) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and is_token(token) else ""
 
 
 def _route(scope: Scope) -> str:

@@ -6,8 +6,9 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from podium.core import errors
@@ -24,9 +25,14 @@ class TooLargeError(errors.InvalidArgumentError):
     """A request's body goes over the bound."""
 
 
+class LateError(errors.DeadlineExceededError):
+    """A request's body does not come."""
+
+
 STATUS: dict[type[errors.PodiumError], int] = {
     errors.InvalidArgumentError: 400,
     TooLargeError: 413,
+    LateError: 408,
     errors.OutOfRangeError: 400,
     errors.UnauthenticatedError: 401,
     errors.PermissionDeniedError: 403,
@@ -42,8 +48,10 @@ STATUS: dict[type[errors.PodiumError], int] = {
     errors.RequestCancelledError: 503,
     errors.DeadlineExceededError: 504,
 }
-_KEEP_ALIVE_SECONDS = 15.0
+KEEP_ALIVE_SECONDS = 15.0
+"""How long a stream may say nothing."""
 _RETRY_MS = 2000
+LINES = "application/x-ndjson"
 
 
 def plain_error(error: errors.PodiumError) -> dict[str, Any]:
@@ -69,11 +77,16 @@ async def on_error(request: Request, error: Exception) -> Response:
 
 
 def on_defect(request: Request, error: Exception) -> Response:
-    """The answer to what nobody foresaw: an id, under which the log has the rest."""
+    """The answer to what nobody foresaw."""
+    return JSONResponse(plain_error(masked(error)), 500)
+
+
+def masked(error: Exception) -> errors.InternalError:
+    """What is told of what nobody foresaw: an id, under which the log has the rest."""
     error_id = uuid.uuid4().hex
     logger.error("a request failed", exc_info=error, extra={"error_id": error_id})
     words = f"the console failed; its log has the id {error_id}"
-    return JSONResponse(plain_error(errors.InternalError(words)), 500)
+    return errors.InternalError(words, metadata={"error_id": error_id})
 
 
 def event(name: str, data: Any, sequence: int | None = None) -> bytes:
@@ -87,10 +100,46 @@ def dumps(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def event_stream(request: Request, source: AsyncIterator[bytes]) -> Response:
-    """Server-sent events until the source ends, the reader goes, or the service drains.
+@dataclass(frozen=True)
+class Framing:
+    """How a stream is written."""
 
-    A PodiumError of the source becomes the event `problem`, after which the browser asks again.
+    media_type: str
+    problem: Callable[[errors.PodiumError], bytes]
+    """The last thing that is said of one that fails."""
+    begin: bytes = b""
+    idle: bytes = b""
+    """Said when nothing has been for a while, so that nobody takes it for dead."""
+    end: bytes = b""
+    drained: bool = False
+    """Whether one that is cut as the service drains fails. A browser asks again by itself."""
+
+
+def _problem(error: errors.PodiumError) -> bytes:
+    return event("problem", {**plain_error(error), "status": STATUS.get(type(error), 502)})
+
+
+EVENTS = Framing(
+    "text/event-stream",
+    problem=_problem,
+    begin=f"retry: {_RETRY_MS}\n\n".encode(),
+    idle=b": still here\n\n",
+)
+
+
+def event_stream(
+    request: Request,
+    source: AsyncIterator[bytes],
+    framing: Framing = EVENTS,
+    coming: asyncio.Future[bytes | None] | None = None,
+) -> Response:
+    """What a source says until it ends, the reader goes, or the service drains.
+
+    A PodiumError of the source is told in the stream; of the framing of events as `problem`, after
+    which the browser asks again.
+
+    Args:
+        coming: the first piece, where it has been asked for.
 
     Raises:
         ResourceExhaustedError: too many are open.
@@ -98,36 +147,48 @@ def event_stream(request: Request, source: AsyncIterator[bytes]) -> Response:
     state = request.app.state
     if state.streams >= state.settings.max_streams:
         raise errors.ResourceExhaustedError(
-            f"{state.streams} pages are told of changes already; try again later"
+            f"{state.streams} streams are open already; try again later"
         )
-    body = _told(source, state)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(body, media_type="text/event-stream", headers=headers)
+    body = _told(source, state, framing, coming)
+    return StreamingResponse(body, media_type=framing.media_type, headers=headers)
 
 
-async def _told(source: AsyncIterator[bytes], state: Any) -> AsyncIterator[bytes]:
+async def following(source: AsyncIterator[bytes]) -> bytes | None:
+    """The next piece; None after the last."""
+    return await anext(source, None)
+
+
+async def _told(
+    source: AsyncIterator[bytes],
+    state: Any,
+    framing: Framing,
+    coming: asyncio.Future[bytes | None] | None,
+) -> AsyncIterator[bytes]:
     state.streams += 1
     metrics.STREAMS.set(state.streams)
     draining = asyncio.ensure_future(state.draining.wait())
-    coming: asyncio.Future[bytes] | None = None
     try:
-        yield f"retry: {_RETRY_MS}\n\n".encode()
+        yield framing.begin
         while not draining.done():
-            coming = coming or asyncio.ensure_future(anext(source))
+            coming = coming or asyncio.ensure_future(following(source))
             await asyncio.wait(
                 (coming, draining),
-                timeout=_KEEP_ALIVE_SECONDS,
+                timeout=KEEP_ALIVE_SECONDS,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if coming.done():
                 piece, coming = coming, None
-                yield piece.result()
+                if (found := piece.result()) is None:
+                    yield framing.end
+                    return
+                yield found
             elif not draining.done():
-                yield b": still here\n\n"
-    except StopAsyncIteration:
-        return
+                yield framing.idle
+        if framing.drained:
+            yield framing.problem(errors.UnavailableError("it stops", reason="DRAINING"))
     except errors.PodiumError as error:
-        yield event("problem", {**plain_error(error), "status": STATUS.get(type(error), 502)})
+        yield framing.problem(error)
     finally:
         state.streams -= 1
         metrics.STREAMS.set(state.streams)
@@ -150,10 +211,5 @@ async def lines(source: AsyncIterator[Any]) -> Response:
             except errors.PodiumError as error:
                 yield f"{dumps(plain_error(error))}\n".encode()
 
-    headers = {
-        "cache-control": "no-store",
-        "x-accel-buffering": "no",
-        # Compressed, pieces would wait for each other.
-        "content-encoding": "identity",
-    }
-    return StreamingResponse(body(), media_type="application/x-ndjson", headers=headers)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(body(), media_type=LINES, headers=headers)
