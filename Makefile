@@ -120,7 +120,7 @@ fuzz: setup ## Say the worst to the real services, as replies and judges' answer
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ_ARGS)
 
 .PHONY: adapters
-adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed $(VENV)-agents/.installed examples/environment_node/node_modules ## Install what tests of adapters and agents need (about 1.4 GB); without it they are skipped
+adapters: $(VENV)-openenv/.installed $(VENV)-verifiers/.installed $(VENV)-agents/.installed examples/environment_node/node_modules examples/typescript/node_modules ## Install what tests of adapters and agents need (about 1.4 GB); without it they are skipped
 
 # Their packages pin others too tightly to share an environment with each other or with vLLM.
 $(VENV)-%/.installed: requirements/%.txt | setup
@@ -129,9 +129,13 @@ $(VENV)-%/.installed: requirements/%.txt | setup
 	@$(VENV)-$*/bin/python -m pip --disable-pip-version-check install -qq --progress-bar off --no-deps --only-binary=:all: -r $<
 	@touch $@
 
-examples/environment_node/node_modules: examples/environment_node/package.json
+examples/%/node_modules: examples/%/package.json
 	@cd $(@D) && npm install --silent --no-package-lock --no-audit --no-fund
 	@touch $@
+
+.PHONY: typescript
+typescript: setup examples/typescript/node_modules ## Generate the client in TypeScript, check and compile its example
+	@cd examples/typescript && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
 
 export PODIUM_TEST_OPENENV_PYTHON ?= $(wildcard $(CURDIR)/$(VENV)-openenv/bin/python)
 export PODIUM_TEST_VERIFIERS_PYTHON ?= $(wildcard $(CURDIR)/$(VENV)-verifiers/bin/python)

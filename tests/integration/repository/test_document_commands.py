@@ -115,6 +115,8 @@ ELSEWHERE = {
     "test_s3_s28_s32_s45_*",
     "node server.js --port 50061": "tests/integration/test_environment_node.py::"
     "test_scenarios_are_listed",
+    "node dist/submit.js*": "tests/integration/test_typescript.py::"
+    "test_a_job_is_submitted_and_followed",
     "podium env serve mymodule:Guess --port 50060": "tests/integration/test_rollout_service.py::"
     "test_*",
     "podium train task.py*": "tests/integration/cli/test_train.py::"
