@@ -53,6 +53,7 @@ HERE = {
     "podium trajectory export ID -o episodes.parquet",
     "podium trajectory export ID -o episodes.jsonl --step 2:4",
     "podium trajectory export ID -o heldout.parquet --split heldout",
+    "podium trajectory export ID -o episodes/ --format datasets",
     "podium checkpoint list ID",
     "podium checkpoint export ID@latest policy/",
     "podium chat -m ID@best",
@@ -148,6 +149,8 @@ NOT_RUN = {
 
 PYTHON_ELSEWHERE = {
     "run = podium.train_sft(": "tests/integration/test_controller_sft.py::test_rows_*",
+    "from datasets import load_dataset": "tests/unit/cli/test_trajectory_datasets.py::"
+    "test_the_pages_lines_run",
     "from openai import OpenAI": f"{_SPINE}/test_openai_client.py::"
     "test_chat_and_stream_with_job_at_version",
     "import random": "tests/unit/environments/test_session.py::test_the_readmes_environment_runs",

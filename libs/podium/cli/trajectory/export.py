@@ -33,14 +33,16 @@ _TELL_EVERY = 500
     "--output",
     required=True,
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
-    help="NAME.jsonl or NAME.parquet; - writes JSON lines to stdout.",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="NAME.jsonl or NAME.parquet; - writes JSON lines to stdout. With --format datasets a new "
+    "folder.",
 )
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(("jsonl", "parquet")),
-    help="Of a file whose name does not say.",
+    type=click.Choice(("jsonl", "parquet", "datasets")),
+    help="Of a file whose name does not say; datasets is a folder that load_dataset of Hugging "
+    "Face's datasets reads.",
 )
 @click.option(
     "--step",
@@ -53,7 +55,7 @@ _TELL_EVERY = 500
     "--split",
     metavar="NAME",
     help="Episodes of this split: the one that the job trains on, or evaluates on. [default: the "
-    "training's]",
+    "training's; of datasets both]",
 )
 @connected
 async def export(
@@ -64,21 +66,23 @@ async def export(
     steps: Range | None,
     split: str | None,
 ) -> None:
-    """Write a job's episodes to a file, for fine-tuning or analysis.
+    """Write a job's episodes to a file or folder, for fine-tuning or analysis.
 
     A row is one conversation of an episode: its messages and tools as OpenAI's API writes them, its
     tokens with their log-probs, and the episode's rewards, metrics and end.
     docs/trajectories.md has every column. However many episodes there are, few are in memory at a
-    time; the file appears when it is whole, in the place of one that was there.
+    time; the file appears when it is whole, in the place of one that was there, and a folder where
+    there was none.
 
-    Without --split it is the episodes of training; --split heldout are those of a job's evaluations
-    (unless it names another split for them).
+    Without --split it is the episodes of training, and of datasets all; --split heldout are those
+    of a job's evaluations (unless it names another split for them).
     """
+    from podium.cli.trajectory.datasets_folder import folder
     from podium.cli.trajectory.files import writer
 
-    made = writer(output, kind)
+    made = folder(output, job) if kind == "datasets" else writer(output, kind)
     known = await client.jobs.get(job)
-    episodes = sources(known, split)
+    episodes = sources(known, split, every=kind == "datasets")
     count = 0
     with made as write:
         for evaluation, name in episodes:
@@ -100,8 +104,9 @@ async def export(
     sys.stdout.flush()
 
 
-def sources(job: jobs.Job, split: str | None) -> list[tuple[bool, str]]:
-    """Where the episodes of a split are: `(of evaluations, its name)`.
+def sources(job: jobs.Job, split: str | None, every: bool = False) -> list[tuple[bool, str]]:
+    """Where the episodes of a split are: `(of evaluations, its name)`; of none those of training,
+    or `every` one.
 
     Raises:
         CliError: the job has no such split.
@@ -113,7 +118,7 @@ def sources(job: jobs.Job, split: str | None) -> list[tuple[bool, str]]:
     )
     evaluated = job.spec.evaluation.split or "heldout"
     if split is None:
-        return [(False, trained)]
+        return [(False, trained), (True, evaluated)][: 1 + every]
     found = [each for each in ((False, trained), (True, evaluated)) if each[1] == split]
     if not found:
         raise CliError(

@@ -43,20 +43,24 @@ def writer(output: Path, kind: str | None) -> AbstractContextManager[Write]:
     stdout = str(output) == "-"
     kind = kind or ("jsonl" if stdout else output.suffix.removeprefix(".").lower())
     if kind not in ("jsonl", "parquet"):
-        raise _refused(f"the name of {output} says no format; allowed are .jsonl and .parquet")
+        raise refused(
+            f"the name of {output} says no format; allowed are .jsonl and .parquet, and a folder "
+            "with --format datasets"
+        )
     if stdout:
         if kind == "parquet":
-            raise _refused("Parquet needs a file, and - is none")
+            raise refused("Parquet needs a file, and - is none")
         return _lines(sys.stdout.write)
-    if not output.parent.is_dir():
-        raise _refused(f"there is no folder {output.parent}")
+    check_place(output)
+    if output.is_dir():
+        raise refused(f"{output} is a folder, which only --format datasets writes")
     if output.exists() and not output.is_file():
         if kind == "parquet":
-            raise _refused(f"Parquet needs a file, and {output} is none")
+            raise refused(f"Parquet needs a file, and {output} is none")
         return _special(output)
     if kind == "parquet":
-        _arrow("pyarrow.parquet")
-        return _whole(output, _parquet)
+        arrow("pyarrow.parquet")
+        return _whole(output, parquet_file)
     return _whole(output, _text)
 
 
@@ -66,11 +70,11 @@ def _whole(
 ) -> Iterator[Write]:
     """Writes beside the file, and takes its place at the end."""
     target = output.resolve()
-    with _told(output):
+    with told(output):
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         draft = Path(name)
         try:
-            os.fchmod(handle, _mode(target))
+            os.fchmod(handle, mode_of(target, 0o666))
             with opened(draft) as write:
                 yield write
             os.fsync(handle)
@@ -84,12 +88,23 @@ def _whole(
 @contextmanager
 def _special(output: Path) -> Iterator[Write]:
     """A pipe or a device keeps its place."""
-    with _told(output), _text(output) as write:
+    with told(output), _text(output) as write:
         yield write
 
 
+def check_place(output: Path) -> None:
+    """Holds that the folder is there in which the output shall be.
+
+    Raises:
+        CliError: it is not.
+    """
+    if not output.parent.is_dir():
+        raise refused(f"there is no folder {output.parent}")
+
+
 @contextmanager
-def _told(output: Path) -> Iterator[None]:
+def told(output: Path) -> Iterator[None]:
+    """Says in people's words what the operating system refuses."""
     try:
         yield
     except OSError as error:
@@ -114,11 +129,12 @@ def _lines(put: Callable[[str], Any]) -> Iterator[Write]:
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[Write]:
+def parquet_file(path: Path, json_type: bool = False) -> Iterator[Write]:
+    """Writes a file of Parquet; with `json_type` it says which columns are JSON."""
     from podium.core.trajectory_rows import rows_of
 
-    pyarrow, parquet = _arrow(), _arrow("pyarrow.parquet")
-    schema = parquet_schema()
+    pyarrow, parquet = arrow(), arrow("pyarrow.parquet")
+    schema = parquet_schema(json_type)
     rows: list[dict[str, Any]] = []
     tables: list[Any] = []
     size = 0
@@ -149,10 +165,11 @@ def _parquet(path: Path) -> Iterator[Write]:
         flush()
 
 
-def parquet_schema() -> Any:
+def parquet_schema(json_type: bool = False) -> Any:
     """The types of Parquet's columns."""
-    pa = _arrow()
-    text, whole, number, json_text = pa.string(), pa.int32(), pa.float64(), pa.string()
+    pa = arrow()
+    text, whole, number = pa.string(), pa.int32(), pa.float64()
+    json_text = pa.json_() if json_type else text
     span = pa.struct(
         [
             ("start", pa.int64()),
@@ -217,7 +234,12 @@ COLUMNS = (
 """Of both formats, in order."""
 
 
-def _arrow(module: str = "pyarrow") -> Any:
+def arrow(module: str = "pyarrow") -> Any:
+    """A module of pyarrow.
+
+    Raises:
+        FailedPreconditionError: it is not installed.
+    """
     from podium.core.packages import needed
 
     return needed(module, "pyarrow", "a Parquet file")
@@ -236,14 +258,15 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _mode(target: Path) -> int:
-    """That of the file in whose place it comes, or of new ones."""
+def mode_of(target: Path, new: int) -> int:
+    """That of what is there, or of new ones as the umask leaves it."""
     if target.exists():
         return target.stat().st_mode & 0o777
     mask = os.umask(0)
     os.umask(mask)
-    return 0o666 & ~mask
+    return new & ~mask
 
 
-def _refused(words: str) -> CliError:
+def refused(words: str) -> CliError:
+    """Of an output that was asked for wrongly."""
     return CliError(words, code=Exit.USAGE)
