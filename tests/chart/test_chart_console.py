@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from chart_golden import render
+from podium_console.adapters.methods import METHODS
 from podium_console.settings import Settings
 from support.chart_pods import Pod, edges, of_kind, pods
 
@@ -61,6 +62,15 @@ def test_an_ingress_is_refused_where_nobody_is_asked_for_a_token() -> None:
         render({"auth": {"enabled": False}, "console": {"ingress": INGRESS}})
     with pytest.raises(Exception, match=r"console\.ingress\.host"):
         render({"console": {"ingress": {"enabled": True}}})
+
+
+def test_calls_of_the_api_get_through_policies_and_the_ingress() -> None:
+    objects = render({"console": {"ingress": INGRESS}})
+    reached = {target for source, target, _ in edges(objects) if source == "console"}
+    assert {method.peer for method in METHODS.values()} <= reached
+    (ingress,) = of_kind(objects, "Ingress")
+    (path,) = ingress["spec"]["rules"][0]["http"]["paths"]
+    assert (path["path"], path["pathType"]) == ("/", "Prefix")
 
 
 def test_without_it_nothing_of_it_is_there() -> None:
