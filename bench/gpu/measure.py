@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from podium_trainer.domain.packing import Row
+from podium_trainer.learner.gradient import trained_tokens
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.objectives import token_losses
-from podium_trainer.learner.step import trained_tokens
 
 from bench.gpu.shapes import training
 

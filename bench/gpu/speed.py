@@ -15,7 +15,8 @@ from podium_trainer.domain.packing import flat, pack
 from podium_trainer.learner.attention import DENSE, FLEX
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer
-from podium_trainer.learner.step import Phases, apply_gradient
+from podium_trainer.learner.phases import Phases
+from podium_trainer.learner.step import apply_gradient
 
 from bench.gpu.measure import (
     PUBLISHED_PEAK,

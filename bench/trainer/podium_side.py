@@ -13,8 +13,9 @@ from podium.core.contract import complete_training
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_trainer.adapters.memory import keep_freed_memory
 from podium_trainer.domain.batch import build_batch
+from podium_trainer.learner.phases import Phases
 from podium_trainer.learner.session import Compute, JobConfig, Session
-from podium_trainer.learner.step import Phases, accumulate_gradient
+from podium_trainer.learner.step import accumulate_gradient
 
 from bench.trainer.measure import clear_peak, peak_bytes, tell
 from bench.trainer.task import Setup

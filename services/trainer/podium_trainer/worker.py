@@ -160,11 +160,12 @@ class Worker:
                 outcome = await self._compute_in_thread(
                     lambda: self._team.train(session, groups, given_up)
                 )
-            except RequestCancelledError:
-                metrics.STEPS.labels("cancelled").inc()
-                raise
-            except BaseException:
-                metrics.STEPS.labels("failed").inc()
+            except Exception as error:
+                cancel = isinstance(error, RequestCancelledError)
+                metrics.STEPS.labels("cancelled" if cancel else "failed").inc()
+                if session.torn and not self._team.broken_by(error):
+                    # Nothing that was published is like it: who goes on opens the job again.
+                    await self._release()
                 raise
             # The weights have moved: no version is known to hold them.
             self._published = None

@@ -12,7 +12,8 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_trainer.domain.batch import build_batch
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer
-from podium_trainer.learner.step import Phases, accumulate_gradient, apply_gradient
+from podium_trainer.learner.phases import Phases
+from podium_trainer.learner.step import accumulate_gradient, apply_gradient
 from support.tiny_policy import (
     VOCABULARY,
     build_small_llama,

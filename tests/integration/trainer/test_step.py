@@ -16,7 +16,8 @@ from podium_trainer.domain.packing import Row, flat, pack
 from podium_trainer.learner import step as step_module
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer
-from podium_trainer.learner.step import Phases, accumulate_gradient
+from podium_trainer.learner.phases import Phases
+from podium_trainer.learner.step import accumulate_gradient
 from support.tiny_policy import VOCABULARY, group, move_adapter, training_spec, trajectory
 
 

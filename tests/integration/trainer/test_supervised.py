@@ -10,8 +10,9 @@ from podium.core.sft import HELDOUT
 from podium.types.v1 import trajectory_pb2
 from podium_trainer.domain.batch import build_batch
 from podium_trainer.learner.model import Policy
+from podium_trainer.learner.phases import Phases
 from podium_trainer.learner.session import Compute, JobConfig, Session, StepOutcome
-from podium_trainer.learner.step import Phases, accumulate_gradient
+from podium_trainer.learner.step import accumulate_gradient
 from support.tiny_policy import VOCABULARY, group, training_spec, trajectory
 from transformers import LlamaForCausalLM
 

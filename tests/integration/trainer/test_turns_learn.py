@@ -11,7 +11,8 @@ from podium_trainer.domain.batch import build_batch
 from podium_trainer.domain.packing import pack
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer
-from podium_trainer.learner.step import Phases, accumulate_gradient, apply_gradient
+from podium_trainer.learner.phases import Phases
+from podium_trainer.learner.step import accumulate_gradient, apply_gradient
 from support.tiny_policy import VOCABULARY, group, training_spec, trajectory
 
 GOOD, BAD = 11, 12

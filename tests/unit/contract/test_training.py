@@ -120,6 +120,19 @@ def test_an_adapter_of_full_fine_tuning_is_refused() -> None:
     assert violation.field == "training.lora"
 
 
+def test_a_step_is_one_update_unless_it_is_asked_for_more() -> None:
+    assert (completed().mini_batches, completed().epochs) == (1, 1)
+    assert training_violations(completed(mini_batches=16, epochs=4), "training") == []
+
+
+def test_more_updates_than_a_step_can_tell_of_are_refused() -> None:
+    (violation,) = training_violations(completed(mini_batches=16, epochs=5), "training")
+    assert violation.field == "training.epochs"
+    assert violation.description == (
+        "got 5 with mini_batches 16, which are 80 updates a step; allowed are 64"
+    )
+
+
 ALLOWED: list[dict[str, Any]] = [
     {},
     {"old_policy": "OLD_POLICY_TRAINER", "importance_cap": 2.0},

@@ -16,6 +16,9 @@ _CLIPS = {
 }
 """Of the objectives that clip."""
 
+MAX_UPDATES = 64
+"""Of one step: each is told with numbers of its own."""
+
 
 def complete_training(training: spec_pb2.TrainingSpec) -> spec_pb2.TrainingSpec:
     """Writes every default into `training`, in place, and returns it."""
@@ -48,6 +51,15 @@ def training_violations(training: spec_pb2.TrainingSpec, path: str) -> list[Viol
             Violation(
                 f"{path}.lora",
                 "got an adapter with TRAINABLE_KIND_FULL; allowed is none, or TRAINABLE_KIND_LORA",
+            )
+        )
+    updates = training.mini_batches * training.epochs
+    if updates > MAX_UPDATES:
+        found.append(
+            Violation(
+                f"{path}.epochs",
+                f"got {training.epochs} with mini_batches {training.mini_batches}, which are "
+                f"{updates} updates a step; allowed are {MAX_UPDATES}",
             )
         )
     return found

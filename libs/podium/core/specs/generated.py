@@ -50,8 +50,8 @@ AdvantageKind = Literal["std", "none", "batch"]
 """
 
 AggregationKind = Literal["token", "sequence", "constant"]
-"""How token losses become one number. Each is of the whole step, whatever the rows and
-micro-batches.
+"""How token losses become one number. Each is of the whole optimizer batch (the step's, or a
+mini-batch's where it has several), whatever the rows.
 
 - `token`: Mean over all trained tokens of the optimizer batch.
 - `sequence`: Mean over trajectories of each one's token mean.
@@ -143,8 +143,8 @@ OldPolicy = Literal["sampler", "trainer"]
 
 - `sampler`: The policy that sampled the token, by the sampler's own log-probs: the ratio
   corrects staleness and the difference of the two programs at once.
-- `trainer`: The trainer's policy before the step: the ratio is 1 and carries the gradient
-  alone, and `importance_cap` corrects for the sampler.
+- `trainer`: The trainer's policy before the step: in a step's first update the ratio is 1 and
+  carries the gradient alone. `importance_cap` corrects for the sampler.
 """
 
 Overlong = Literal["train", "mask", "penalize"]
@@ -804,7 +804,8 @@ class LoraSpec(Spec[spec_pb2.LoraSpec]):
         alpha: Scale numerator: the delta is alpha / rank times B A. Default 32. Allowed:
             above 0, up to 65536.
         target_modules: Names of the linear layers to adapt; none for all in the blocks.
-            Allowed: at most 64 items.
+            `experts` among them adapts the experts of a mixture too, of which none are linear
+            layers: without it they do not train. Allowed: at most 64 items.
     """
 
     message_class = spec_pb2.LoraSpec
@@ -816,8 +817,9 @@ class LoraSpec(Spec[spec_pb2.LoraSpec]):
     65536.
     """
     target_modules: Sequence[str] | None = None
-    """Names of the linear layers to adapt; none for all in the blocks. Allowed: at most 64
-    items.
+    """Names of the linear layers to adapt; none for all in the blocks. `experts` among them
+    adapts the experts of a mixture too, of which none are linear layers: without it they do
+    not train. Allowed: at most 64 items.
     """
 
 
@@ -863,7 +865,7 @@ class LossSpec(Spec[spec_pb2.LossSpec]):
         turn_weight: Factor of the turn's advantage beside the trajectory's; only for `added`.
             Default 1. Allowed: above 0, up to 1000.
         teacher_coefficient: Weight of the teacher in each token's advantage: log p_teacher -
-            log p of the token, within 20 nats, p being the policy that trains. Its
+            log p of the token, within 20 nats, p being the policy before the step. Its
             expectation is the negative reverse KL (arXiv 2306.13649). Needs
             `JobSpec.distillation`; not with `supervised`. Default 0; 1 for a job with a
             teacher. Allowed: from 0 to 1000.
@@ -937,9 +939,9 @@ class LossSpec(Spec[spec_pb2.LossSpec]):
     """
     teacher_coefficient: float | None = None
     """Weight of the teacher in each token's advantage: log p_teacher - log p of the token,
-    within 20 nats, p being the policy that trains. Its expectation is the negative reverse KL
-    (arXiv 2306.13649). Needs `JobSpec.distillation`; not with `supervised`. Default 0; 1 for
-    a job with a teacher. Allowed: from 0 to 1000.
+    within 20 nats, p being the policy before the step. Its expectation is the negative
+    reverse KL (arXiv 2306.13649). Needs `JobSpec.distillation`; not with `supervised`.
+    Default 0; 1 for a job with a teacher. Allowed: from 0 to 1000.
     """
     reward_coefficient: float | None = None
     """Weight of the rewards' advantage beside the teacher's; 0 reads no rewards, and no judge is
@@ -1419,11 +1421,12 @@ class TrainingSpec(Spec[spec_pb2.TrainingSpec]):
     """How the model learns.
 
     Args:
-        steps: Optimizer steps. Required. Allowed: from 1 to 1000000.
+        steps: Optimizer steps. Each takes a batch of groups and makes a version, in
+            `mini_batches` times `epochs` updates. Required. Allowed: from 1 to 1000000.
         learning_rate: AdamW learning rate after the warm-up. Default 1e-5. Allowed: above 0,
             up to 1.
-        warmup_steps: Steps over which the learning rate rises linearly from 0. Default 0.
-            Allowed: from 0 to 1000000.
+        warmup_steps: Steps over which the learning rate rises linearly from 0. All updates of
+            a step have its rate. Default 0. Allowed: from 0 to 1000000.
         weight_decay: AdamW weight decay. Default 0. Allowed: from 0 to 1.
         adam_beta1: AdamW beta 1. Default 0.9. Allowed: from 0, below 1.
         adam_beta2: AdamW beta 2. Default 0.99. Allowed: from 0, below 1.
@@ -1442,17 +1445,25 @@ class TrainingSpec(Spec[spec_pb2.TrainingSpec]):
         gradient_checkpointing: Whether a block's activations are computed again in the
             backward pass instead of kept: less memory, about a third more work. Changes no
             result. Default false.
+        mini_batches: Parts that a step's groups are drawn into, each an update of the
+            optimizer with a loss of its own; fewer when fewer groups train. Ratios are
+            against the same old policy in all of them. Times `epochs` at most 64. Default 1.
+            Allowed: from 1 to 64.
+        epochs: How many times a step goes over its groups, each time with the parts in
+            another order. Default 1. Allowed: from 1 to 64.
     """
 
     message_class = spec_pb2.TrainingSpec
 
     steps: int | None = None
-    """Optimizer steps. Required. Allowed: from 1 to 1000000."""
+    """Optimizer steps. Each takes a batch of groups and makes a version, in `mini_batches` times
+    `epochs` updates. Required. Allowed: from 1 to 1000000.
+    """
     learning_rate: float | None = None
     """AdamW learning rate after the warm-up. Default 1e-5. Allowed: above 0, up to 1."""
     warmup_steps: int | None = None
-    """Steps over which the learning rate rises linearly from 0. Default 0. Allowed: from 0 to
-    1000000.
+    """Steps over which the learning rate rises linearly from 0. All updates of a step have its
+    rate. Default 0. Allowed: from 0 to 1000000.
     """
     weight_decay: float | None = None
     """AdamW weight decay. Default 0. Allowed: from 0 to 1."""
@@ -1481,6 +1492,15 @@ class TrainingSpec(Spec[spec_pb2.TrainingSpec]):
     gradient_checkpointing: bool | None = None
     """Whether a block's activations are computed again in the backward pass instead of kept:
     less memory, about a third more work. Changes no result. Default false.
+    """
+    mini_batches: int | None = None
+    """Parts that a step's groups are drawn into, each an update of the optimizer with a loss of
+    its own; fewer when fewer groups train. Ratios are against the same old policy in all of
+    them. Times `epochs` at most 64. Default 1. Allowed: from 1 to 64.
+    """
+    epochs: int | None = None
+    """How many times a step goes over its groups, each time with the parts in another order.
+    Default 1. Allowed: from 1 to 64.
     """
 
 

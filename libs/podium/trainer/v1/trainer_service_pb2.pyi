@@ -233,7 +233,13 @@ class StepResponse(_message.Message):
         many, and `trajectory_tokens_max`, the longest one's tokens. Of
         OBJECTIVE_SUPERVISED with groups whose scenario's split is `heldout`,
         which are measured after the step and do not train: `heldout_loss` in
-        nats a token, and `heldout_tokens`.
+        nats a token, and `heldout_tokens`. Of a step in several updates the
+        numbers are means over them; those of trainer against sampler are of the
+        policy before the step. It also tells `updates`, how many;
+        `policy_ratio_mean`, the ratio that the objective clips; `kl_step`, the KL
+        in nats to the policy before the step; and `loss`, `grad_norm`,
+        `clip_fraction`, `policy_ratio_mean` and `kl_step` of each update, with
+        `_update_1` and so on behind the name.
         """
 
     @_builtins.property

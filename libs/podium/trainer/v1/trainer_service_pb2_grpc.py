@@ -85,7 +85,8 @@ class TrainerServiceServicer:
     def Step(self, request_iterator, context):
         """Takes one optimizer step over the groups of the stream: first a header,
         then one group a message. The step is taken when the stream ends, and not
-        at all when it breaks. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
+        at all when it breaks. One that fails after its first update leaves the
+        job closed. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
         WRONG_STEP) when the header's job or step is not the one expected next,
         and INVALID_ARGUMENT when a token record is inconsistent.
         """

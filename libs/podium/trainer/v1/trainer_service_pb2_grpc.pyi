@@ -50,7 +50,8 @@ class TrainerServiceStub:
     Step: _grpc.StreamUnaryMultiCallable[_trainer_service_pb2.StepRequest, _trainer_service_pb2.StepResponse]
     """Takes one optimizer step over the groups of the stream: first a header,
     then one group a message. The step is taken when the stream ends, and not
-    at all when it breaks. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
+    at all when it breaks. One that fails after its first update leaves the
+    job closed. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
     WRONG_STEP) when the header's job or step is not the one expected next,
     and INVALID_ARGUMENT when a token record is inconsistent.
     """
@@ -86,7 +87,8 @@ class TrainerServiceAsyncStub(TrainerServiceStub):
     Step: _aio.StreamUnaryMultiCallable[_trainer_service_pb2.StepRequest, _trainer_service_pb2.StepResponse]  # type: ignore[assignment]
     """Takes one optimizer step over the groups of the stream: first a header,
     then one group a message. The step is taken when the stream ends, and not
-    at all when it breaks. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
+    at all when it breaks. One that fails after its first update leaves the
+    job closed. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
     WRONG_STEP) when the header's job or step is not the one expected next,
     and INVALID_ARGUMENT when a token record is inconsistent.
     """
@@ -131,7 +133,8 @@ class TrainerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_trainer_service_pb2.StepResponse, _abc.Awaitable[_trainer_service_pb2.StepResponse]]:
         """Takes one optimizer step over the groups of the stream: first a header,
         then one group a message. The step is taken when the stream ends, and not
-        at all when it breaks. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
+        at all when it breaks. One that fails after its first update leaves the
+        job closed. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
         WRONG_STEP) when the header's job or step is not the one expected next,
         and INVALID_ARGUMENT when a token record is inconsistent.
         """

@@ -310,8 +310,8 @@ class _OldPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OldPolicy.V
     ratio corrects staleness and the difference of the two programs at once.
     """
     OLD_POLICY_TRAINER: _OldPolicy.ValueType  # 2
-    """The trainer's policy before the step: the ratio is 1 and carries the
-    gradient alone, and `importance_cap` corrects for the sampler.
+    """The trainer's policy before the step: in a step's first update the ratio is
+    1 and carries the gradient alone. `importance_cap` corrects for the sampler.
     """
 
 class OldPolicy(_OldPolicy, metaclass=_OldPolicyEnumTypeWrapper):
@@ -324,8 +324,8 @@ OLD_POLICY_SAMPLER: OldPolicy.ValueType  # 1
 ratio corrects staleness and the difference of the two programs at once.
 """
 OLD_POLICY_TRAINER: OldPolicy.ValueType  # 2
-"""The trainer's policy before the step: the ratio is 1 and carries the
-gradient alone, and `importance_cap` corrects for the sampler.
+"""The trainer's policy before the step: in a step's first update the ratio is
+1 and carries the gradient alone. `importance_cap` corrects for the sampler.
 """
 Global___OldPolicy: _TypeAlias = OldPolicy  # noqa: Y015
 
@@ -431,8 +431,8 @@ class _AggregationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Aggre
     """
 
 class AggregationKind(_AggregationKind, metaclass=_AggregationKindEnumTypeWrapper):
-    """How token losses become one number. Each is of the whole step, whatever the
-    rows and micro-batches.
+    """How token losses become one number. Each is of the whole optimizer batch (the
+    step's, or a mini-batch's where it has several), whatever the rows.
     """
 
 AGGREGATION_KIND_UNSPECIFIED: AggregationKind.ValueType  # 0
@@ -2185,7 +2185,10 @@ class LoraSpec(_message.Message):
     """Scale numerator: the delta is alpha / rank times B A. Default 32."""
     @_builtins.property
     def target_modules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the linear layers to adapt; none for all in the blocks."""
+        """Names of the linear layers to adapt; none for all in the blocks. `experts`
+        among them adapts the experts of a mixture too, of which none are linear
+        layers: without it they do not train.
+        """
 
     def __init__(
         self,
@@ -2306,7 +2309,7 @@ class LossSpec(_message.Message):
     """
     teacher_coefficient: _builtins.float
     """Weight of the teacher in each token's advantage: log p_teacher - log p of
-    the token, within 20 nats, p being the policy that trains. Its expectation
+    the token, within 20 nats, p being the policy before the step. Its expectation
     is the negative reverse KL (arXiv 2306.13649). Needs
     `JobSpec.distillation`; not with OBJECTIVE_SUPERVISED. Default 0; 1 for a
     job with a teacher.
@@ -2462,12 +2465,18 @@ class TrainingSpec(_message.Message):
     TRAINABLE_FIELD_NUMBER: _builtins.int
     SCHEDULE_FIELD_NUMBER: _builtins.int
     GRADIENT_CHECKPOINTING_FIELD_NUMBER: _builtins.int
+    MINI_BATCHES_FIELD_NUMBER: _builtins.int
+    EPOCHS_FIELD_NUMBER: _builtins.int
     steps: _builtins.int
-    """Optimizer steps."""
+    """Optimizer steps. Each takes a batch of groups and makes a version, in
+    `mini_batches` times `epochs` updates.
+    """
     learning_rate: _builtins.float
     """AdamW learning rate after the warm-up. Default 1e-5."""
     warmup_steps: _builtins.int
-    """Steps over which the learning rate rises linearly from 0. Default 0."""
+    """Steps over which the learning rate rises linearly from 0. All updates of a
+    step have its rate. Default 0.
+    """
     weight_decay: _builtins.float
     """AdamW weight decay. Default 0."""
     adam_beta1: _builtins.float
@@ -2492,6 +2501,15 @@ class TrainingSpec(_message.Message):
     """Whether a block's activations are computed again in the backward pass
     instead of kept: less memory, about a third more work. Changes no result.
     Default false.
+    """
+    mini_batches: _builtins.int
+    """Parts that a step's groups are drawn into, each an update of the optimizer
+    with a loss of its own; fewer when fewer groups train. Ratios are against
+    the same old policy in all of them. Times `epochs` at most 64. Default 1.
+    """
+    epochs: _builtins.int
+    """How many times a step goes over its groups, each time with the parts in
+    another order. Default 1.
     """
     @_builtins.property
     def lora(self) -> Global___LoraSpec:
@@ -2518,10 +2536,12 @@ class TrainingSpec(_message.Message):
         trainable: Global___TrainableKind.ValueType | None = ...,
         schedule: Global___Schedule.ValueType | None = ...,
         gradient_checkpointing: _builtins.bool | None = ...,
+        mini_batches: _builtins.int | None = ...,
+        epochs: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1", "_adam_beta2", b"_adam_beta2", "_dtype", b"_dtype", "_gradient_checkpointing", b"_gradient_checkpointing", "_learning_rate", b"_learning_rate", "_max_grad_norm", b"_max_grad_norm", "_max_row_tokens", b"_max_row_tokens", "_schedule", b"_schedule", "_trainable", b"_trainable", "_warmup_steps", b"_warmup_steps", "_weight_decay", b"_weight_decay", "adam_beta1", b"adam_beta1", "adam_beta2", b"adam_beta2", "dtype", b"dtype", "gradient_checkpointing", b"gradient_checkpointing", "learning_rate", b"learning_rate", "lora", b"lora", "loss", b"loss", "max_grad_norm", b"max_grad_norm", "max_row_tokens", b"max_row_tokens", "schedule", b"schedule", "trainable", b"trainable", "warmup_steps", b"warmup_steps", "weight_decay", b"weight_decay"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1", "_adam_beta2", b"_adam_beta2", "_dtype", b"_dtype", "_epochs", b"_epochs", "_gradient_checkpointing", b"_gradient_checkpointing", "_learning_rate", b"_learning_rate", "_max_grad_norm", b"_max_grad_norm", "_max_row_tokens", b"_max_row_tokens", "_mini_batches", b"_mini_batches", "_schedule", b"_schedule", "_trainable", b"_trainable", "_warmup_steps", b"_warmup_steps", "_weight_decay", b"_weight_decay", "adam_beta1", b"adam_beta1", "adam_beta2", b"adam_beta2", "dtype", b"dtype", "epochs", b"epochs", "gradient_checkpointing", b"gradient_checkpointing", "learning_rate", b"learning_rate", "lora", b"lora", "loss", b"loss", "max_grad_norm", b"max_grad_norm", "max_row_tokens", b"max_row_tokens", "mini_batches", b"mini_batches", "schedule", b"schedule", "trainable", b"trainable", "warmup_steps", b"warmup_steps", "weight_decay", b"weight_decay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1", "_adam_beta2", b"_adam_beta2", "_dtype", b"_dtype", "_gradient_checkpointing", b"_gradient_checkpointing", "_learning_rate", b"_learning_rate", "_max_grad_norm", b"_max_grad_norm", "_max_row_tokens", b"_max_row_tokens", "_schedule", b"_schedule", "_trainable", b"_trainable", "_warmup_steps", b"_warmup_steps", "_weight_decay", b"_weight_decay", "adam_beta1", b"adam_beta1", "adam_beta2", b"adam_beta2", "dtype", b"dtype", "gradient_checkpointing", b"gradient_checkpointing", "learning_rate", b"learning_rate", "lora", b"lora", "loss", b"loss", "max_grad_norm", b"max_grad_norm", "max_row_tokens", b"max_row_tokens", "schedule", b"schedule", "steps", b"steps", "trainable", b"trainable", "warmup_steps", b"warmup_steps", "weight_decay", b"weight_decay"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1", "_adam_beta2", b"_adam_beta2", "_dtype", b"_dtype", "_epochs", b"_epochs", "_gradient_checkpointing", b"_gradient_checkpointing", "_learning_rate", b"_learning_rate", "_max_grad_norm", b"_max_grad_norm", "_max_row_tokens", b"_max_row_tokens", "_mini_batches", b"_mini_batches", "_schedule", b"_schedule", "_trainable", b"_trainable", "_warmup_steps", b"_warmup_steps", "_weight_decay", b"_weight_decay", "adam_beta1", b"adam_beta1", "adam_beta2", b"adam_beta2", "dtype", b"dtype", "epochs", b"epochs", "gradient_checkpointing", b"gradient_checkpointing", "learning_rate", b"learning_rate", "lora", b"lora", "loss", b"loss", "max_grad_norm", b"max_grad_norm", "max_row_tokens", b"max_row_tokens", "mini_batches", b"mini_batches", "schedule", b"schedule", "steps", b"steps", "trainable", b"trainable", "warmup_steps", b"warmup_steps", "weight_decay", b"weight_decay"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__adam_beta1: _TypeAlias = _typing.Literal["adam_beta1"]  # noqa: Y015
     _WhichOneofArgType__adam_beta1: _TypeAlias = _typing.Literal["_adam_beta1", b"_adam_beta1"]  # noqa: Y015
@@ -2529,6 +2549,8 @@ class TrainingSpec(_message.Message):
     _WhichOneofArgType__adam_beta2: _TypeAlias = _typing.Literal["_adam_beta2", b"_adam_beta2"]  # noqa: Y015
     _WhichOneofReturnType__dtype: _TypeAlias = _typing.Literal["dtype"]  # noqa: Y015
     _WhichOneofArgType__dtype: _TypeAlias = _typing.Literal["_dtype", b"_dtype"]  # noqa: Y015
+    _WhichOneofReturnType__epochs: _TypeAlias = _typing.Literal["epochs"]  # noqa: Y015
+    _WhichOneofArgType__epochs: _TypeAlias = _typing.Literal["_epochs", b"_epochs"]  # noqa: Y015
     _WhichOneofReturnType__gradient_checkpointing: _TypeAlias = _typing.Literal["gradient_checkpointing"]  # noqa: Y015
     _WhichOneofArgType__gradient_checkpointing: _TypeAlias = _typing.Literal["_gradient_checkpointing", b"_gradient_checkpointing"]  # noqa: Y015
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
@@ -2537,6 +2559,8 @@ class TrainingSpec(_message.Message):
     _WhichOneofArgType__max_grad_norm: _TypeAlias = _typing.Literal["_max_grad_norm", b"_max_grad_norm"]  # noqa: Y015
     _WhichOneofReturnType__max_row_tokens: _TypeAlias = _typing.Literal["max_row_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_row_tokens: _TypeAlias = _typing.Literal["_max_row_tokens", b"_max_row_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__mini_batches: _TypeAlias = _typing.Literal["mini_batches"]  # noqa: Y015
+    _WhichOneofArgType__mini_batches: _TypeAlias = _typing.Literal["_mini_batches", b"_mini_batches"]  # noqa: Y015
     _WhichOneofReturnType__schedule: _TypeAlias = _typing.Literal["schedule"]  # noqa: Y015
     _WhichOneofArgType__schedule: _TypeAlias = _typing.Literal["_schedule", b"_schedule"]  # noqa: Y015
     _WhichOneofReturnType__trainable: _TypeAlias = _typing.Literal["trainable"]  # noqa: Y015
@@ -2552,6 +2576,8 @@ class TrainingSpec(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dtype) -> _WhichOneofReturnType__dtype | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epochs) -> _WhichOneofReturnType__epochs | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__gradient_checkpointing) -> _WhichOneofReturnType__gradient_checkpointing | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__learning_rate) -> _WhichOneofReturnType__learning_rate | None: ...
@@ -2559,6 +2585,8 @@ class TrainingSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_grad_norm) -> _WhichOneofReturnType__max_grad_norm | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_row_tokens) -> _WhichOneofReturnType__max_row_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mini_batches) -> _WhichOneofReturnType__mini_batches | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__schedule) -> _WhichOneofReturnType__schedule | None: ...
     @_typing.overload

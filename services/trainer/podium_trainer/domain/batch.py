@@ -30,6 +30,7 @@ from podium_trainer.domain.advantages import (
     turns_alone,
     zero_variance,
 )
+from podium_trainer.domain.aggregation import token_weight
 from podium_trainer.domain.samples import (
     IntArray,
     Refused,
@@ -62,6 +63,8 @@ class Batch:
 
     samples: list[Weighted] = field(default_factory=list)
     trajectories: int = 0
+    group_ids: list[str] = field(default_factory=list)
+    """By the number that a sample has for its group."""
     skipped_groups: dict[str, str] = field(default_factory=dict)
     """Group id to reason."""
     skipped_trajectories: dict[str, str] = field(default_factory=dict)
@@ -139,11 +142,8 @@ def build_batch(
 ) -> Batch:
     """Reads, normalises and weighs the groups of one step; each side of a group is one.
 
-    Weights are of the whole batch, so that they depend neither on rows nor on
-    micro-batches: `token` gives every trained token 1 / (all trained tokens),
-    `sequence` gives a token 1 / (trajectories · trained tokens of its trajectory,
-    over all its histories), `constant` 1 / (trajectories · aggregation_tokens). What
-    is skipped counts in none.
+    Weights are of the whole batch, so that they do not depend on rows
+    (`podium_trainer.domain.aggregation`). What is skipped counts in none.
 
     Raises:
         InvalidArgumentError: a token record contradicts itself, or an id comes twice.
@@ -157,6 +157,7 @@ def build_batch(
         for trajectory in group.trajectories:
             _refuse_repeated("group.trajectories.id", trajectory.id, seen)
     sides = [side for group in whole for side in by_side(group)]
+    batch.group_ids = [side.id for side in sides]
     for index, group in enumerate(sides):
         read = _score(group, index, training.loss)
         if isinstance(read, Refused):
@@ -205,12 +206,7 @@ def _weigh(attempts: Sequence[_Attempt], loss: spec_pb2.LossSpec, batch: Batch) 
     batch.trajectories = len(attempts)
     total = sum(attempt.tokens for attempt in attempts)
     for number, attempt in enumerate(attempts):
-        if loss.aggregation == spec_pb2.AGGREGATION_KIND_SEQUENCE:
-            weight = 1 / (len(attempts) * attempt.tokens)
-        elif loss.aggregation == spec_pb2.AGGREGATION_KIND_CONSTANT:
-            weight = 1 / (len(attempts) * loss.aggregation_tokens)
-        else:
-            weight = 1 / total
+        weight = token_weight(loss, trajectories=len(attempts), tokens=total, own=attempt.tokens)
         batch.samples += [
             Weighted(sample, attempt.group, number, advantage, weight)
             for sample, advantage in zip(attempt.samples, attempt.advantages, strict=True)

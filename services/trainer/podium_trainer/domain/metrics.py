@@ -73,7 +73,7 @@ STEPS = Counter(
 )
 STEP_SECONDS = Histogram(
     "podium_trainer_step_duration_seconds",
-    "Time of a step by phase: read, pack, reference, forward, backward, optimizer.",
+    "Time of a step by phase: read, pack, old_policy, reference, forward, backward, optimizer.",
     ["phase"],
     buckets=_SECONDS,
 )

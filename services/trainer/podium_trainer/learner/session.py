@@ -9,22 +9,29 @@ from pathlib import Path
 
 import torch
 from podium.core.contract import training_violations
-from podium.core.errors import DataLossError, InvalidArgumentError, Violation
+from podium.core.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    Violation,
+)
 from podium.core.sft import HELDOUT_LOSS
 from podium.kit.telemetry import traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.domain.batch import Batch, build_batch
 from podium_trainer.domain.heldout import divided
+from podium_trainer.domain.mini_batches import Draw
 from podium_trainer.learner.adapter import check_same_shape
 from podium_trainer.learner.checkpoint import Checkpoint
 from podium_trainer.learner.heldout import mean_loss
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer, learning_rate
 from podium_trainer.learner.parallel import Ranks, fill, owned, whole
+from podium_trainer.learner.phases import Phases
 from podium_trainer.learner.precision import compute_dtype
 from podium_trainer.learner.sharded import Shards, read_shards, shard_names
-from podium_trainer.learner.step import Phases, accumulate_gradient, apply_gradient
+from podium_trainer.learner.step import take_step
 
 _tracer = tracer(__name__)
 
@@ -95,6 +102,8 @@ class Session:
         self.config = config
         self.base_model_digest = base_model_digest
         self.step = 0
+        self.torn = False
+        """Whether a step ended after it had moved the weights: they are then no step's."""
         self._compute = compute
         self._ranks = ranks or Ranks()
         violations = training_violations(training, "training")
@@ -117,16 +126,20 @@ class Session:
     def train(
         self, groups: Sequence[trajectory_pb2.Group], cancelled: Callable[[], bool]
     ) -> StepOutcome:
-        """Takes one optimizer step, or none: what it raises leaves everything as it was.
+        """Takes one optimizer step; what it raises leaves all as it was, or the session torn.
 
         With no group to train on the step number advances and the weights stay. Groups that
         are held out are measured under the new weights.
 
         Raises:
             InvalidArgumentError: a token record contradicts itself.
-            RequestCancelledError: `cancelled` said so before the weights moved.
-            FailedPreconditionError: the gradient is not finite.
+            RequestCancelledError: `cancelled` said so before the last update.
+            FailedPreconditionError: the gradient is not finite, or the session is torn.
         """
+        if self.torn:
+            raise FailedPreconditionError(
+                "a step ended halfway; open the job again", reason="JOB_NOT_OPEN"
+            )
         training = self.config.training
         phases = Phases()
         rate = learning_rate(training, self.step + 1)
@@ -142,20 +155,19 @@ class Session:
             "trajectories_trained": 0,
         }
         if batch.samples:
-            with traced(_tracer, "forward_backward"):
-                metrics = accumulate_gradient(
-                    self.policy,
-                    batch,
-                    training,
-                    row_tokens=self._compute.row_tokens,
-                    cancelled=cancelled,
-                    phases=phases,
-                    ranks=self._ranks,
-                )
-            with traced(_tracer, "apply_gradient"):
-                metrics["grad_norm"] = apply_gradient(
-                    self.policy, self._optimizer, learning_rate=rate, phases=phases
-                )
+            metrics = take_step(
+                self.policy,
+                self._optimizer,
+                batch,
+                training,
+                Draw(self.config.seed, self.step + 1),
+                learning_rate=rate,
+                row_tokens=self._compute.row_tokens,
+                cancelled=cancelled,
+                moved=self._tear,
+                phases=phases,
+                ranks=self._ranks,
+            )
         if heldout.samples:
             with traced(_tracer, "heldout"), phases.measure("heldout"):
                 metrics[HELDOUT_LOSS] = mean_loss(
@@ -167,6 +179,7 @@ class Session:
                 )
             metrics["heldout_tokens"] = heldout.trained_tokens
         self.step += 1
+        self.torn = False
         metrics["learning_rate"] = rate
         metrics |= batch.too_long_metrics()
         metrics |= {f"seconds_{name}": value for name, value in phases.seconds.items()}
@@ -188,6 +201,9 @@ class Session:
             base_model_digest=self.base_model_digest,
             config_digest=self.config.digest,
         )
+
+    def _tear(self) -> None:
+        self.torn = True
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         if checkpoint.base_model_digest != self.base_model_digest:

@@ -1,4 +1,4 @@
-"""Numbers of a step, summed over its trained tokens whatever rows and processes they were in."""
+"""Numbers of an update, summed over its trained tokens whatever rows and processes they were in."""
 
 from __future__ import annotations
 
@@ -55,6 +55,11 @@ class Statistics:
         }
         if losses.clipped is not None:
             values["clip_fraction"] = losses.clipped
+        if losses.moved is not None:
+            moved = losses.moved.double()
+            values["kl_step"] = torch.exp(moved) - 1 - moved
+            if losses.clipped is not None:
+                values["policy_ratio_mean"] = losses.ratio
         if losses.kl is not None:
             values["kl_reference"] = losses.kl
             values["kl_loss"] = (losses.total - losses.policy) * weights * losses.kept
@@ -73,8 +78,15 @@ class Statistics:
         self.sums = dict(zip(names, sums, strict=True))
         self.difference_max = ranks.greatest(self.difference_max)
 
-    def means(self) -> dict[str, float]:
-        """The step's metrics; see the README for what each is."""
+    def include(self, other: Statistics) -> None:
+        """Takes in another update's, joined already."""
+        self.loss += other.loss
+        self.difference_max = max(self.difference_max, other.difference_max)
+        for name, value in other.sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def means(self, updates: int = 1) -> dict[str, float]:
+        """The metrics, over so many updates; see the README for what each is."""
         sums = dict(self.sums)
         tokens, known = sums.pop("tokens"), sums.pop("known")
         parts = [(name, sums.pop(name)) for name in ("policy_loss", "kl_loss") if name in sums]
@@ -92,8 +104,8 @@ class Statistics:
         square = mismatch.pop("ratio_square")
         result: dict[str, float] = {
             **{name: total / tokens for name, total in sums.items()},
-            **dict(parts),
-            "loss": self.loss,
+            **{name: total / updates for name, total in parts},
+            "loss": self.loss / updates,
             "tokens_trained": tokens,
             "missing_logprob_fraction": 1 - known / tokens,
         }

@@ -1,50 +1,84 @@
-"""One optimizer step."""
+"""One optimizer step, in one update or several."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 
-import numpy as np
-import torch
-from podium.core.errors import RequestCancelledError
+from podium.kit.telemetry import traced, tracer
 from podium.types.v1 import spec_pb2
 
 from podium_trainer.domain.batch import Batch, row_budget
-from podium_trainer.domain.packing import Row, pack
-from podium_trainer.learner.model import Evaluation, Policy
-from podium_trainer.learner.objectives import (
-    BatchValues,
-    Tokens,
-    needs_kl_mean,
-    needs_sequences,
-    token_losses,
-)
-from podium_trainer.learner.objectives.kl import estimate
-from podium_trainer.learner.objectives.ratios import log_ratio, sampler_or_now
+from podium_trainer.domain.mini_batches import Draw, mini_batches, passes
+from podium_trainer.domain.packing import pack
+from podium_trainer.learner.gradient import Gradients, Part
+from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer
 from podium_trainer.learner.parallel import Ranks
+from podium_trainer.learner.phases import Phases
 from podium_trainer.learner.statistics import Statistics
 
-Dealt = Sequence[tuple[Row, bool]]
-"""Rows of this process, and whether each counts."""
+_tracer = tracer(__name__)
+
+_BY_UPDATE = ("loss", "clip_fraction", "policy_ratio_mean", "kl_step")
 
 
-class Phases:
-    """Seconds by phase."""
+def take_step(
+    policy: Policy,
+    optimizer: Optimizer,
+    batch: Batch,
+    training: spec_pb2.TrainingSpec,
+    draw: Draw,
+    *,
+    learning_rate: float,
+    row_tokens: int,
+    cancelled: Callable[[], bool],
+    moved: Callable[[], None],
+    phases: Phases,
+    ranks: Ranks,
+) -> dict[str, float]:
+    """Moves the weights by the batch, in `mini_batches` times `epochs` updates.
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+    Args:
+        moved: called before each update: from then on the weights are not those before the step.
 
-    @contextmanager
-    def measure(self, name: str) -> Iterator[None]:
-        """Adds the time inside to phase `name`."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+    Returns:
+        The step's metrics.
+
+    Raises:
+        RequestCancelledError: `cancelled` said so.
+        FailedPreconditionError: a gradient is not finite; it was not applied.
+    """
+    parts = _parts(mini_batches(batch, training, draw), training, row_tokens, phases, ranks)
+    gradients = Gradients(
+        policy, parts, training.loss, cancelled=cancelled, phases=phases, ranks=ranks
+    )
+    order = passes(len(parts), training, draw)
+    if len(order) > 1:
+        with traced(_tracer, "old_policy"):
+            gradients.begin(order[0])
+    every = Statistics()
+    norms: list[float] = []
+    told: dict[str, float] = {}
+    for update, number in enumerate(order, 1):
+        with traced(_tracer, "forward_backward"):
+            statistics = gradients.add(number)
+        with traced(_tracer, "apply_gradient"):
+            norm = apply_gradient(
+                policy, optimizer, learning_rate=learning_rate, phases=phases, moved=moved
+            )
+        norms.append(norm)
+        every.include(statistics)
+        means = {**statistics.means(), "grad_norm": norm}
+        told |= {
+            f"{name}_update_{update}": means[name]
+            for name in (*_BY_UPDATE, "grad_norm")
+            if name in means
+        }
+    metrics = _metrics(every, parts, batch, len(order))
+    metrics["grad_norm"] = sum(norms) / len(norms)
+    if len(order) > 1:
+        metrics |= {"updates": len(order), **told}
+    return metrics
 
 
 def accumulate_gradient(
@@ -57,7 +91,7 @@ def accumulate_gradient(
     phases: Phases,
     ranks: Ranks | None = None,
 ) -> dict[str, float]:
-    """Adds up the gradient of the batch's loss, one row at a time; applies nothing.
+    """Adds up the gradient of the batch's loss as one update; applies nothing.
 
     Returns:
         The step's metrics.
@@ -66,59 +100,24 @@ def accumulate_gradient(
         RequestCancelledError: `cancelled` said so; the gradient is forgotten.
     """
     ranks = ranks or Ranks()
-    with phases.measure("pack"):
-        rows = pack(batch.samples, row_budget(batch, row_tokens, training))
-        mine = ranks.deal(rows)
-    statistics = Statistics()
-
-    def ask() -> None:
-        if cancelled():
-            raise RequestCancelledError("the step was cancelled; the weights are unchanged")
-
-    # A row may take many seconds. Processes in step can only stop together, between rows.
-    within = nullcontext() if ranks.sharded else policy.interrupted(ask)
-    try:
-        with within:
-            values = BatchValues()
-            references: list[torch.Tensor | None] = [None] * len(mine)
-            if needs_kl_mean(training.loss) or _splits(rows, batch, training.loss):
-                with phases.measure("batch_values"):
-                    values, references = _batch_values(policy, mine, batch, training.loss, ranks)
-            for (row, counts), reference in zip(mine, references, strict=True):
-                ask()
-                if training.loss.kl_coefficient and reference is None:
-                    with phases.measure("reference"):
-                        reference = policy.reference_logprobs(row)
-                _add_row(
-                    policy,
-                    row,
-                    counts,
-                    reference,
-                    training.loss,
-                    values,
-                    statistics,
-                    phases,
-                    ranks.size,
-                )
-            statistics.join(ranks)
-    except BaseException:
-        policy.masters.discard_gradients()
-        raise
-    return {
-        **statistics.means(),
-        "tokens_packed": sum(len(row.tokens) for row in rows),
-        "tokens_flat": sum(len(item.sample.context) for item in batch.samples),
-        "rows": len(rows),
-        "trajectories_trained": batch.trajectories,
-        "zero_variance_groups": batch.zero_variance_groups,
-        **batch.turn_metrics(),
-    }
+    parts = _parts([batch], training, row_tokens, phases, ranks)
+    gradients = Gradients(
+        policy, parts, training.loss, cancelled=cancelled, phases=phases, ranks=ranks
+    )
+    return _metrics(gradients.add(0), parts, batch, 1)
 
 
 def apply_gradient(
-    policy: Policy, optimizer: Optimizer, *, learning_rate: float, phases: Phases
+    policy: Policy,
+    optimizer: Optimizer,
+    *,
+    learning_rate: float,
+    phases: Phases,
+    moved: Callable[[], None] = lambda: None,
 ) -> float:
     """Clips the gradient and moves the weights; returns the norm before clipping.
+
+    `moved` is called in between.
 
     Raises:
         FailedPreconditionError: the gradient is not finite; the weights are unchanged.
@@ -126,6 +125,7 @@ def apply_gradient(
     with phases.measure("optimizer"):
         try:
             norm = optimizer.clip()
+            moved()
             optimizer.step(learning_rate)
             policy.masters.publish()
         finally:
@@ -133,83 +133,31 @@ def apply_gradient(
     return norm
 
 
-def _splits(rows: Sequence[Row], batch: Batch, loss: spec_pb2.LossSpec) -> bool:
-    """Whether a loss by trajectory meets a trajectory whose histories lie in several rows."""
-    if not needs_sequences(loss):
-        return False
-    totals = batch.tokens_by_trajectory()
-    for row in rows:
-        found, counts = np.unique(row.trajectories, return_counts=True)
-        if (totals[found] != counts).any():
-            return True
-    return False
-
-
-@torch.no_grad()
-def _batch_values(
-    policy: Policy, mine: Dealt, batch: Batch, loss: spec_pb2.LossSpec, ranks: Ranks
-) -> tuple[BatchValues, list[torch.Tensor | None]]:
-    """A forward pass of everything, for means that no row alone holds.
-
-    Also returns each row's reference log-probs, where the means needed them.
-    """
-    references: list[torch.Tensor | None] = []
-    sums = torch.zeros(batch.trajectories + 1, dtype=torch.float64)
-    for row, counts in mine:
-        now = policy.evaluate(row).logprobs
-        reference = policy.reference_logprobs(row) if needs_kl_mean(loss) else None
-        references.append(reference)
-        if not counts:
-            continue
-        sampler = torch.from_numpy(row.logprobs).to(now.device)
-        off = log_ratio(now, sampler_or_now(sampler, now))
-        sums[:-1].index_add_(0, torch.from_numpy(row.trajectories), off.double().cpu())
-        if reference is not None:
-            sums[-1] += float(estimate(now, reference, loss.kl_estimator).double().sum())
-    sums = ranks.add(sums)
-    lengths = torch.from_numpy(batch.tokens_by_trajectory())
-    means = (sums[:-1] / lengths).float().to(ranks.device)
-    return BatchValues(means, float(sums[-1]) / batch.trained_tokens), references
-
-
-def _add_row(
-    policy: Policy,
-    row: Row,
-    counts: bool,
-    reference: torch.Tensor | None,
-    loss: spec_pb2.LossSpec,
-    values: BatchValues,
-    statistics: Statistics,
+def _parts(
+    batches: Sequence[Batch],
+    training: spec_pb2.TrainingSpec,
+    row_tokens: int,
     phases: Phases,
-    size: int,
-) -> None:
-    with phases.measure("forward"):
-        now = policy.evaluate(row)
-        tokens, weights = trained_tokens(row, now, reference)
-        losses = token_losses(tokens, loss, values)
-        total = (losses.total * weights).sum()
-    with phases.measure("backward"):
-        # Sharded gradients are averaged over processes; the loss is a sum over the batch.
-        (total * (size if counts else 0)).backward()
-        policy.masters.collect()
-    statistics.add(losses, now.entropy, tokens.advantages, weights, counts=counts)
+    ranks: Ranks,
+) -> list[Part]:
+    with phases.measure("pack"):
+        return [
+            Part.of(each, pack(each.samples, row_budget(each, row_tokens, training)), ranks)
+            for each in batches
+        ]
 
 
-def trained_tokens(
-    row: Row, now: Evaluation, reference: torch.Tensor | None
-) -> tuple[Tokens, torch.Tensor]:
-    """The row's trained tokens and their weights."""
-    device = now.logprobs.device
-
-    def on(array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
-
-    tokens = Tokens(
-        logprobs=now.logprobs,
-        sampler=on(row.logprobs),
-        advantages=on(row.advantages),
-        trajectories=on(row.trajectories),
-        reference=reference,
-        teacher=on(row.teacher),
-    )
-    return tokens, on(row.weights)
+def _metrics(
+    statistics: Statistics, parts: Sequence[Part], batch: Batch, updates: int
+) -> dict[str, float]:
+    return {
+        **statistics.means(updates),
+        # However often the step goes over them.
+        "tokens_trained": batch.trained_tokens,
+        "tokens_packed": sum(len(row.tokens) for part in parts for row in part.rows),
+        "tokens_flat": sum(len(item.sample.context) for item in batch.samples),
+        "rows": sum(len(part.rows) for part in parts),
+        "trajectories_trained": batch.trajectories,
+        "zero_variance_groups": batch.zero_variance_groups,
+        **batch.turn_metrics(),
+    }

@@ -17,9 +17,9 @@ def log_ratio(logprobs: Float[Tensor, "K"], old: Float[Tensor, "K"]) -> Float[Te
     return (logprobs - old).clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND)
 
 
-def sampler_or_now(sampler: Float[Tensor, "K"], now: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
-    """The sampler's log-probs; where nobody recorded one (NaN), the policy's: ratio 1."""
-    return torch.where(torch.isnan(sampler), now, sampler)
+def sampler_or(sampler: Float[Tensor, "K"], start: Float[Tensor, "K"]) -> Float[Tensor, "K"]:
+    """The sampler's log-probs; where nobody recorded one (NaN), those before the step."""
+    return torch.where(torch.isnan(sampler), start, sampler)
 
 
 def trajectory_means(
