@@ -88,3 +88,33 @@ def build_family(name: str, folder: Path, **changes: Any) -> Path:
         model = AutoModelForCausalLM.from_config(config)
     model.float().save_pretrained(folder)
     return folder
+
+
+MIXTURES: dict[str, dict[str, Any]] = {
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+}
+"""Mixtures of experts by Transformers' kind, and what tells them apart."""
+
+
+def build_mixture(kind: str, folder: Path) -> Path:
+    """Writes a small mixture, float32 and seeded, into `folder`."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=512,
+        initializer_range=0.2,
+        **MIXTURES[kind],
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        AutoModelForCausalLM.from_config(config).float().save_pretrained(folder)
+    return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,21 +13,35 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 
+from podium_trainer.learner.experts import EXPERTS, STACKS, Experts, find_experts, has_experts
 from podium_trainer.learner.network import blocks
 
 _NAME = "default"
 
 
-def add_adapter(model: torch.nn.Module, spec: spec_pb2.LoraSpec, seed: int) -> PeftModel:
+def experts_of(model: torch.nn.Module, spec: spec_pb2.LoraSpec, folder: Path) -> Experts:
+    """The experts that train with the adapter of `spec`; `folder` holds the model's files.
+
+    Raises:
+        InvalidArgumentError: they are asked for and cannot be adapted.
+    """
+    return find_experts(model, folder) if EXPERTS in spec.target_modules else Experts()
+
+
+def add_adapter(
+    model: torch.nn.Module, spec: spec_pb2.LoraSpec, seed: int, experts: Experts
+) -> PeftModel:
     """Wraps `model` with a fresh adapter, which changes nothing: B is zero, A is seeded.
 
     Raises:
         InvalidArgumentError: a target module is no linear layer of the blocks.
     """
+    linear = [name for name in spec.target_modules if name != EXPERTS]
     config = LoraConfig(
         r=spec.rank,
         lora_alpha=spec.alpha,
-        target_modules=_targets(model, list(spec.target_modules)),
+        target_modules=[] if experts.layers and not linear else _targets(model, linear),
+        target_parameters=[f"{EXPERTS}.{stack}" for stack in STACKS] if experts.layers else None,
         lora_dropout=0.0,
         bias="none",
         task_type="CAUSAL_LM",
@@ -60,7 +75,7 @@ def adapter_off(model: PeftModel) -> Iterator[None]:
         yield
 
 
-def adapter_config(model: PeftModel, base_model: str) -> dict[str, Any]:
+def adapter_config(model: PeftModel, base_model: str, experts: Experts) -> dict[str, Any]:
     """What `adapter_config.json` holds, the same for the same adapter.
 
     `base_model` is the base model's name: a folder of this machine means nothing
@@ -69,6 +84,9 @@ def adapter_config(model: PeftModel, base_model: str) -> dict[str, Any]:
     config = model.peft_config[_NAME].to_dict()
     config["base_model_name_or_path"] = base_model
     config["inference_mode"] = True
+    if experts.layers:
+        config["target_modules"] = {*(config["target_modules"] or ()), *experts.modules}
+        config["target_parameters"] = None
     plain: dict[str, Any] = json.loads(json.dumps(config, default=_plain, sort_keys=True))
     return plain
 
@@ -104,6 +122,8 @@ def _targets(model: torch.nn.Module, wanted: list[str]) -> list[str]:
             if isinstance(module, torch.nn.Linear)
         }
     )
+    # Their names in the model's files are no layers'; naming one is what people try.
+    more = f", and {EXPERTS}" if has_experts(model) else ""
     unknown = [name for name in wanted if name not in linear]
     if unknown or not linear:
         raise InvalidArgumentError(
@@ -111,7 +131,7 @@ def _targets(model: torch.nn.Module, wanted: list[str]) -> list[str]:
                 Violation(
                     "training.lora.target_modules",
                     f"got {', '.join(unknown) or 'none'}; the blocks of this model have "
-                    f"{', '.join(linear) or 'no linear layers'}",
+                    f"{', '.join(linear) or 'no linear layers'}{more}",
                 )
             ]
         )

@@ -19,8 +19,10 @@ from podium_trainer.learner.adapter import (
     adapter_off,
     adapter_parameters,
     add_adapter,
+    experts_of,
 )
 from podium_trainer.learner.attention import chosen
+from podium_trainer.learner.experts import Experts
 from podium_trainer.learner.families import check_family
 from podium_trainer.learner.network import Network, asking, checkpoint_gradients, load
 from podium_trainer.learner.parallel import Ranks, shard
@@ -79,12 +81,16 @@ class Policy:
         check_family(self.network, stored)
         self._peft: PeftModel | None = None
         self.adapter_config: Mapping[str, Any] = {}
+        self.experts = Experts()
+        """Those that an adapter adapts."""
         self._reference: Network | None = None
         if lora:
             self.network.requires_grad_(False)
-            self._peft = add_adapter(self.network.causal, training.lora, seed)
+            causal, wanted = self.network.causal, training.lora
+            self.experts = experts_of(causal, wanted, folder)
+            self._peft = add_adapter(causal, wanted, seed, self.experts)
             self._peft.eval()
-            self.adapter_config = adapter_config(self._peft, base_model)
+            self.adapter_config = adapter_config(self._peft, base_model, self.experts)
         elif training.loss.kl_coefficient:
             self._reference = _load(folder, dtype, attention).to(ranks.device)
             self._reference.requires_grad_(False)

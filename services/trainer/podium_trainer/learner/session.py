@@ -193,7 +193,9 @@ class Session:
         weights, full = self.policy.masters.weights, not self.policy.adapter_config
         return Checkpoint(
             step=self.step,
-            weights=owned(weights, self._ranks) if full else whole(weights),
+            weights=(
+                owned(weights, self._ranks) if full else self.policy.experts.apart(whole(weights))
+            ),
             adapter_config=self.policy.adapter_config,
             optimizer={} if full else whole(self._optimizer.state()),
             shards=Shards(self._shards(), self._ranks) if full else None,
@@ -229,10 +231,11 @@ class Session:
     def _restore_adapter(self, checkpoint: Checkpoint) -> None:
         weights = self.policy.masters.weights
         shapes = {name: weight.shape for name, weight in weights.items()}
-        if {name: tensor.shape for name, tensor in checkpoint.weights.items()} != shapes:
+        stored = self.policy.experts.together(checkpoint.weights)
+        if {name: tensor.shape for name, tensor in stored.items()} != shapes:
             raise DataLossError("the adapter's weights do not fit its configuration")
         for name, weight in weights.items():
-            fill(weight, checkpoint.weights[name])
+            fill(weight, stored[name])
         self._optimizer.load(checkpoint.optimizer)
 
     def _restore_shards(self, folder: Path) -> None:
