@@ -64,6 +64,10 @@ def test_a_rubrics_judges_are_told_the_bound_too() -> None:
     assert budget_violations(spec_pb2.JobSpec(reward=reward), BUDGET, "b") == []
     free = spec_pb2.RewardSpec(scorers=[spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP)])
     assert len(budget_violations(spec_pb2.JobSpec(reward=free), BUDGET, "b")) == 1
+    free.scorers[0].http.call_price = 0
+    assert len(budget_violations(spec_pb2.JobSpec(reward=free), BUDGET, "b")) == 1
+    free.scorers[0].http.call_price = 0.01
+    assert budget_violations(spec_pb2.JobSpec(reward=free), BUDGET, "b") == []
 
 
 def test_a_cost_of_judges_needs_judges() -> None:

@@ -347,9 +347,10 @@ class BudgetSpec(Spec[spec_pb2.BudgetSpec]):
     Args:
         max_gpu_hours: GPU hours of its trainer and of its share of its pool together.
             Allowed: above 0, up to 1000000000.
-        max_judge_cost: What its judges may cost, which needs prices for all of them. It
-            bounds groups too, as RulerSpec.max_job_cost does: beyond it none is judged, and a
-            step of which no group is, waits. Allowed: above 0, up to 1000000000.
+        max_judge_cost: What its judges may cost, which needs prices for all of them, and its
+            scorers over HTTP that have a `call_price`. It bounds groups too, as
+            RulerSpec.max_job_cost does: beyond it none is judged, and a step of which no
+            group is, waits. Allowed: above 0, up to 1000000000.
         max_sampled_tokens: Tokens that the policy samples, evaluations included. Allowed:
             from 1 up.
         max_trainer_hours: Hours in which it holds a trainer, on a CPU as well. Allowed: above
@@ -363,9 +364,10 @@ class BudgetSpec(Spec[spec_pb2.BudgetSpec]):
     1000000000.
     """
     max_judge_cost: float | None = None
-    """What its judges may cost, which needs prices for all of them. It bounds groups too, as
-    RulerSpec.max_job_cost does: beyond it none is judged, and a step of which no group is,
-    waits. Allowed: above 0, up to 1000000000.
+    """What its judges may cost, which needs prices for all of them, and its scorers over HTTP
+    that have a `call_price`. It bounds groups too, as RulerSpec.max_job_cost does: beyond it
+    none is judged, and a step of which no group is, waits. Allowed: above 0, up to
+    1000000000.
     """
     max_sampled_tokens: int | None = None
     """Tokens that the policy samples, evaluations included. Allowed: from 1 up."""
@@ -673,6 +675,9 @@ class HttpScorerSpec(Spec[spec_pb2.HttpScorerSpec]):
             on as they are. None may be one that the judge service sets itself.
         max_job_tokens: Tokens that the job may have its reward models read, as in RulerSpec,
             where they say how many they read. Default 0. Allowed: from 0 up.
+        call_price: What one answered call (HTTP 200) costs, whether its scores can be used or
+            not; in the unit of the judges' prices, and part of `judge_cost`. Absent for a
+            call that costs nothing. Allowed: from 0 to 1000000.
     """
 
     message_class = spec_pb2.HttpScorerSpec
@@ -707,6 +712,11 @@ class HttpScorerSpec(Spec[spec_pb2.HttpScorerSpec]):
     max_job_tokens: int | None = None
     """Tokens that the job may have its reward models read, as in RulerSpec, where they say how
     many they read. Default 0. Allowed: from 0 up.
+    """
+    call_price: float | None = None
+    """What one answered call (HTTP 200) costs, whether its scores can be used or not; in the
+    unit of the judges' prices, and part of `judge_cost`. Absent for a call that costs
+    nothing. Allowed: from 0 to 1000000.
     """
 
 

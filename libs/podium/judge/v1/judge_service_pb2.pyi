@@ -194,7 +194,9 @@ class JudgeUsage(_message.Message):
     completion_tokens: _builtins.int
     """Tokens they wrote."""
     cost: _builtins.float
-    """What those tokens cost; judges without a price count as free."""
+    """What those tokens cost, and priced calls of scorers over HTTP; whoever has
+    no price counts as free.
+    """
     cached: _builtins.int
     """Opinions that were known already, from an identical question."""
     def __init__(

@@ -1022,9 +1022,10 @@ class BudgetSpec(_message.Message):
     max_gpu_hours: _builtins.float
     """GPU hours of its trainer and of its share of its pool together."""
     max_judge_cost: _builtins.float
-    """What its judges may cost, which needs prices for all of them. It bounds
-    groups too, as RulerSpec.max_job_cost does: beyond it none is judged, and
-    a step of which no group is, waits.
+    """What its judges may cost, which needs prices for all of them, and its
+    scorers over HTTP that have a `call_price`. It bounds groups too, as
+    RulerSpec.max_job_cost does: beyond it none is judged, and a step of which
+    no group is, waits.
     """
     max_sampled_tokens: _builtins.int
     """Tokens that the policy samples, evaluations included."""
@@ -2031,6 +2032,7 @@ class HttpScorerSpec(_message.Message):
     CLASS_INDEX_FIELD_NUMBER: _builtins.int
     EXTRA_BODY_FIELD_NUMBER: _builtins.int
     MAX_JOB_TOKENS_FIELD_NUMBER: _builtins.int
+    CALL_PRICE_FIELD_NUMBER: _builtins.int
     base_url: _builtins.str
     """Where it is served, without the path that the protocol adds."""
     protocol: Global___HttpScorerProtocol.ValueType
@@ -2053,6 +2055,11 @@ class HttpScorerSpec(_message.Message):
     """Tokens that the job may have its reward models read, as in RulerSpec, where
     they say how many they read. Default 0.
     """
+    call_price: _builtins.float
+    """What one answered call (HTTP 200) costs, whether its scores can be used or
+    not; in the unit of the judges' prices, and part of `judge_cost`. Absent
+    for a call that costs nothing.
+    """
     @_builtins.property
     def extra_body(self) -> _struct_pb2.Struct:
         """Further fields of the request, such as `use_activation` of vLLM's, passed
@@ -2070,11 +2077,14 @@ class HttpScorerSpec(_message.Message):
         class_index: _builtins.int | None = ...,
         extra_body: _struct_pb2.Struct | None = ...,
         max_job_tokens: _builtins.int | None = ...,
+        call_price: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_class_index", b"_class_index", "_max_job_tokens", b"_max_job_tokens", "_protocol", b"_protocol", "_timeout_seconds", b"_timeout_seconds", "class_index", b"class_index", "extra_body", b"extra_body", "max_job_tokens", b"max_job_tokens", "protocol", b"protocol", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_call_price", b"_call_price", "_class_index", b"_class_index", "_max_job_tokens", b"_max_job_tokens", "_protocol", b"_protocol", "_timeout_seconds", b"_timeout_seconds", "call_price", b"call_price", "class_index", b"class_index", "extra_body", b"extra_body", "max_job_tokens", b"max_job_tokens", "protocol", b"protocol", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_class_index", b"_class_index", "_max_job_tokens", b"_max_job_tokens", "_protocol", b"_protocol", "_timeout_seconds", b"_timeout_seconds", "api_key_env", b"api_key_env", "base_url", b"base_url", "class_index", b"class_index", "extra_body", b"extra_body", "max_job_tokens", b"max_job_tokens", "model", b"model", "protocol", b"protocol", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_call_price", b"_call_price", "_class_index", b"_class_index", "_max_job_tokens", b"_max_job_tokens", "_protocol", b"_protocol", "_timeout_seconds", b"_timeout_seconds", "api_key_env", b"api_key_env", "base_url", b"base_url", "call_price", b"call_price", "class_index", b"class_index", "extra_body", b"extra_body", "max_job_tokens", b"max_job_tokens", "model", b"model", "protocol", b"protocol", "timeout_seconds", b"timeout_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__call_price: _TypeAlias = _typing.Literal["call_price"]  # noqa: Y015
+    _WhichOneofArgType__call_price: _TypeAlias = _typing.Literal["_call_price", b"_call_price"]  # noqa: Y015
     _WhichOneofReturnType__class_index: _TypeAlias = _typing.Literal["class_index"]  # noqa: Y015
     _WhichOneofArgType__class_index: _TypeAlias = _typing.Literal["_class_index", b"_class_index"]  # noqa: Y015
     _WhichOneofReturnType__max_job_tokens: _TypeAlias = _typing.Literal["max_job_tokens"]  # noqa: Y015
@@ -2083,6 +2093,8 @@ class HttpScorerSpec(_message.Message):
     _WhichOneofArgType__protocol: _TypeAlias = _typing.Literal["_protocol", b"_protocol"]  # noqa: Y015
     _WhichOneofReturnType__timeout_seconds: _TypeAlias = _typing.Literal["timeout_seconds"]  # noqa: Y015
     _WhichOneofArgType__timeout_seconds: _TypeAlias = _typing.Literal["_timeout_seconds", b"_timeout_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__call_price) -> _WhichOneofReturnType__call_price | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__class_index) -> _WhichOneofReturnType__class_index | None: ...
     @_typing.overload

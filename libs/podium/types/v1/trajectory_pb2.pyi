@@ -898,7 +898,7 @@ class JudgeOpinion(_message.Message):
     completion_tokens: _builtins.int
     """Tokens it wrote."""
     cost: _builtins.float
-    """What they cost; absent without prices."""
+    """What they cost, or of a scorer over HTTP its calls; absent without prices."""
     @_builtins.property
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgedAttempt]:
         """Its scores, one for each attempt that it judged; none with a failure."""

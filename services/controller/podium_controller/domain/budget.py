@@ -36,8 +36,25 @@ def exhausted(budget: spec_pb2.BudgetSpec, used: pb.Usage) -> str:
     return "; ".join(reached)
 
 
+def judges_spent(budget: spec_pb2.BudgetSpec, cost: float) -> str:
+    """Why no further group is judged, for people; empty where judges may cost more."""
+    if not budget.HasField("max_judge_cost") or cost < budget.max_judge_cost:
+        return ""
+    return f"budget.max_judge_cost is {budget.max_judge_cost:.12g} and it has used {cost:.12g}"
+
+
+def costs(scorer: spec_pb2.Scorer) -> bool:
+    """Whether what a scorer does may cost something that is counted."""
+    if scorer.kind == spec_pb2.SCORER_KIND_HTTP:
+        return scorer.http.call_price > 0
+    return judged_spec(scorer) is not None
+
+
 def bounded(reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec) -> spec_pb2.RewardSpec:
-    """The reward as the judge service is told it, which stops judges at the job's budget."""
+    """The reward as the judge service is told it, which stops judges at the job's budget.
+
+    A scorer over HTTP has no bound of its own: see `judges_spent`.
+    """
     if not budget.HasField("max_judge_cost"):
         return reward
     told = spec_pb2.RewardSpec()
@@ -54,8 +71,10 @@ def budget_violations(
 ) -> list[Violation]:
     """What is wrong with a budget beyond its fields' own rules; `field` is where it stands."""
     scorers = (*spec.reward.scorers, *spec.evaluation.reward.scorers)
-    judged = any(judged_spec(scorer) is not None for scorer in scorers)
-    if not budget.HasField("max_judge_cost") or judged:
+    if not budget.HasField("max_judge_cost") or any(map(costs, scorers)):
         return []
-    text = f"got {budget.max_judge_cost:g}; allowed with a RULER or rubric scorer, which alone cost"
+    text = (
+        f"got {budget.max_judge_cost:g}; allowed with a RULER or rubric scorer, or one over HTTP"
+        " with a call_price, which alone cost"
+    )
     return [Violation(f"{field}.max_judge_cost", text)]

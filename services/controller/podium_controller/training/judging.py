@@ -25,6 +25,7 @@ from podium_controller.domain.ports import GroupKey, Judge, Ledger
 from podium_controller.domain.step_metrics import is_failed
 from podium_controller.domain.timestamps import month
 from podium_controller.pools.projects import ProjectLimits
+from podium_controller.training.cost_bound import CostBound, price_of_calls
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import Reporter
 
@@ -72,14 +73,16 @@ class Judging:
         ledger: Ledger,
         project: str,
         limits: ProjectLimits,
+        costs: CostBound | None = None,
     ) -> None:
-        """`limits` are those of the job's project."""
+        """`limits` are those of the job's project; `costs` is the job's own, None for no bound."""
         self._judge = judge
         self._reward = reward
         self._recovery = recovery
         self._ledger = ledger
         self._project = project
         self._limits = limits
+        self._costs = costs or CostBound(spec_pb2.BudgetSpec())
 
     async def score(self, key: GroupKey, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
         """The scored group, stored; the reason why it has no scores stays on it.
@@ -108,10 +111,21 @@ class Judging:
 
     async def _ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
         request = judge_pb.ScoreGroupRequest(group=group, reward=self._reward)
-        if asks_others(self._reward):
+        if not asks_others(self._reward):
+            return await self._answer(request)
+        wanted = price_of_calls(self._reward, group)
+        async with self._costs.group(wanted, lambda: self._ledger.judge_usage(key.job_id)) as spent:
+            if spent:
+                unjudged = skipped(group, JUDGE_BUDGET, spent)
+                return judge_pb.ScoreGroupResponse(group=unjudged)
             # Replicas of the judge do not know what the others have spent, nor before.
             request.job_usage.CopyFrom(await self._ledger.judge_usage(key.job_id))
             await self._bound(request)
+            answer = await self._answer(request)
+            self._costs.count(answer.usage.cost)
+            return answer
+
+    async def _answer(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         try:
             return await self._judge.score(request)
         except DeadlineExceededError as error:

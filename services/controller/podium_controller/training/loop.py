@@ -42,6 +42,7 @@ from podium_controller.training.aliases import Aliases
 from podium_controller.training.batches import Batches, batches_of
 from podium_controller.training.coaching import Coaching
 from podium_controller.training.collector import StepBatch
+from podium_controller.training.cost_bound import CostBound
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluation_scoring import EvaluationScoring
 from podium_controller.training.evaluator import Evaluator, is_due
@@ -94,6 +95,7 @@ class TrainingLoop:
         self._reporter = Reporter(job.id, ledger)
         self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
         self._serving = Serving(job.id, pool.inference, ledger, self._recovery)
+        self._costs = CostBound(job.spec.budget)
         self._coaching = Coaching(job.id, job.spec, ledger)
         self._aliases = Aliases(job.id, job.spec, peers.registry, self._recovery)
         self._step_runner = StepRunner(
@@ -234,6 +236,7 @@ class TrainingLoop:
             self._ledger,
             project_of(self._spec),
             self._limits,
+            self._costs,
         )
 
     async def _evaluator(self) -> Evaluator | None:

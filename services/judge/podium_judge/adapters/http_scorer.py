@@ -64,11 +64,17 @@ class HttpSource:
             client, config.endpoint, limits, role="judge", observer=self._metrics, named="scorer"
         )
         self._extra = whole_numbers(plain_of(spec.extra_body))
+        self._call_price = spec.call_price if spec.HasField("call_price") else None
 
     @property
     def name(self) -> str:
         """See `ScoreSource.name`."""
         return self._endpoint.model or self._endpoint.base_url
+
+    @property
+    def is_priced(self) -> bool:
+        """See `ScoreSource.is_priced`."""
+        return self._call_price is not None
 
     @property
     def reads_tokens(self) -> bool:
@@ -175,4 +181,8 @@ class HttpSource:
                 f"the scorer answered HTTP {response.status_code}{': ' + words if words else ''}"
             )
         self._metrics.called("ok")
+        if self._call_price is not None:
+            # Whoever answered is paid, whatever the answer is worth.
+            usage.cost += self._call_price
+            self._metrics.spent(0, 0, self._call_price)
         return response.content

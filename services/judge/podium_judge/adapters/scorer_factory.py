@@ -178,7 +178,9 @@ class Scorers:
                     )
                 ]
             )
-        if not job_id or budget == Budget():
+        # What a scorer over HTTP costs counts against the bounds of judges beside it.
+        priced = isinstance(spec, spec_pb2.HttpScorerSpec) and spec.call_price > 0
+        if not job_id or (budget == Budget() and not priced):
             return Allowance(Budget(), JobSpending(), told.job, told.project)
         return Allowance(budget, self._spending.of(job_id), told.job, told.project)
 

@@ -22,7 +22,8 @@ MODEL_CALLS = Counter(
 TOKENS = Counter("podium_judge_tokens_total", "Tokens of judge models by kind.", ["kind", "model"])
 COST = Counter(
     "podium_judge_cost_total",
-    "Cost of those tokens, in the unit of the prices; models without a price are left out.",
+    "Cost of those tokens and of priced calls of scorers over HTTP, in the unit of the prices; "
+    "models without a price are left out.",
     ["model"],
 )
 SCORE_SECONDS = Histogram(

@@ -27,6 +27,11 @@ class ScoreSource(Protocol):
         ...
 
     @property
+    def is_priced(self) -> bool:
+        """Whether it is known what its calls cost."""
+        ...
+
+    @property
     def reads_tokens(self) -> bool:
         """Whether it is a model, and so counts against budgets of tokens."""
         ...
@@ -104,6 +109,8 @@ class ServedScorer:
         told = trajectory_pb2.JudgeOpinion(
             model=self._source.name, calls=spent.calls, prompt_tokens=spent.prompt_tokens
         )
+        if self._source.is_priced:
+            told.cost = spent.cost
         for trajectory, verdict in zip(trajectories, verdicts, strict=True):
             if isinstance(verdict, Score):
                 told.attempts.add(trajectory_id=trajectory.id, score=verdict.value)
