@@ -81,6 +81,16 @@ DEFINITIONS: dict[str, Any] = {
                 "minimum": 0,
                 "description": "What its jobs' judges cost in such a month: then they pause.",
             },
+            "maxTotalGpuHours": {
+                "type": "number",
+                "minimum": 0,
+                "description": "GPU hours of its jobs in all time: then they pause, for good.",
+            },
+            "maxTotalJudgeCost": {
+                "type": "number",
+                "minimum": 0,
+                "description": "What its jobs' judges cost in all time: then they pause, for good.",
+            },
             "maxPoolShare": {
                 "type": "number",
                 "exclusiveMinimum": 0,

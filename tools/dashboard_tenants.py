@@ -136,6 +136,20 @@ TENANTS: tuple[Row, ...] = (
                 empty="no data: no job has a judge model with a price",
             ),
             Panel(
+                "Budgets of projects",
+                "Part that is used; from 1 on the project's jobs pause. Those of a month begin "
+                "anew with it (UTC), maxTotal… never.",
+                "percentunit",
+                (
+                    (
+                        "max by (project, bound) "
+                        f"(podium_controller_project_budget_used_ratio{{{R}}})",
+                        "{{project}}, {{bound}}",
+                    ),
+                ),
+                empty="no data: no project has a budget",
+            ),
+            Panel(
                 "Stored trajectories",
                 "And how many may be stored, above which the oldest are deleted.",
                 "bytes",

@@ -135,7 +135,10 @@ async def test_a_project_that_has_used_its_budget_pauses_its_jobs_until_it_has_m
 ) -> None:
     def settings(hours: float) -> dict[str, Any]:
         path = tmp_path / "projects.yaml"
-        path.write_text(f"poor: {{maxGpuHours: {hours:.6f}, maxJudgeCost: 9}}\nrich: {{}}\n")
+        path.write_text(
+            f"poor: {{maxGpuHours: {hours:.6f}, maxJudgeCost: 9}}\n"
+            f"grant: {{maxTotalGpuHours: {hours:.6f}, maxGpuHours: 9}}\nrich: {{}}\n"
+        )
         return {"projects_file": path, "trainer_gpus": 1000}
 
     async with running_controller(fleet, **settings(1e-6)) as client:
@@ -145,6 +148,18 @@ async def test_a_project_that_has_used_its_budget_pauses_its_jobs_until_it_has_m
         assert "of the project 'poor' maxGpuHours is 1e-06" in paused.wait_message
         told = (await client.events("poor-1"))[-1].message
         assert told == f"the job is paused: {paused.wait_message}"
+        # Of all time is another reason: no month helps.
+        await client.create(small_job(2, project="grant"), "grant-1")
+        paused = await client.state("grant-1", pb.JOB_STATE_PAUSED)
+        assert paused.wait_reason == "PROJECT_TOTAL_BUDGET_EXHAUSTED"
+        assert "of the project 'grant' maxTotalGpuHours is 1e-06" in paused.wait_message
+        await client.resume("grant-1")
+        waits = await client.until("grant-1", lambda job: bool(job.wait_reason))
+        assert waits.state == pb.JOB_STATE_QUEUED
+        assert waits.wait_reason == "PROJECT_TOTAL_BUDGET_EXHAUSTED"
+        (total,) = await budgets(client, project="grant")
+        assert (total.max_total_gpu_hours, total.HasField("max_total_judge_cost")) == (1e-6, False)
+        assert total.total_gpu_hours == total.gpu_hours > 0
         # Trainer and pool are others'.
         await client.create(small_job(1, project="rich"), "rich-1")
         await client.succeeded("rich-1")
@@ -155,16 +170,16 @@ async def test_a_project_that_has_used_its_budget_pauses_its_jobs_until_it_has_m
             waits = await client.until(job_id, lambda job: bool(job.wait_reason))
             assert waits.state == pb.JOB_STATE_QUEUED
             assert waits.wait_reason == "PROJECT_BUDGET_EXHAUSTED"
-        (budget,) = await budgets(client)
+        (budget,) = await budgets(client, project="poor")
         assert (budget.project, budget.max_gpu_hours, budget.max_judge_cost) == ("poor", 1e-6, 9)
         used = (await client.get("poor-1")).usage
         assert budget.gpu_hours == pytest.approx(used.trainer_gpu_seconds / 3600)
         assert budget.judge_cost == 0
         assert await budgets(client, project="rich") == []
-        assert len(await budgets(client, page_size=1)) == 1
+        assert len(await budgets(client, page_size=1)) == 2
         assert await budgets(client, page_size=1, page_token=await next_page(client)) == []
     async with running_controller(fleet, **settings(1000.0)) as client:
-        for job_id in ("poor-1", "poor-2"):
+        for job_id in ("poor-1", "poor-2", "grant-1"):
             await client.succeeded(job_id)
 
 

@@ -57,4 +57,5 @@ async def usage(
     rows = client.jobs.usage(project=project, since=since, by_project=by_project)
     emit_list([row async for row in rows], PROJECT_USAGE if by_project else USAGE, output)
     for each in await client.jobs.budgets(project=project):
-        note(budget(each))
+        for line in budget(each):
+            note(line)

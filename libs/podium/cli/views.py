@@ -112,15 +112,23 @@ def deleted(told: jobs.DeletedTrajectories, evaluation: bool) -> str:
     return f"deleted to make room: {groups} of {part}{mode}, {local_time(told.delete_time)}"
 
 
-def budget(told: jobs.ProjectBudget) -> str:
-    """What a project has used of its budget, in a line."""
-    parts = []
-    if told.HasField("max_gpu_hours"):
-        parts.append(f"{told.gpu_hours:.2f} of {told.max_gpu_hours:g} GPU hours")
-    if told.HasField("max_judge_cost"):
-        parts.append(f"{told.judge_cost:.2f} of {told.max_judge_cost:g} for judges")
+def budget(told: jobs.ProjectBudget) -> list[str]:
+    """What a project has used of its budget: a line of this month's, one of all time's."""
     month = told.start_time.ToDatetime(UTC).strftime("%Y-%m")
-    return f"budget of {told.project} in {month} (UTC): {', '.join(parts)}"
+    spans = (
+        (f" in {month} (UTC)", "", "max_"),
+        (" in all", "total_", "max_total_"),
+    )
+    lines = []
+    for when, used, most in spans:
+        parts = [
+            f"{getattr(told, used + name):.2f} of {getattr(told, most + name):g} {what}"
+            for name, what in (("gpu_hours", "GPU hours"), ("judge_cost", "for judges"))
+            if told.HasField(most + name)  # type: ignore[arg-type]
+        ]
+        if parts:
+            lines.append(f"budget of {told.project}{when}: {', '.join(parts)}")
+    return lines
 
 
 _USED: tuple[tuple[str, Callable[[jobs.UsageRow], str]], ...] = (

@@ -51,12 +51,17 @@ async def test_what_projects_have_used_of_their_budgets_is_told_beside(
         project="one", max_gpu_hours=100, gpu_hours=4.5, max_judge_cost=20, judge_cost=0.25
     )
     both.start_time.FromDatetime(datetime(2026, 11, 1, tzinfo=UTC))
-    fake.jobs.budgets = [both]
+    ever = jobs.ProjectBudget(
+        project="two", max_total_judge_cost=9, total_judge_cost=9.5, total_gpu_hours=3
+    )
+    fake.jobs.budgets = [both, ever]
     found = await run(fake, tmp_path, "usage", "-o", "json")
     # On stderr: what reads the rows reads rows.
     assert len(json.loads(found.out)) == 2
     line = "budget of one in 2026-11 (UTC): 4.50 of 100 GPU hours, 0.25 of 20 for judges"
     assert line in found.err
+    assert "budget of two in all: 9.50 of 9 for judges" in found.err
+    assert "budget of two in 2026" not in found.err
 
 
 async def test_usage_in_every_format(fake: FakePodium, tmp_path: Path) -> None:

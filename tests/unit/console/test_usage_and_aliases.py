@@ -57,7 +57,11 @@ async def test_usage_is_told_by_job_and_project_with_budgets(
         jobs.UsageRow(job_id="b", project="p", usage=whole),
         jobs.UsageRow(job_id="a", project="q", usage=jobs.Usage(judge_cost=math.inf)),
     ]
-    fake.jobs.budgets = [jobs.ProjectBudget(project="p", max_gpu_hours=0, gpu_hours=1)]
+    fake.jobs.budgets = [
+        jobs.ProjectBudget(
+            project="p", max_gpu_hours=0, gpu_hours=1, max_total_judge_cost=2, total_judge_cost=1.5
+        )
+    ]
     page = await ok(here, "/api/usage", size=1, days=7, project="p")
     (row,) = page["rows"]
     assert (row["job"], row["project"], row["sampled_tokens"], row["gpu_cost"]) == (
@@ -68,6 +72,8 @@ async def test_usage_is_told_by_job_and_project_with_budgets(
     )
     (budget,) = page["budgets"]
     assert (budget["max_gpu_hours"], budget["gpu_hours"], budget["max_judge_cost"]) == (0, 1, None)
+    assert (budget["max_total_gpu_hours"], budget["max_total_judge_cost"]) == (None, 2)
+    assert budget["total_judge_cost"] == 1.5
     asked = fake.jobs.asked_usage[-1]
     assert (asked.page_size, asked.project, asked.by_project) == (1, "p", False)
     assert asked.start_time.seconds > 0

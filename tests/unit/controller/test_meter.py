@@ -10,11 +10,12 @@ import pytest
 from podium.core.errors import UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
+from podium_controller.domain.budget import ProjectUse
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.domain.ports import NOTHING, JobRecord, Wait
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Pool
-from podium_controller.pools.projects import Projects
+from podium_controller.pools.projects import ProjectLimits, Projects
 from podium_controller.scheduling.meter import Meter
 from prometheus_client import REGISTRY
 
@@ -28,6 +29,7 @@ class Book:
         self.reads = 0
         self.fails: list[tuple[bool, Exception]] = []
         """Whether the report is counted all the same, and what is raised."""
+        self.projects: dict[str, pb.Usage] = {}
 
     async def report(self, job_id: str, number: int, used: pb.Usage) -> None:
         counted, error = self.fails.pop(0) if self.fails else (True, None)
@@ -46,6 +48,9 @@ class Book:
             found[id_] = pb.Usage()
             found[id_].CopyFrom(self.used.get(id_, pb.Usage()))
         return found
+
+    async def of_projects(self, since: int, project: str = "") -> dict[str, pb.Usage]:
+        return {name: used for name, used in self.projects.items() if project in ("", name)}
 
 
 class Inference:
@@ -67,7 +72,8 @@ class World:
         self.inference = Inference()
         share = FairShare("p", 100, Projects(), lambda: self.now)
         self.pool = Pool("p", self.inference, share)  # type: ignore[arg-type]
-        self.meter = Meter(self.book, lambda: self.now)
+        limits = {"lab": ProjectLimits(maxJudgeCost=4, maxTotalJudgeCost=8, maxGpuHours=0)}
+        self.meter = Meter(self.book, lambda: self.now, Projects(limits))
         self.task: asyncio.Task[None] | None = None
 
     def begin(self, job_id: str, *, gpus: int = 4, client: bool = False) -> Any:
@@ -213,3 +219,25 @@ async def test_series_show_the_whole_of_it_and_go_with_the_run(world: World) -> 
     assert shown("tokens", kind="sampled") is None
     assert shown("gpu_seconds", kind="trainer") is None
     assert shown("judge_cost_usd") is None
+
+
+async def test_how_much_of_a_project_s_budgets_is_used_is_shown(world: World) -> None:
+    world.book.projects = {"lab": pb.Usage(judge_cost=2)}
+    world.begin("a")
+    await world.asked()
+
+    def shown(bound: str) -> float | None:
+        labels = {"project": "lab", "bound": bound}
+        return REGISTRY.get_sample_value("podium_controller_project_budget_used_ratio", labels)
+
+    assert (shown("maxJudgeCost"), shown("maxTotalJudgeCost")) == (0.5, 0.25)
+    # Of nothing, all is used; what has no bound has no series.
+    assert (shown("maxGpuHours"), shown("maxTotalGpuHours")) == (1, None)
+
+
+async def test_a_job_asks_what_its_project_has_used_in_month_and_in_all(world: World) -> None:
+    world.book.projects = {"lab": pb.Usage(judge_cost=2)}
+    meter = world.begin("a")
+    used = await meter.spent_by_project("lab", in_all=True)
+    assert used == ProjectUse(pb.Usage(judge_cost=2), pb.Usage(judge_cost=2))
+    assert (await meter.spent_by_project("lab", in_all=False)).total == pb.Usage()

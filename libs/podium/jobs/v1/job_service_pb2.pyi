@@ -636,9 +636,10 @@ Global___ListUsageResponse: _TypeAlias = ListUsageResponse  # noqa: Y015
 
 @_typing.final
 class ProjectBudget(_message.Message):
-    """What a project may use in a calendar month (UTC), and what it has used of it.
-    At the first step's border where it has used as much, its jobs pause
-    (`PROJECT_BUDGET_EXHAUSTED`); resumed, they wait in line for more.
+    """What a project may use in a calendar month (UTC) and in all time, and what it
+    has used of it. At the first step's border where it has used as much, its jobs
+    pause (`PROJECT_BUDGET_EXHAUSTED`, or `PROJECT_TOTAL_BUDGET_EXHAUSTED` of all
+    time); resumed, they wait in line for more.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -649,6 +650,10 @@ class ProjectBudget(_message.Message):
     GPU_HOURS_FIELD_NUMBER: _builtins.int
     MAX_JUDGE_COST_FIELD_NUMBER: _builtins.int
     JUDGE_COST_FIELD_NUMBER: _builtins.int
+    MAX_TOTAL_GPU_HOURS_FIELD_NUMBER: _builtins.int
+    TOTAL_GPU_HOURS_FIELD_NUMBER: _builtins.int
+    MAX_TOTAL_JUDGE_COST_FIELD_NUMBER: _builtins.int
+    TOTAL_JUDGE_COST_FIELD_NUMBER: _builtins.int
     project: _builtins.str
     """The project."""
     max_gpu_hours: _builtins.float
@@ -661,6 +666,14 @@ class ProjectBudget(_message.Message):
     """What its jobs' judges may cost, by their prices; absent for no bound."""
     judge_cost: _builtins.float
     """What they have cost."""
+    max_total_gpu_hours: _builtins.float
+    """GPU hours that it may use in all time; absent for no bound."""
+    total_gpu_hours: _builtins.float
+    """How many it has used in all time; 0 where nothing of all time is bounded."""
+    max_total_judge_cost: _builtins.float
+    """What its jobs' judges may cost in all time; absent for no bound."""
+    total_judge_cost: _builtins.float
+    """What they have cost in all time; 0 where nothing of all time is bounded."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When this month began."""
@@ -674,19 +687,31 @@ class ProjectBudget(_message.Message):
         gpu_hours: _builtins.float = ...,
         max_judge_cost: _builtins.float | None = ...,
         judge_cost: _builtins.float = ...,
+        max_total_gpu_hours: _builtins.float | None = ...,
+        total_gpu_hours: _builtins.float = ...,
+        max_total_judge_cost: _builtins.float | None = ...,
+        total_judge_cost: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours", "_max_judge_cost", b"_max_judge_cost", "max_gpu_hours", b"max_gpu_hours", "max_judge_cost", b"max_judge_cost", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours", "_max_judge_cost", b"_max_judge_cost", "_max_total_gpu_hours", b"_max_total_gpu_hours", "_max_total_judge_cost", b"_max_total_judge_cost", "max_gpu_hours", b"max_gpu_hours", "max_judge_cost", b"max_judge_cost", "max_total_gpu_hours", b"max_total_gpu_hours", "max_total_judge_cost", b"max_total_judge_cost", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours", "_max_judge_cost", b"_max_judge_cost", "gpu_hours", b"gpu_hours", "judge_cost", b"judge_cost", "max_gpu_hours", b"max_gpu_hours", "max_judge_cost", b"max_judge_cost", "project", b"project", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours", "_max_judge_cost", b"_max_judge_cost", "_max_total_gpu_hours", b"_max_total_gpu_hours", "_max_total_judge_cost", b"_max_total_judge_cost", "gpu_hours", b"gpu_hours", "judge_cost", b"judge_cost", "max_gpu_hours", b"max_gpu_hours", "max_judge_cost", b"max_judge_cost", "max_total_gpu_hours", b"max_total_gpu_hours", "max_total_judge_cost", b"max_total_judge_cost", "project", b"project", "start_time", b"start_time", "total_gpu_hours", b"total_gpu_hours", "total_judge_cost", b"total_judge_cost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_gpu_hours: _TypeAlias = _typing.Literal["max_gpu_hours"]  # noqa: Y015
     _WhichOneofArgType__max_gpu_hours: _TypeAlias = _typing.Literal["_max_gpu_hours", b"_max_gpu_hours"]  # noqa: Y015
     _WhichOneofReturnType__max_judge_cost: _TypeAlias = _typing.Literal["max_judge_cost"]  # noqa: Y015
     _WhichOneofArgType__max_judge_cost: _TypeAlias = _typing.Literal["_max_judge_cost", b"_max_judge_cost"]  # noqa: Y015
+    _WhichOneofReturnType__max_total_gpu_hours: _TypeAlias = _typing.Literal["max_total_gpu_hours"]  # noqa: Y015
+    _WhichOneofArgType__max_total_gpu_hours: _TypeAlias = _typing.Literal["_max_total_gpu_hours", b"_max_total_gpu_hours"]  # noqa: Y015
+    _WhichOneofReturnType__max_total_judge_cost: _TypeAlias = _typing.Literal["max_total_judge_cost"]  # noqa: Y015
+    _WhichOneofArgType__max_total_judge_cost: _TypeAlias = _typing.Literal["_max_total_judge_cost", b"_max_total_judge_cost"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_gpu_hours) -> _WhichOneofReturnType__max_gpu_hours | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_judge_cost) -> _WhichOneofReturnType__max_judge_cost | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_total_gpu_hours) -> _WhichOneofReturnType__max_total_gpu_hours | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_total_judge_cost) -> _WhichOneofReturnType__max_total_judge_cost | None: ...
 
 Global___ProjectBudget: _TypeAlias = ProjectBudget  # noqa: Y015
 

@@ -96,17 +96,14 @@ def usage(found: pb.Usage) -> dict[str, Any]:
 
 
 def budget(found: pb.ProjectBudget) -> dict[str, Any]:
-    """What a project may use in this month, None for no bound, and what it has."""
-    most_hours = found.max_gpu_hours if found.HasField("max_gpu_hours") else None
-    most_cost = found.max_judge_cost if found.HasField("max_judge_cost") else None
-    return {
-        "project": found.project,
-        "month": seconds(found.start_time),
-        "max_gpu_hours": most_hours,
-        "gpu_hours": rounded(found.gpu_hours),
-        "max_judge_cost": most_cost,
-        "judge_cost": rounded(found.judge_cost),
-    }
+    """What a project may use in this month and in all, None for no bound, and what it has."""
+    told: dict[str, Any] = {"project": found.project, "month": seconds(found.start_time)}
+    for name in ("gpu_hours", "judge_cost"):
+        for used, most in ((name, f"max_{name}"), (f"total_{name}", f"max_total_{name}")):
+            bounded = found.HasField(most)  # type: ignore[arg-type]
+            told[most] = getattr(found, most) if bounded else None
+            told[used] = rounded(getattr(found, used))
+    return told
 
 
 def event(found: pb.Event) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""What projects may use in a month, and what they have used of it."""
+"""What projects may use, in a month and in all, and what they have used of it."""
 
 from __future__ import annotations
 
 from podium.jobs.v1 import job_service_pb2 as pb
 
-from podium_controller.domain.budget import gpu_hours
+from podium_controller.domain.budget import ProjectUse, gpu_hours
 from podium_controller.domain.timestamps import month_start, timestamp
-from podium_controller.pools.projects import Projects
+from podium_controller.pools.projects import ProjectLimits, Projects, use_of
 from podium_controller.store import UsageStore
 
 
@@ -24,19 +24,22 @@ class ProjectBudgets:
             DatabaseUnavailableError.
         """
         budgets = self._projects.with_budgets()
-        wanted = sorted(name for name in budgets if project in ("", name))
-        if not wanted:
-            return []
-        since = month_start()
-        used = await self._usage.of_projects(since, project)
-        return [
-            pb.ProjectBudget(
-                project=name,
-                start_time=timestamp(since * 10**9),
-                max_gpu_hours=budgets[name].max_gpu_hours,
-                gpu_hours=gpu_hours(used.get(name, pb.Usage())),
-                max_judge_cost=budgets[name].max_judge_cost,
-                judge_cost=used.get(name, pb.Usage()).judge_cost,
-            )
-            for name in wanted
-        ]
+        used = await use_of(budgets, self._usage.of_projects, project)
+        return [_message(name, budgets[name], used[name]) for name in used]
+
+
+def _message(project: str, limits: ProjectLimits, used: ProjectUse) -> pb.ProjectBudget:
+    told = pb.ProjectBudget(
+        project=project,
+        start_time=timestamp(month_start() * 10**9),
+        max_gpu_hours=limits.max_gpu_hours,
+        gpu_hours=gpu_hours(used.month),
+        max_judge_cost=limits.max_judge_cost,
+        judge_cost=used.month.judge_cost,
+        max_total_gpu_hours=limits.max_total_gpu_hours,
+        max_total_judge_cost=limits.max_total_judge_cost,
+    )
+    if limits.has_total:
+        told.total_gpu_hours = gpu_hours(used.total)
+        told.total_judge_cost = used.total.judge_cost
+    return told

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from podium.jobs.v1 import job_service_pb2 as pb
 
+from podium_controller.domain.budget import ProjectUse
+
 
 @dataclass(frozen=True)
 class StepTrajectories:
@@ -82,9 +84,12 @@ class JobMeter(Protocol):
     async def spent(self) -> pb.Usage:
         """What the job has used in all, this moment included."""
 
-    async def spent_by_project(self, project: str) -> pb.Usage:
-        """What the project's jobs have used in this calendar month, UTC; others' half a minute
-        ago."""
+    async def spent_by_project(self, project: str, *, in_all: bool) -> ProjectUse:
+        """What the project's jobs have used; others' half a minute ago.
+
+        Args:
+            in_all: whether also of all time.
+        """
 
     async def close(self) -> None:
         """The run is over; what it has used until now is reported. Idempotent."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from podium.core.contract.judging import judged_spec
 from podium.core.errors import Violation
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -10,9 +12,21 @@ from podium.types.v1 import spec_pb2
 BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
 """The reason for which a job rests that has used what it may."""
 PROJECT_BUDGET_EXHAUSTED = "PROJECT_BUDGET_EXHAUSTED"
-"""The reason for which a job rests, or waits in line, whose project has."""
+"""The reason for which a job rests, or waits in line, whose project has used a month's."""
+PROJECT_TOTAL_EXHAUSTED = "PROJECT_TOTAL_BUDGET_EXHAUSTED"
+"""The same of what the project may use in all, which no month gives back."""
 
 _HOUR = 3600
+
+
+@dataclass(frozen=True)
+class ProjectUse:
+    """What a project's jobs have used."""
+
+    month: pb.Usage = field(default_factory=pb.Usage)
+    """In this calendar month, UTC."""
+    total: pb.Usage = field(default_factory=pb.Usage)
+    """Of all time; not looked at where no bound is."""
 
 
 def gpu_hours(used: pb.Usage) -> float:

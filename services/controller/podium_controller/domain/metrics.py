@@ -62,7 +62,20 @@ QUEUED_SINCE = Gauge(
     "Since when the job is queued that has waited longest, by what it waits for.",
     ("project", "reason"),
 )
-PER_LEADER = (JOBS, PROJECT_JOBS, PROJECT_GPUS, PROJECT_JUDGE_TOKENS, QUEUED_SINCE)
+PROJECT_BUDGET_USED = Gauge(
+    f"{_PREFIX}_project_budget_used_ratio",
+    "Part of a project's budget that its jobs have used, by the name of the bound; from 1 on they "
+    "pause. Those of a month (UTC) begin anew, those of all time (maxTotal…) do not.",
+    ("project", "bound"),
+)
+PER_LEADER = (
+    JOBS,
+    PROJECT_JOBS,
+    PROJECT_GPUS,
+    PROJECT_JUDGE_TOKENS,
+    PROJECT_BUDGET_USED,
+    QUEUED_SINCE,
+)
 """What only the controller that runs the jobs may show."""
 POOL_EPISODES = Gauge(
     f"{_PREFIX}_pool_episodes", "Episodes in flight at a pool.", ("pool", "project")
@@ -278,6 +291,11 @@ def count_usage(job_id: str, project: str, before: pb.Usage, now: pb.Usage) -> N
             metric.labels(job_id, project, kind).inc(max(0.0, more))
     cost = max(0.0, now.judge_cost - before.judge_cost)
     JOB_JUDGE_COST.labels(job_id, project).inc(cost)
+
+
+def show_budget(project: str, bound: str, used: float, most: float) -> None:
+    """How much of one bound of a project's budget is used; of a bound of 0, all."""
+    PROJECT_BUDGET_USED.labels(project, bound).set(used / most if most else 1.0)
 
 
 def forget_usage(job_id: str) -> None:

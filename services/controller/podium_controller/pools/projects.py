@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 from podium.core.errors import InvalidArgumentError, Violation
@@ -12,10 +13,27 @@ from podium.types.v1 import spec_pb2
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from podium_controller.domain.budget import gpu_hours
+from podium_controller.domain.budget import (
+    PROJECT_BUDGET_EXHAUSTED,
+    PROJECT_TOTAL_EXHAUSTED,
+    ProjectUse,
+    gpu_hours,
+)
 from podium_controller.domain.identifiers import DEFAULT_PROJECT
+from podium_controller.domain.ports import Wait
+from podium_controller.domain.timestamps import month_start
 
 _OTHER = "other"
+
+
+class Bound(NamedTuple):
+    """One bound of a project's budget."""
+
+    name: str
+    """As the file has it."""
+    most: float
+    used: float
+    of_all_time: bool
 
 
 class ProjectLimits(BaseModel):
@@ -36,24 +54,54 @@ class ProjectLimits(BaseModel):
     """GPU hours of its jobs, of their trainers and their shares of pools, in such a month."""
     max_judge_cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """What its jobs' judges cost in such a month, by their prices."""
+    max_total_gpu_hours: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """GPU hours as above, of all time: no month gives them back."""
+    max_total_judge_cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """What its jobs' judges cost in all time."""
 
     @property
     def has_budget(self) -> bool:
         """Whether its jobs pause when it has used as much as it may."""
-        return self.max_gpu_hours is not None or self.max_judge_cost is not None
+        months = self.max_gpu_hours is not None or self.max_judge_cost is not None
+        return months or self.has_total
 
-    def exhausted(self, project: str, used: pb.Usage) -> str:
-        """Which bounds of a month's usage are reached, for people; empty for none."""
-        amounts = (
-            ("maxGpuHours", self.max_gpu_hours, gpu_hours(used)),
-            ("maxJudgeCost", self.max_judge_cost, used.judge_cost),
+    @property
+    def has_total(self) -> bool:
+        """Whether a budget of it is of all time."""
+        return self.max_total_gpu_hours is not None or self.max_total_judge_cost is not None
+
+    def bounds(self, used: ProjectUse) -> list[Bound]:
+        """Those that are set, with what is used of each."""
+        found = (
+            ("maxTotalGpuHours", self.max_total_gpu_hours, gpu_hours(used.total), True),
+            ("maxTotalJudgeCost", self.max_total_judge_cost, used.total.judge_cost, True),
+            ("maxGpuHours", self.max_gpu_hours, gpu_hours(used.month), False),
+            ("maxJudgeCost", self.max_judge_cost, used.month.judge_cost, False),
         )
-        reached = [
-            f"{name} is {most:.12g} and it has used {amount:.12g}"
-            for name, most, amount in amounts
-            if most is not None and amount >= most
+        return [
+            Bound(name, most, amount, of_all_time)
+            for name, most, amount, of_all_time in found
+            if most is not None
         ]
-        return f"of the project {project!r} {'; '.join(reached)} this month" if reached else ""
+
+    def exhausted(self, project: str, used: ProjectUse) -> Wait | None:
+        """Why its jobs rest or wait; None where it may use more.
+
+        A total names itself first: what is waited for then is no month.
+        """
+        reached = [bound for bound in self.bounds(used) if bound.used >= bound.most]
+        if not reached:
+            return None
+        forever = reached[0].of_all_time
+        shown = [bound for bound in reached if bound.of_all_time == forever]
+        words = "; ".join(
+            f"{bound.name} is {bound.most:.12g} and it has used {bound.used:.12g}"
+            for bound in shown
+        )
+        return Wait(
+            PROJECT_TOTAL_EXHAUSTED if forever else PROJECT_BUDGET_EXHAUSTED,
+            f"of the project {project!r} {words} {'in all' if forever else 'this month'}",
+        )
 
     @property
     def weight(self) -> float:
@@ -129,3 +177,30 @@ class Projects:
 def project_of(spec: spec_pb2.JobSpec) -> str:
     """A job's project; jobs from before there were any are of the default one."""
     return spec.project or DEFAULT_PROJECT
+
+
+async def use_of(
+    budgets: Mapping[str, ProjectLimits],
+    of_projects: Callable[[int, str], Awaitable[Mapping[str, pb.Usage]]],
+    project: str = "",
+) -> dict[str, ProjectUse]:
+    """What projects with a budget have used, by name.
+
+    Args:
+        of_projects: `ports.UsageBook.of_projects`.
+        project: only this one's; empty for all.
+
+    Raises:
+        DatabaseUnavailableError.
+    """
+    wanted = sorted(name for name in budgets if project in ("", name))
+    if not wanted:
+        return {}
+    months = await of_projects(month_start(), project)
+    totals: Mapping[str, pb.Usage] = {}
+    if any(budgets[name].has_total for name in wanted):
+        totals = await of_projects(0, project)
+    nothing = pb.Usage()
+    return {
+        name: ProjectUse(months.get(name, nothing), totals.get(name, nothing)) for name in wanted
+    }

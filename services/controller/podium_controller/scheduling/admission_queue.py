@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from podium_controller.domain.budget import PROJECT_BUDGET_EXHAUSTED
 from podium_controller.domain.identifiers import DEFAULT_PROJECT
 from podium_controller.domain.ports import NOTHING, JobRecord, Wait
 from podium_controller.pools.pools import Offer, Pool, served
@@ -44,10 +43,10 @@ class AdmissionQueue:
         projects: Projects,
         offers: Sequence[Offer],
         places: Iterable[Place],
-        spent: Mapping[str, str] | None = None,
+        spent: Mapping[str, Wait] | None = None,
     ) -> None:
-        """`places` are those of the jobs that run; `spent` says of projects, for people, what they
-        have used up."""
+        """`places` are those of the jobs that run; `spent` says of projects that have
+        used up what they may what their jobs wait for."""
         self._spent = spent or {}
         self._limits = limits
         self._projects = projects
@@ -81,8 +80,8 @@ class AdmissionQueue:
         return self._above_project(project_of(job.spec), gpus) or self._pool(job)
 
     def _above_project(self, project: str, gpus: int) -> Wait | None:
-        if text := self._spent.get(project):
-            return Wait(PROJECT_BUDGET_EXHAUSTED, text)
+        if wait := self._spent.get(project):
+            return wait
         limits = self._projects.of(project)
         jobs, most = self._jobs_of[project], limits.max_active_jobs
         if most is not None and jobs >= most:

@@ -14,11 +14,13 @@ from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller.domain import metrics
 from podium_controller.domain.accounts import UsageBook
+from podium_controller.domain.budget import ProjectUse
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.domain.ports import JobRecord
 from podium_controller.domain.timestamps import month_start
 from podium_controller.domain.usage import add
 from podium_controller.pools.pools import Pool
+from podium_controller.pools.projects import Projects, use_of
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +62,15 @@ class _PoolUse:
 class Meter:
     """Of the controller that has the lease."""
 
-    def __init__(self, book: UsageBook, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        book: UsageBook,
+        clock: Callable[[], float] = time.monotonic,
+        projects: Projects | None = None,
+    ) -> None:
+        """`projects` are those of which it is shown how much of a budget is used."""
         self._book = book
+        self._projects = projects or Projects()
         self._clock = clock
         self._runs: dict[str, _Run] = {}
         self._pools: dict[str, _PoolUse] = {}
@@ -116,11 +125,12 @@ class Meter:
             add(total, run.pending[1])
         return total
 
-    async def spent_by_project(self, job_id: str, project: str) -> pb.Usage:
+    async def spent_by_project(self, job_id: str, project: str, *, in_all: bool) -> ProjectUse:
         """See `ports.JobMeter`."""
         await self._report(job_id)
-        used = await self._book.of_projects(month_start(), project)
-        return used.get(project, pb.Usage())
+        month = await self._book.of_projects(month_start(), project)
+        total = await self._book.of_projects(0, project) if in_all else {}
+        return ProjectUse(month.get(project, pb.Usage()), total.get(project, pb.Usage()))
 
     async def end(self, job_id: str) -> None:
         """See `JobMeter.close`."""
@@ -205,10 +215,12 @@ class Meter:
 
     async def _show(self) -> None:
         """Counters go on from what was used in all, whoever counted it."""
-        if not self._runs:
-            return
+        budgets = self._projects.with_budgets()
         try:
-            totals = await self._book.totals(list(self._runs))
+            for name, used in (await use_of(budgets, self._book.of_projects)).items():
+                for bound in budgets[name].bounds(used):
+                    metrics.show_budget(name, bound.name, bound.used, bound.most)
+            totals = await self._book.totals(list(self._runs)) if self._runs else {}
         except DatabaseUnavailableError:
             return
         for job_id, total in totals.items():
@@ -233,9 +245,9 @@ class RunMeter:
         """See `ports.JobMeter`."""
         return await self._meter.spent(self._job_id)
 
-    async def spent_by_project(self, project: str) -> pb.Usage:
+    async def spent_by_project(self, project: str, *, in_all: bool) -> ProjectUse:
         """See `ports.JobMeter`."""
-        return await self._meter.spent_by_project(self._job_id, project)
+        return await self._meter.spent_by_project(self._job_id, project, in_all=in_all)
 
     async def close(self) -> None:
         """See `ports.JobMeter`."""

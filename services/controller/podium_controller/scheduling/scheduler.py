@@ -20,9 +20,9 @@ from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostE
 from podium_controller.domain.leases import Leases
 from podium_controller.domain.ports import JobRecord, LeaderLedger, Peers, Wait
 from podium_controller.domain.stop_signals import StopSignals
-from podium_controller.domain.timestamps import month, month_start, now_ns
+from podium_controller.domain.timestamps import month, now_ns
 from podium_controller.pools.pools import Pool, Pools
-from podium_controller.pools.projects import Projects, project_of
+from podium_controller.pools.projects import Projects, project_of, use_of
 from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits, Place
 from podium_controller.scheduling.janitor import Janitor
 from podium_controller.scheduling.job_run import JobRun
@@ -95,7 +95,7 @@ class Scheduler:
         metrics.LEADER.set(1)
         ledger = self._ledger_for(epoch)
         keeping = asyncio.create_task(self._keep(epoch))
-        self._meter = Meter(ledger.usage, time.monotonic)
+        self._meter = Meter(ledger.usage, time.monotonic, self._projects)
         scanning = asyncio.create_task(self._scan(ledger))
         janitor = Janitor(
             ledger.trajectories,
@@ -231,17 +231,12 @@ class Scheduler:
         )
         await ledger.keep_waiting(waits)
 
-    async def _spent(self, ledger: LeaderLedger) -> dict[str, str]:
-        """Of projects that have used what they may this month, what that is, for people."""
+    async def _spent(self, ledger: LeaderLedger) -> dict[str, Wait]:
+        """Of projects that have used what they may, what their jobs wait for."""
         budgets = self._projects.with_budgets()
-        if not budgets:
-            return {}
-        used = await ledger.usage.of_projects(month_start())
-        told = {
-            project: limits.exhausted(project, used.get(project, pb.Usage()))
-            for project, limits in budgets.items()
-        }
-        return {project: text for project, text in told.items() if text}
+        used = await use_of(budgets, ledger.usage.of_projects)
+        told = {name: budgets[name].exhausted(name, each) for name, each in used.items()}
+        return {name: wait for name, wait in told.items() if wait is not None}
 
     async def _steer(self, job: JobRecord, ledger: LeaderLedger) -> None:
         running = self._runs.get(job.id)

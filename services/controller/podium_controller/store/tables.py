@@ -197,6 +197,8 @@ usage = Table(
     Column("judge_cost", Float, nullable=False),
     Column("teacher_tokens", BigInteger, nullable=False, server_default="0"),
     Index(None, "hour"),
+    # What a project has used in all time is asked for at each of its jobs' steps.
+    Index(None, "project", "hour"),
 )
 
 # What clients measured. A deleted one's row stays, without a body: its request may be repeated. No

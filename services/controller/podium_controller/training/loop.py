@@ -18,12 +18,7 @@ from podium.types.v1 import spec_pb2
 
 from podium_controller.domain import metrics
 from podium_controller.domain.accounts import JobMeter
-from podium_controller.domain.budget import (
-    BUDGET_EXHAUSTED,
-    PROJECT_BUDGET_EXHAUSTED,
-    bounded,
-    exhausted,
-)
+from podium_controller.domain.budget import BUDGET_EXHAUSTED, bounded, exhausted
 from podium_controller.domain.errors import BudgetSpentError
 from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.domain.reasons import CLIENT
@@ -190,9 +185,9 @@ class TrainingLoop:
                 raise BudgetSpentError(BUDGET_EXHAUSTED, text)
         if self._limits.has_budget:
             project = project_of(self._spec)
-            used = await self._meter.spent_by_project(project)
-            if text := self._limits.exhausted(project, used):
-                raise BudgetSpentError(PROJECT_BUDGET_EXHAUSTED, text)
+            used = await self._meter.spent_by_project(project, in_all=self._limits.has_total)
+            if wait := self._limits.exhausted(project, used):
+                raise BudgetSpentError(wait.reason, wait.message)
 
     async def close(self) -> None:
         """What is told of the job from now on, its end, is told by the caller."""

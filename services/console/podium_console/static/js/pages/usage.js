@@ -57,11 +57,16 @@ export async function usagePage({ main, signal, query }) {
 }
 
 function budget(each) {
-  const bounds = [[each.max_gpu_hours, each.gpu_hours, "GPU hours"], [each.max_judge_cost, each.judge_cost, "for judges"]]
-    .filter(([most]) => most !== null);
-  return h("div", { class: "panel" }, h("h2", {}, `Budget of ${each.project}, this month (UTC)`),
-    bounds.map(([most, used, what]) => h("p", {},
-      h("meter", { min: 0, max: most || 1, value: Math.min(used, most || 1), "aria-label": `${what} used` }),
-      ` ${number(used, 3)} of ${number(most)} ${what}`,
-      used >= most ? h("b", {}, " – used up: its jobs pause") : null)));
+  const spans = [[`Budget of ${each.project}, this month (UTC)`, "", "used up: its jobs pause"],
+    [`Budget of ${each.project}, in all`, "total_", "used up: its jobs pause, and no new month helps"]];
+  return spans.map(([title, span, done]) => {
+    const bounds = [["gpu_hours", "GPU hours"], ["judge_cost", "for judges"]]
+      .map(([name, what]) => [each[`max_${span}${name}`], each[`${span}${name}`], what])
+      .filter(([most]) => most !== null);
+    return bounds.length ? h("div", { class: "panel" }, h("h2", {}, title),
+      bounds.map(([most, used, what]) => h("p", {},
+        h("meter", { min: 0, max: most || 1, value: Math.min(used, most || 1), "aria-label": `${what} used` }),
+        ` ${number(used, 3)} of ${number(most)} ${what}`,
+        used >= most ? h("b", {}, ` – ${done}`) : null))) : null;
+  });
 }
