@@ -81,7 +81,7 @@ async def post(here: Console, method: str, body: Any = None, **headers: str) -> 
 
 @dataclass
 class PagedJobs(FakeJobs):
-    """Turns the pages of steps and events that it is asked for, as the controller does."""
+    """Turns the pages of steps, evaluations and events, as the controller does."""
 
     pages: list[int] = field(default_factory=list)
     """How many rows each page had that was asked for."""
@@ -97,6 +97,13 @@ class PagedJobs(FakeJobs):
         found, more = self._page(self.steps_of.get(request.job_id, self.steps), request)
         return jobs.ListStepsResponse(steps=found, next_page_token=more)
 
+    async def ListEvaluations(
+        self, request: jobs.ListEvaluationsRequest, context: Context
+    ) -> jobs.ListEvaluationsResponse:
+        self._job(request.job_id)
+        found, more = self._page(self.evaluations, request)
+        return jobs.ListEvaluationsResponse(evaluations=found, next_page_token=more)
+
     async def ListEvents(
         self, request: jobs.ListEventsRequest, context: Context
     ) -> jobs.ListEventsResponse:
@@ -106,7 +113,9 @@ class PagedJobs(FakeJobs):
         return jobs.ListEventsResponse(events=found, next_page_token=more)
 
     def _page(
-        self, rows: Sequence[Row], request: jobs.ListStepsRequest | jobs.ListEventsRequest
+        self,
+        rows: Sequence[Row],
+        request: jobs.ListStepsRequest | jobs.ListEventsRequest | jobs.ListEvaluationsRequest,
     ) -> tuple[Sequence[Row], str]:
         if self.break_after_pages is not None:
             self.break_after_pages -= 1

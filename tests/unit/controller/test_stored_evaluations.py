@@ -60,6 +60,12 @@ def some(results: Sequence[pb.ScenarioResult]) -> pb.StoreEvaluationRequest:
     return pb.StoreEvaluationRequest(scenarios=pb.ScenarioResults(results=results))
 
 
+def rewarded(*rewards: float) -> pb.ScenarioResult:
+    result = scenario("a", True, True)
+    result.rewards[:] = rewards
+    return result
+
+
 async def store(stub: Stub, *messages: pb.StoreEvaluationRequest) -> pb.StoredEvaluation:
     def stream() -> Iterator[pb.StoreEvaluationRequest]:
         yield from messages
@@ -131,6 +137,17 @@ async def test_the_numbers_are_the_servers_and_their_intervals_count_scenarios(
             [header(), some([pb.ScenarioResult(scenario_id="a", successes=[True])])],
             "scenarios[0].rewards",
             "got 0; allowed is one for each of successes, 1",
+        ),
+        # A sum of two of them is no number.
+        (
+            [header(), some([rewarded(1e308, 1e308)])],
+            "scenarios[0].rewards",
+            "got 1e+308; allowed are -1e100 to 1e100",
+        ),
+        (
+            [header(), some([rewarded(1, -math.inf)])],
+            "scenarios[0].rewards",
+            "got -inf; allowed are -1e100 to 1e100",
         ),
         (
             [header(), some([scenario("a", True, wins=[1.0])])],

@@ -15,7 +15,7 @@ from podium.core.statistics import (
 )
 from podium.sdk.evaluation.attempts import Attempt, Summary, answered, by_scenario, summarise
 from podium.sdk.evaluation.chat_model import ChatModel
-from podium.sdk.evaluation.compare import Comparison, compare
+from podium.sdk.evaluation.compare import Comparison, Paired, ScenarioMeans, compare, pair
 from podium.sdk.evaluation.judged import Judged, judge_wins
 from podium.sdk.evaluation.local import run_local
 from podium.sdk.evaluation.remote import run_policy
@@ -24,6 +24,8 @@ from podium.sdk.evaluation.stored import (
     attempts_of,
     check_same_scenarios,
     differences,
+    means_of,
+    other_scenarios,
     results_of,
 )
 
@@ -33,7 +35,9 @@ __all__ = [
     "Comparison",
     "Judged",
     "NotAnsweredError",
+    "Paired",
     "Retries",
+    "ScenarioMeans",
     "Summary",
     "answered",
     "attempts_of",
@@ -44,6 +48,9 @@ __all__ = [
     "compare",
     "differences",
     "judge_wins",
+    "means_of",
+    "other_scenarios",
+    "pair",
     "paired_interval",
     "pass_at_k",
     "results_of",

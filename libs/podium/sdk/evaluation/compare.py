@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -34,43 +34,96 @@ class Comparison:
     reward_p_value: float
 
 
-def compare(
-    first: Sequence[Attempt], second: Sequence[Attempt], threshold: float | None = None
-) -> Comparison:
-    """Pairs by scenario, so that hard and easy scenarios do not hide the difference.
+@dataclass(frozen=True)
+class ScenarioMeans:
+    """What an agent achieved on one scenario."""
 
-    Attempts that were never answered count for nothing.
+    attempts: int
+    """Those that were answered; at least one."""
+    success: float
+    """Share of them that succeeded."""
+    reward: float | None
+    """Mean of those that are numbers; None where none is."""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The second's differences from the first, scenario by scenario."""
+
+    scenarios: list[str]
+    """Those that both attempted, in the first's order."""
+    success: list[float]
+    """Of each of them."""
+    reward: list[float]
+    """Of those of which both have a reward."""
+    fewest: int
+    """Attempts that any of the scenarios has of either."""
+
+    def success_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean difference; None of a single scenario."""
+        # Rates of few attempts are coarse: what is added to them lessens with the attempts.
+        return paired_interval(self.success, 2 / self.fewest)
+
+    def reward_interval(self) -> tuple[float, float] | None:
+        """As `success_interval`."""
+        return paired_interval(self.reward)
+
+
+def pair(first: Mapping[str, ScenarioMeans], second: Mapping[str, ScenarioMeans]) -> Paired:
+    """Pairs by scenario, so that hard and easy scenarios do not hide the difference.
 
     Raises:
         ValueError: no scenario was attempted by both.
     """
-    one, two = by_scenario(answered(first)), by_scenario(answered(second))
-    shared = [scenario for scenario in one if scenario in two]
+    shared = [scenario for scenario in first if scenario in second]
     if not shared:
         raise ValueError("the two have no scenario in common")
-    differences = [
-        _rate(two[scenario], threshold) - _rate(one[scenario], threshold) for scenario in shared
-    ]
-    # Rates of few attempts are coarse: what is added to them lessens with the attempts.
-    fewest = min(len(side[scenario]) for side in (one, two) for scenario in shared)
-    low, high = paired_interval(differences, 2 / fewest) or (None, None)
-    pairs = [(finite_rewards(one[each]), finite_rewards(two[each])) for each in shared]
-    rewards = [fmean(b) - fmean(a) for a, b in pairs if a and b]
-    reward_low, reward_high = paired_interval(rewards) or (None, None)
-    return Comparison(
-        scenarios=len(shared),
-        difference=fmean(differences),
-        low=low,
-        high=high,
-        better=sum(value > 0 for value in differences),
-        worse=sum(value < 0 for value in differences),
-        p_value=sign_flip_p_value(differences),
-        reward_difference=fmean(rewards) if rewards else math.nan,
-        reward_low=reward_low,
-        reward_high=reward_high,
-        reward_p_value=sign_flip_p_value(rewards),
+    both = [(first[each], second[each]) for each in shared]
+    return Paired(
+        scenarios=shared,
+        success=[two.success - one.success for one, two in both],
+        reward=[
+            two.reward - one.reward
+            for one, two in both
+            if one.reward is not None and two.reward is not None
+        ],
+        fewest=min(min(one.attempts, two.attempts) for one, two in both),
     )
 
 
-def _rate(attempts: Sequence[Attempt], threshold: float | None) -> float:
-    return fmean(attempt.succeeded(threshold) for attempt in attempts)
+def compare(
+    first: Sequence[Attempt], second: Sequence[Attempt], threshold: float | None = None
+) -> Comparison:
+    """See `pair`. Attempts that were never answered count for nothing.
+
+    Raises:
+        ValueError: no scenario was attempted by both.
+    """
+    paired = pair(_means(first, threshold), _means(second, threshold))
+    low, high = paired.success_interval() or (None, None)
+    reward_low, reward_high = paired.reward_interval() or (None, None)
+    return Comparison(
+        scenarios=len(paired.scenarios),
+        difference=fmean(paired.success),
+        low=low,
+        high=high,
+        better=sum(value > 0 for value in paired.success),
+        worse=sum(value < 0 for value in paired.success),
+        p_value=sign_flip_p_value(paired.success),
+        reward_difference=fmean(paired.reward) if paired.reward else math.nan,
+        reward_low=reward_low,
+        reward_high=reward_high,
+        reward_p_value=sign_flip_p_value(paired.reward),
+    )
+
+
+def _means(attempts: Sequence[Attempt], threshold: float | None) -> dict[str, ScenarioMeans]:
+    found = {}
+    for scenario, each in by_scenario(answered(attempts)).items():
+        rewards = finite_rewards(each)
+        found[scenario] = ScenarioMeans(
+            attempts=len(each),
+            success=fmean(attempt.succeeded(threshold) for attempt in each),
+            reward=fmean(rewards) if rewards else None,
+        )
+    return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 
 from podium.core.contract import to_plain
 from podium.core.errors import FailedPreconditionError
 from podium.jobs.v1 import evaluation_service_pb2 as pb
 from podium.sdk.evaluation.attempts import SUCCESS, Attempt, answered, by_scenario
+from podium.sdk.evaluation.compare import ScenarioMeans
 
 _NAMED = 3
 _MOST_METRICS = 256
@@ -86,6 +87,19 @@ def check_same_scenarios(
     Raises:
         FailedPreconditionError: they are not, and how they differ.
     """
+    names = [[result.scenario_id for result in results] for _, results in (first, second)]
+    if wrong := other_scenarios((first[0], names[0]), (second[0], names[1])):
+        raise FailedPreconditionError(wrong, reason="SCENARIOS_DIFFER")
+
+
+def other_scenarios(
+    first: tuple[pb.StoredEvaluation, Collection[str]],
+    second: tuple[pb.StoredEvaluation, Collection[str]],
+) -> str:
+    """How the scenarios of two evaluations differ, for people; empty where they do not.
+
+    Each comes with its scenarios' ids.
+    """
     wrong = []
     for what, one, two in (
         ("environment", first[0].environment.name, second[0].environment.name),
@@ -94,7 +108,7 @@ def check_same_scenarios(
     ):
         if one != two:
             wrong.append(f"{what} {one!r} and {two!r}")
-    names = [[result.scenario_id for result in results] for _, results in (first, second)]
+    names = [first[1], second[1]]
     for number, (own, other) in enumerate((names, names[::-1])):
         there = set(other)
         alone = [name for name in own if name not in there]
@@ -102,11 +116,21 @@ def check_same_scenarios(
             shown = ", ".join(map(repr, alone[:_NAMED])) + (", …" if len(alone) > _NAMED else "")
             evaluation = (first, second)[number][0].id
             wrong.append(f"{len(alone)} scenarios are in {evaluation} alone ({shown})")
-    if wrong:
-        raise FailedPreconditionError(
-            f"{first[0].id} and {second[0].id} are not of the same scenarios: {'; '.join(wrong)}",
-            reason="SCENARIOS_DIFFER",
-        )
+    if not wrong:
+        return ""
+    return f"{first[0].id} and {second[0].id} are not of the same scenarios: {'; '.join(wrong)}"
+
+
+def means_of(result: pb.ScenarioResult) -> ScenarioMeans | None:
+    """As `pair` takes them; None where no attempt was answered."""
+    if not result.successes:
+        return None
+    rewards = [reward for reward in result.rewards if math.isfinite(reward)]
+    return ScenarioMeans(
+        attempts=len(result.successes),
+        success=fmean(result.successes),
+        reward=fmean(rewards) if rewards else None,
+    )
 
 
 def differences(first: pb.StoredEvaluation, second: pb.StoredEvaluation) -> list[str]:

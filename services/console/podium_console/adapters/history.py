@@ -1,4 +1,4 @@
-"""A job's steps and events, of which a look asks for those that are new alone."""
+"""A job's steps, evaluations and events, of which a look asks for those that are new alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
 from podium.kit.rpc import rpc_errors
 
 from podium_console.adapters.growing import PAGE, Growing
+from podium_console.domain.evaluations import Evaluations
 from podium_console.domain.events import Events
 from podium_console.domain.series import Columns
 
@@ -23,6 +24,9 @@ class History:
         """`stub` calls the controller with the token of whoever asks."""
         self._stub = stub
         self._steps = Growing[pb.Step, Columns](Columns, _step, _MOST_BYTES)
+        self._evaluations = Growing[pb.Evaluation, Evaluations](
+            Evaluations, _evaluation, _MOST_BYTES
+        )
         self._events = Growing[pb.Event, Events](Events, _event, _MOST_BYTES)
 
     async def steps(self, job_id: str) -> Columns:
@@ -39,6 +43,21 @@ class History:
             return found.steps, found.next_page_token
 
         return await self._steps.look(job_id, ask)
+
+    async def evaluations(self, job_id: str) -> Evaluations:
+        """What every evaluation of its versions measured.
+
+        Raises:
+            PodiumError: as ListEvaluations.
+        """
+
+        async def ask(token: str) -> tuple[Sequence[pb.Evaluation], str]:
+            request = pb.ListEvaluationsRequest(job_id=job_id, page_size=PAGE, page_token=token)
+            with rpc_errors("controller"):
+                found = await self._stub().ListEvaluations(request)
+            return found.evaluations, found.next_page_token
+
+        return await self._evaluations.look(job_id, ask)
 
     async def events(self, job_id: str) -> Events:
         """Every event.
@@ -58,6 +77,10 @@ class History:
 
 def _step(row: pb.Step) -> Hashable:
     return row.number, row.commit_time.ToNanoseconds()
+
+
+def _evaluation(row: pb.Evaluation) -> Hashable:
+    return row.version, row.mode, row.time.ToNanoseconds()
 
 
 def _event(row: pb.Event) -> Hashable:

@@ -13,6 +13,7 @@ from podium.core.errors import (
     NotFoundError,
     PodiumError,
 )
+from podium.jobs.v1 import evaluation_service_pb2_grpc as evaluations_grpc
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.jobs.v1 import job_service_pb2_grpc as jobs_grpc
 from podium.kit.rpc import connect, rpc_errors
@@ -25,6 +26,7 @@ from podium.sdk.jobs import Jobs
 from podium.sdk.policies import Policies
 
 from podium_console.adapters import caller
+from podium_console.adapters.comparisons import Comparisons
 from podium_console.adapters.history import History
 from podium_console.adapters.methods import CONTROLLER, REGISTRY
 from podium_console.domain import views
@@ -65,6 +67,7 @@ class Installation:
         self._pools = {name: dial(address, "") for name, address in settings.pool_addresses.items()}
         self.jobs = Jobs(lambda: self._controller.whole)
         self.history = History(lambda: self.job_stub)
+        self.comparisons = Comparisons(lambda: self.evaluation_stub)
         self.checkpoints = Checkpoints(lambda: self._registry)
 
     def channel(self, peer: str) -> grpc.aio.Channel:
@@ -75,6 +78,11 @@ class Installation:
     def job_stub(self) -> jobs_grpc.JobServiceAsyncStub:
         """For pages by token, which the SDK hides."""
         return jobs_grpc.JobServiceStub(self._controller.whole)
+
+    @property
+    def evaluation_stub(self) -> evaluations_grpc.EvaluationServiceAsyncStub:
+        """As `job_stub`."""
+        return evaluations_grpc.EvaluationServiceStub(self._controller.whole)
 
     @property
     def registry_stub(self) -> registry_grpc.RegistryServiceAsyncStub:

@@ -17,7 +17,16 @@ from starlette.staticfiles import StaticFiles
 
 from podium_console.adapters.installation import Installation
 from podium_console.settings import Settings
-from podium_console.web import checkpoints, episodes, jobs, overview, replies, session, usage
+from podium_console.web import (
+    checkpoints,
+    episodes,
+    evaluations,
+    jobs,
+    overview,
+    replies,
+    session,
+    usage,
+)
 from podium_console.web.gateway import calls, framings
 from podium_console.web.guard import Guard
 
@@ -47,6 +56,10 @@ def build(settings: Settings, installation: Installation, draining: asyncio.Even
             Route(f"{_JOB}/episode", episodes.get_episode),
             Route(f"{_JOB}/episode/text", episodes.get_text),
             Route(f"{_JOB}/{{action}}", jobs.steer, methods=["POST"]),
+            Route("/api/evaluations", evaluations.list_stored),
+            Route("/api/evaluations/compare", evaluations.compare),
+            Route("/api/evaluations/{evaluation}", evaluations.get_stored),
+            Route("/api/evaluations/{evaluation}/scenarios", evaluations.list_scenarios),
             Route("/api/models", checkpoints.list_models),
             Route("/api/models/{model}", checkpoints.list_versions),
             Route("/api/models/{model}/{version}/lineage", checkpoints.get_lineage),

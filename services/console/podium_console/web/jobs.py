@@ -54,10 +54,8 @@ async def list_steps(request: Request) -> Response:
 
 async def list_evaluations(request: Request) -> Response:
     """The evaluations; of very many the newest."""
-    jobs = installation(request).jobs
-    found = [each async for each in jobs.evaluations(request.path_params["job"])]
-    rows = [views.evaluation(each) for each in found[-_EVALUATIONS:]]
-    return JSONResponse({"evaluations": rows, "total": len(found)})
+    found = await installation(request).history.evaluations(request.path_params["job"])
+    return JSONResponse({"evaluations": found.newest(_EVALUATIONS), "total": len(found)})
 
 
 async def list_events(request: Request) -> Response:

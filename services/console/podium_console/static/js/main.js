@@ -7,6 +7,7 @@ import { chatPage } from "./pages/chat.js";
 import { comparePage } from "./pages/compare.js";
 import { episodePage } from "./pages/episode.js";
 import { episodesPage } from "./pages/episodes.js";
+import { comparisonPage, evaluationPage, evaluationsPage } from "./pages/evaluations.js";
 import { jobPage } from "./pages/job.js";
 import { jobsPage } from "./pages/jobs.js";
 import { modelPage, modelsPage } from "./pages/models.js";
@@ -20,6 +21,9 @@ const ROUTES = [
   [/^\/jobs\/([^/]+)\/episodes$/, episodesPage, (id) => `Episodes of ${id}`],
   [/^\/jobs\/([^/]+)\/episode$/, episodePage, (id) => `An episode of ${id}`],
   [/^\/compare$/, comparePage, "Compare"],
+  [/^\/evaluations$/, evaluationsPage, "Evaluations"],
+  [/^\/evaluations\/compare$/, comparisonPage, "Two evaluations"],
+  [/^\/evaluations\/([^/]+)$/, evaluationPage, (id) => `Evaluation ${id}`],
   [/^\/models$/, modelsPage, "Checkpoints"],
   [/^\/models\/([^/]+)$/, modelPage, (name) => `Checkpoints of ${name}`],
   [/^\/chat$/, chatPage, "Chat"],

@@ -116,6 +116,7 @@ function header(id, path) {
       job.ended || job.state === "cancelling" ? null : button("cancel", "Cancel", "danger"),
       h("a", { class: "button quiet", href: `#/jobs/${encodeURIComponent(id)}/episodes` }, "Episodes"),
       h("a", { class: "button quiet", href: `#/models/${encodeURIComponent(id)}` }, "Checkpoints"),
+      h("a", { class: "button quiet", href: `#/evaluations?${new URLSearchParams({ job: id })}` }, "Evaluations"),
       h("a", { class: "button quiet", href: `#/compare?a=${encodeURIComponent(id)}` }, "Compare"));
   }
   function lost(message) {
