@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,24 @@ async def test_what_no_judge_answered_for_is_told_and_counts_nowhere(
     again = await here.run(tmp_path, *PAIR, *arguments)
     assert again.code == 0, again.err
     assert len(here.model.requests) == 4
+
+
+async def test_with_a_name_a_judge_is_asked_again_and_no_episode_is_played_again(
+    here: Installation, tmp_path: Path
+) -> None:
+    arguments = ("ruler", "--name", "n", "--concurrency", "1", "-o", "json", "--no-store")
+    here.fake.rollout.rewards = (0.9, 0.51, math.inf, 0.5)
+    here.model.then(fails(401))
+    first = await here.run(tmp_path, *PAIR, *arguments)
+    assert first.code == 3, first.err
+    assert len(here.fake.rollout.requests) == 8
+    here.model.then(scores(by_number))
+    again = await here.run(tmp_path, *PAIR, *arguments)
+    assert again.code == 0, again.err
+    assert len(here.fake.rollout.requests) == 8
+    _, mail = json.loads(again.out)
+    assert mail["judged_against_first"]["win_rate"] == 0.75
+    assert [each["reward"] for each in mail["episodes"]] == [0.9, 0.51, None, 0.5]
 
 
 async def test_a_judge_that_cannot_compare_is_refused_before_anything_runs(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import podium
@@ -12,7 +12,7 @@ from podium.cli.exits import CliError, code_of
 from podium.cli.output import note
 
 if TYPE_CHECKING:
-    from podium.jobs.v1.evaluation_service_pb2 import StoredEvaluation
+    from podium.jobs.v1.evaluation_service_pb2 import ScenarioResult, StoredEvaluation
     from podium.sdk.evaluation import Judged
     from podium.types.v1 import spec_pb2
 
@@ -29,17 +29,18 @@ class Keeper:
         project: str,
         threshold: float | None,
         judge: spec_pb2.RewardSpec | None,
+        run: str,
         *,
         must: bool,
     ) -> None:
-        """Without `must`, what cannot be stored is told and no error."""
+        """`run` is the command's. Without `must`, what cannot be stored is told and no error."""
         self._task = task
         self._name = name
         self._project = project
         self._threshold = threshold
         self._judge = judge
         self._must = must
-        self._run = uuid.uuid4().hex
+        self._run = run
         self.problem: CliError | None = None
         """Why what must be stored is not."""
 
@@ -67,11 +68,13 @@ class Keeper:
             if agent in verdicts:
                 described.judge.CopyFrom(self._judge or described.judge)
                 described.reference, wins = first, verdicts[agent].wins
+            results = results_of(found.attempts, self._threshold, wins)
             try:
                 kept[agent] = await self._task.client.evaluations.store(
                     described,
-                    results_of(found.attempts, self._threshold, wins),
-                    request_id=f"{self._run}-{number}",
+                    results,
+                    # A command that goes on stores nothing twice, and may store more.
+                    request_id=f"{self._run}-{number}-{_digest(described, results)}",
                     patience_seconds=60.0 if self._must else 5.0,
                 )
             except PodiumError as error:
@@ -103,3 +106,10 @@ class Keeper:
         )
         evaluation.environment.split = task.split
         return evaluation
+
+
+def _digest(evaluation: StoredEvaluation, results: Sequence[ScenarioResult]) -> str:
+    found = hashlib.sha256(evaluation.SerializeToString(deterministic=True))
+    for result in results:
+        found.update(result.SerializeToString(deterministic=True))
+    return found.hexdigest()[:32]

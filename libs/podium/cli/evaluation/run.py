@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -106,7 +107,15 @@ if TYPE_CHECKING:
     help="Has a judge compare each further policy with the first, in both orders: `ruler` is the "
     "judge service's own, FILE a reward with a RULER scorer as in a job file.",
 )
-@click.option("--name", default="", help="What the stored result is called; any text.")
+@click.option(
+    "--name",
+    default="",
+    help="What the stored result is called; any text. With a name an interrupted command goes on "
+    "where it was when it is given again.",
+)
+@click.option(
+    "--fresh", is_flag=True, help="Measure all again, whatever an interrupted command measured."
+)
 @click.option("--project", default="", help="Whose the stored result is.  [default: default]")
 @click.option(
     "--store/--no-store",
@@ -142,6 +151,7 @@ async def evaluate(
     concurrency: int,
     judge: str,
     name: str,
+    fresh: bool,
     project: str,
     store: bool | None,
     output: str,
@@ -158,7 +168,11 @@ async def evaluate(
 
     The controller keeps what each agent did, scenario by scenario: `podium eval list` lists it, and
     `podium eval compare ID ID` says how two differ.
+
+    With --name, what each attempt came to is kept on this machine until all is measured and
+    stored: the same command again pays for no episode twice.
     """
+    from podium.cli.evaluation.journal import Journals
     from podium.cli.evaluation.judge import judged, judged_line, read_judge, unjudged
     from podium.cli.evaluation.keeping import Keeper
     from podium.cli.evaluation.tables import show_scenarios, show_summaries
@@ -167,45 +181,59 @@ async def evaluate(
     from podium.sdk.evaluation import by_scenario as attempted
 
     asked = read_judge(judge, agents)
-    async with pool_for(client) as served:
-        task = Task(
-            client=client,
-            served=served,
-            environment=environment,
-            address=environment_address,
-            pool=pool,
-            config=read_settings(settings),
-            template=read_settings(template_arguments, "--chat-template-arg"),
-            split=split,
-            limit=limit,
-            attempts=attempts,
-            max_turns=max_turns,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            seed=seed,
-            concurrency=concurrency,
-            judged=asked is not None,
-        )
-        measured = {agent: await task.run(agent) for agent in agents}
-    results = {agent: found.attempts for agent, found in measured.items()}
-    incomplete = _incomplete(results)
-    counted = {agent: answered(found) for agent, found in results.items()}
-    if incomplete is not None and not any(counted.values()):
-        raise incomplete
-    summaries = {
-        agent: summarise(found, threshold) for agent, found in results.items() if counted[agent]
-    }
-    first = agents[0]
-    comparisons = {
-        agent: compare(results[first], results[agent], threshold)
-        for agent in list(results)[1:]
-        if attempted(counted[first]).keys() & attempted(counted[agent]).keys()
-    }
-    verdicts = await judged(client, asked, measured, concurrency) if asked is not None else {}
-    keeper = Keeper(task, name, project, threshold, asked, must=bool(store))
-    wanted = store if store is not None else keeper.knows_an_installation()
-    counting = {agent: measured[agent] for agent in summaries}
-    kept = await keeper.keep(counting, verdicts) if wanted else {}
+    if fresh and not name:
+        raise click.UsageError("--fresh is of a --name, whose interrupted command is forgotten")
+    journals = Journals(
+        name, _identity(client, environment, environment_address, project), fresh=fresh
+    )
+    try:
+        async with pool_for(client) as served:
+            task = Task(
+                client=client,
+                served=served,
+                environment=environment,
+                address=environment_address,
+                pool=pool,
+                config=read_settings(settings),
+                template=read_settings(template_arguments, "--chat-template-arg"),
+                split=split,
+                limit=limit,
+                attempts=attempts,
+                max_turns=max_turns,
+                temperature=temperature,
+                max_tokens=max_tokens,
+                seed=seed,
+                concurrency=concurrency,
+                journals=journals,
+                judged=asked is not None,
+            )
+            measured = {agent: await task.run(agent) for agent in agents}
+        results = {agent: found.attempts for agent, found in measured.items()}
+        incomplete = _incomplete(results)
+        counted = {agent: answered(found) for agent, found in results.items()}
+        if incomplete is not None and not any(counted.values()):
+            raise incomplete
+        summaries = {
+            agent: summarise(found, threshold) for agent, found in results.items() if counted[agent]
+        }
+        first = agents[0]
+        comparisons = {
+            agent: compare(results[first], results[agent], threshold)
+            for agent in list(results)[1:]
+            if attempted(counted[first]).keys() & attempted(counted[agent]).keys()
+        }
+        verdicts = await judged(client, asked, measured, concurrency) if asked is not None else {}
+        keeper = Keeper(task, name, project, threshold, asked, journals.run, must=bool(store))
+        wanted = store if store is not None else keeper.knows_an_installation()
+        counting = {agent: measured[agent] for agent in summaries}
+        kept = await keeper.keep(counting, verdicts) if wanted else {}
+        problems = [keeper.problem, incomplete, unjudged(verdicts)]
+        if not any(problems) and (len(kept) == len(counting) or not wanted):
+            journals.close(done=True)
+    finally:
+        if journals.kept:
+            note(f"what was measured is kept: the same command goes on from it ({name})")
+        journals.close(done=False)
     if output == "table":
         show_summaries(summaries, comparisons, first)
         for agent, found in verdicts.items():
@@ -215,9 +243,20 @@ async def evaluate(
             note(f"{agent} is stored as {evaluation.id}")
     else:
         _show_data(results, summaries, comparisons, verdicts, kept, threshold, output)
-    for problem in (keeper.problem, incomplete, unjudged(verdicts)):
+    for problem in problems:
         if problem is not None:
             raise problem
+
+
+def _identity(client: AsyncClient, environment: str, address: str, project: str) -> dict[str, str]:
+    """What tells an evaluation from others of its name: a task's file is another in each folder."""
+    file = Path(environment.partition(":")[0])
+    return {
+        "environment": f"{file.resolve()} {environment}" if file.is_file() else environment,
+        "environment_address": address,
+        "project": project,
+        "controller": client.addresses.controller,
+    }
 
 
 def _show_data(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.environment_class import environment_class, modules_here, scenarios_here
+from podium.cli.evaluation.journal import Journal, Journals, Known, digest_of
 from podium.cli.output import note
 
 if TYPE_CHECKING:
@@ -58,6 +60,8 @@ class Task:
     max_tokens: int
     seed: int
     concurrency: int
+    journals: Journals
+    """Where what was measured before is, and what is measured now is kept."""
     judged: bool = False
     """Whether a judge is to read the episodes."""
 
@@ -72,7 +76,7 @@ class Task:
         if not colon:
             return await self._policy(agent)
         if kind == "baseline":
-            return Measured(await self._local(self._baseline(name)), samples=False)
+            return Measured(await self._local(agent, self._baseline(name)), samples=False)
         if kind == "openai":
             return Measured(await self._model(name))
         raise _wrong_agent(agent)
@@ -103,11 +107,31 @@ class Task:
             policy_pb2.SamplingParams(temperature=self.temperature, max_tokens=self.max_tokens)
         )
 
+    def _journal(self, agent: str, **more: object) -> Journal:
+        import podium
+        from podium.core.contract import to_plain
+
+        return self.journals.open(
+            agent,
+            {
+                "split": self.split,
+                "attempts": self.attempts,
+                "options": to_plain(self.place().config),
+                "episode": to_plain(self.episode()),
+                "sampling": to_plain(self.sampling()),
+                "seed": self.seed,
+                "version of Podium": podium.__version__,
+                **more,
+            },
+        )
+
     async def _policy(self, agent: str) -> Measured:
         from podium.cli.serving import named
         from podium.core.policy_names import resolve_policy
+        from podium.types.v1 import trajectory_pb2
 
-        policy = await resolve_policy(agent, self.client.checkpoints.get)
+        journal = self._journal(agent, pool=self.pool)
+        policy = journal.policy or await resolve_policy(agent, self.client.checkpoints.get)
         if policy.job and not policy.HasField("version"):
             # One version, whatever is published while it is measured.
             policy.version = (await self.client.checkpoints.get(policy.job)).manifest.version
@@ -117,8 +141,28 @@ class Task:
         # First: for nothing no policy gives way in the pool.
         scenarios = await self.client.environments.scenarios(spec, self.split, self.limit)
         self._not_empty(scenarios)
-        await self.served.serve(policy)
-        records: list[trajectory_pb2.Trajectory] = []
+        journal.begin(policy)
+        digests = {each.id: digest_of(each) for each in scenarios}
+        known = journal.known(digests, self.attempts, recorded=self.judged)
+        whole = whole_scenarios(known, self.attempts)
+        if len(whole) < len(digests) * self.attempts:
+            await self.served.serve(policy)
+        records = (
+            [trajectory_pb2.Trajectory.FromString(each.record) for each in whole.values()]
+            if self.judged
+            else []
+        )
+        latest: list[trajectory_pb2.Trajectory] = []
+        told = self._progress(agent, len(scenarios), len(whole))
+
+        def done(attempt: Attempt) -> None:
+            # Its record came just before.
+            record = latest.pop() if self.judged else None
+            if record is not None:
+                records.append(record)
+            journal.keep(attempt, digests[attempt.scenario_id], record)
+            told()
+
         attempts = await self.client.environments.run(
             spec,
             scenarios,
@@ -129,8 +173,9 @@ class Task:
             attempts=self.attempts,
             seed=self.seed,
             concurrency=self.concurrency,
-            done=_progress(len(scenarios) * self.attempts),
-            recorded=records.append if self.judged else _forget,
+            done=done,
+            recorded=latest.append if self.judged else _forget,
+            known={key: each.attempt for key, each in whole.items()},
         )
         return Measured(attempts, policy, records=records)
 
@@ -144,16 +189,20 @@ class Task:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         async with httpx.AsyncClient(base_url=base, headers=headers) as client:
             return await self._local(
+                f"openai:{name}",
                 lambda seed: ChatModel(
                     seed,
                     client,
                     name,
                     temperature=self.temperature,
                     max_tokens=self.max_tokens,
-                )
+                ),
+                address=base,
             )
 
-    async def _local(self, agent: Callable[[int], Agent]) -> list[Attempt]:
+    async def _local(
+        self, agent: str, make: Callable[[int], Agent], **depends: object
+    ) -> list[Attempt]:
         from podium.sdk.evaluation import run_local
 
         kind = self._class()
@@ -167,17 +216,40 @@ class Task:
             )
         scenarios = list(kind(self.config).listed(self.split))[: self.limit]
         self._not_empty(scenarios)
+        journal = self._journal(agent, **depends)
+        digests = {each.id: digest_of(each) for each in scenarios}
+        known = journal.known(digests, self.attempts, recorded=False)
+        told = self._progress(agent, len(scenarios), len(known))
+
+        def done(attempt: Attempt) -> None:
+            journal.keep(attempt, digests[attempt.scenario_id])
+            told()
+
         return await run_local(
             kind,
             self.config,
             scenarios,
-            agent,
+            make,
             attempts=self.attempts,
             seed=self.seed,
             max_turns=self.max_turns,
             concurrency=self.concurrency,
-            done=_progress(len(scenarios) * self.attempts),
+            done=done,
+            known={key: each.attempt for key, each in known.items()},
         )
+
+    def _progress(self, agent: str, scenarios: int, known: int) -> Callable[[], None]:
+        count = scenarios * self.attempts
+        if known:
+            note(f"{agent}: {known} of {count} episodes are there from an interrupted run")
+        seen = itertools.count(known + 1)
+
+        def told() -> None:
+            number = next(seen)
+            if number % 50 == 0 or number == count:
+                note(f"{number} of {count} episodes")
+
+        return told
 
     def _not_empty(self, scenarios: Sequence[object]) -> None:
         if not scenarios:
@@ -197,19 +269,16 @@ class Task:
         return environment_class(self.environment)
 
 
+def whole_scenarios(
+    known: Mapping[tuple[str, int], Known], attempts: int
+) -> dict[tuple[str, int], Known]:
+    """Those of scenarios of which every attempt is known: a group is collected whole."""
+    counts = Counter(scenario for scenario, _ in known)
+    return {key: each for key, each in known.items() if counts[key[0]] == attempts}
+
+
 def _forget(_: trajectory_pb2.Trajectory) -> None:
     """Records are large, and only a judge reads them."""
-
-
-def _progress(count: int) -> Callable[[Attempt], None]:
-    seen = itertools.count(1)
-
-    def done(_: Attempt) -> None:
-        number = next(seen)
-        if number % 50 == 0 or number == count:
-            note(f"{number} of {count} episodes")
-
-    return done
 
 
 def _wrong_agent(agent: str) -> click.UsageError:

@@ -22,6 +22,7 @@ async def run_local(
     max_turns: int = 10,
     concurrency: int = 8,
     done: Callable[[Attempt], None] = lambda attempt: None,
+    known: Mapping[tuple[str, int], Attempt] | None = None,
 ) -> list[Attempt]:
     """Plays every scenario `attempts` times with a fresh agent each.
 
@@ -35,10 +36,13 @@ async def run_local(
         max_turns: after which an episode is cut.
         concurrency: episodes at once.
         done: told of each attempt as it ends.
+        known: by scenario and number, attempts of an earlier call, which are not played again.
     """
     slots = asyncio.Semaphore(concurrency)
 
     async def one(scenario: Scenario, number: int) -> Attempt:
+        if before := (known or {}).get((scenario.id, number)):
+            return before
         async with slots:
             attempt = await _play(environment, config, scenario, agent, number, seed, max_turns)
         done(attempt)

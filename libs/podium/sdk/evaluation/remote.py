@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from podium.kit.rpc import rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
@@ -28,6 +28,7 @@ async def run_policy(
     concurrency: int = 8,
     done: Callable[[Attempt], None] = lambda attempt: None,
     recorded: Callable[[trajectory_pb2.Trajectory], None] = lambda trajectory: None,
+    known: Mapping[tuple[str, int], Attempt] | None = None,
 ) -> list[Attempt]:
     """Has every scenario attempted `attempts` times by the policy, which must be served.
 
@@ -38,6 +39,8 @@ async def run_policy(
         concurrency: scenarios at once.
         done: told of each attempt as it ends.
         recorded: given each attempt's whole record.
+        known: by scenario and number, attempts of an earlier call. A scenario of which all are
+            there is not attempted again.
 
     Raises:
         PodiumError: as CollectGroup.
@@ -48,6 +51,9 @@ async def run_policy(
     seconds += episode.step_timeout_seconds + _GRACE_SECONDS
 
     async def one(scenario: trajectory_pb2.Scenario) -> list[Attempt]:
+        before = [(known or {}).get((scenario.id, number)) for number in range(attempts)]
+        if None not in before:
+            return [attempt for attempt in before if attempt is not None]
         request = pb.CollectGroupRequest(
             # Seeds derive from it, and the same command is to give the same episodes.
             group_id=f"eval/{scenario.id}",
