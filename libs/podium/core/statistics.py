@@ -61,6 +61,28 @@ def clustered_proportion_interval(clusters: Sequence[Sequence[float]]) -> tuple[
     return wilson_interval(mean, effective * (_Z_95 / _t_95(count - 1)) ** 2)
 
 
+def clustered_share_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """The 95 % interval of the mean of shares in [0, 1], such as won comparisons; (0, 1) for none.
+
+    As `clustered_proportion_interval`, of values that are no single trials: ties, and means over
+    the other side's attempts, vary less than p (1 - p). So the effective number of trials may
+    exceed that of the values; the designs of N. Dean and M. Pagano, J. Surv. Stat. Methodol. 3
+    (2015), whose Wilson interval this is, have effects on either side of 1. Where all clusters
+    have the same mean, which leaves nothing to estimate a variance from, the clusters count.
+    """
+    clusters = [cluster for cluster in clusters if cluster]
+    if not clusters:
+        return 0.0, 1.0
+    values = math.fsum(map(math.fsum, clusters)) / sum(map(len, clusters))
+    mean, count = min(1.0, max(0.0, values)), len(clusters)
+    if count == 1:
+        return wilson_interval(mean, 1)
+    spread, variance = mean * (1 - mean), _ratio_variance(clusters, mean)
+    # What rounding leaves of a variance is none.
+    effective = spread / variance if variance > 1e-12 * spread else float(count)
+    return wilson_interval(mean, effective * (_Z_95 / _t_95(count - 1)) ** 2)
+
+
 def clustered_mean_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     """The 95 % interval of a mean from `clusters` of values; None for fewer than two clusters.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from podium.core.statistics import clustered_proportion_interval
+from podium.core.statistics import clustered_share_interval
 from podium.sdk import AsyncClient
 from support.cli import Result, invoke
 from support.fake_judge import FakeJudge, fails, fake_judge, scores
@@ -56,7 +56,7 @@ async def test_two_policies_are_compared_in_both_orders_and_the_wins_are_stored(
     found = mail["judged_against_first"]
     wins = [[0.5], [1.0], [0.5], [1.0]]
     assert (found["scenarios"], found["win_rate"], found["unjudged"]) == (4, 0.75, {})
-    assert (found["low"], found["high"]) == clustered_proportion_interval(wins)
+    assert (found["low"], found["high"]) == clustered_share_interval(wins)
     assert found["first_shown"] == 0.5
     # In both orders, and nobody is asked to tell the same words apart.
     assert len(here.model.requests) == 6

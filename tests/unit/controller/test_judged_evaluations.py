@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from podium.core.statistics import clustered_proportion_interval
+from podium.core.statistics import clustered_share_interval
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.api.specification import complete, violations
@@ -68,7 +68,7 @@ async def test_ruler_makes_a_win_rate_against_the_first_version_and_no_reward_of
     assert [each.metrics["win_rate"] for each in (better, same, worse)] == [1.0, 0.5, 0.0]
     # The environment's own reward stays what it is: a judge's scores of one question are none.
     assert better.metrics["reward"] == pytest.approx(0.9)
-    low, high = clustered_proportion_interval([[1.0, 1.0]] * SCENARIOS)
+    low, high = clustered_share_interval([[1.0, 1.0]] * SCENARIOS)
     assert (better.metrics["win_rate_low"], better.metrics["win_rate_high"]) == (low, high)
     assert bench.registry.aliases[JOB, BEST] == 1
     asked = [count for name, count in bench.judge.judged.items() if name.startswith(f"{JOB}/v1")]

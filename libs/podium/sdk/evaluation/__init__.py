@@ -8,6 +8,7 @@ compare(attempts, others).p_value        # the same scenarios, paired
 from podium.core.statistics import (
     clustered_mean_interval,
     clustered_proportion_interval,
+    clustered_share_interval,
     paired_interval,
     pass_at_k,
     sign_flip_p_value,
@@ -45,6 +46,7 @@ __all__ = [
     "check_same_scenarios",
     "clustered_mean_interval",
     "clustered_proportion_interval",
+    "clustered_share_interval",
     "compare",
     "differences",
     "judge_wins",

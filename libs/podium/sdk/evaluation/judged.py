@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from podium.core.errors import InvalidArgumentError, PodiumError
-from podium.core.statistics import clustered_proportion_interval, sign_flip_p_value
+from podium.core.statistics import clustered_share_interval, sign_flip_p_value
 from podium.core.win_rates import contest, shown_first, wins
 from podium.judge.v1 import judge_service_pb2 as pb
 from podium.kit.rpc import retry_unavailable
@@ -31,7 +31,7 @@ class Judged:
     """Share of pairs that it won, a tie counting half; None without any answer."""
     low: float
     high: float
-    """The 95 % interval of `win_rate` over scenarios: see `clustered_proportion_interval`."""
+    """The 95 % interval of `win_rate` over scenarios: see `clustered_share_interval`."""
     p_value: float
     """Of no difference, two-sided; see `sign_flip_p_value`."""
     first_shown: float | None
@@ -80,7 +80,7 @@ async def judge_wins(
     answers = dict(zip(shared, await asyncio.gather(*map(one, shared)), strict=True))
     told = {name: answer[0] for name, answer in answers.items() if answer[0] is not None}
     clusters = [list(each.values()) for each in told.values()]
-    low, high = clustered_proportion_interval(clusters)
+    low, high = clustered_share_interval(clusters)
     places = [value for _, _, each in answers.values() for value in each]
     numbers = {each.id: (name, each.attempt) for name in told for each in ours[name]}
     return Judged(

@@ -12,7 +12,11 @@ from statistics import fmean
 from typing import Any
 
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.core.statistics import clustered_mean_interval, clustered_proportion_interval
+from podium.core.statistics import (
+    clustered_mean_interval,
+    clustered_proportion_interval,
+    clustered_share_interval,
+)
 from podium.jobs.v1 import evaluation_service_pb2 as pb
 
 MAX_SCENARIOS = 100_000
@@ -119,18 +123,14 @@ def _summarise(evaluation: pb.StoredEvaluation, results: Sequence[pb.ScenarioRes
     evaluation.counted = sum(map(len, successes))
     evaluation.unanswered = sum(result.unanswered for result in results)
     if evaluation.counted:
-        evaluation.success.CopyFrom(_proportion(successes))
+        bounds = clustered_proportion_interval(successes)
+        evaluation.success.CopyFrom(_interval(successes, bounds))
     rewards = [_numbers(result.rewards) for result in results]
     if any(rewards):
-        bounds = clustered_mean_interval(rewards)
-        evaluation.mean_reward.CopyFrom(_interval(rewards, bounds))
+        evaluation.mean_reward.CopyFrom(_interval(rewards, clustered_mean_interval(rewards)))
     wins = [_numbers(result.wins) for result in results]
     if any(wins):
-        evaluation.win_rate.CopyFrom(_proportion(wins))
-
-
-def _proportion(clusters: Sequence[Sequence[float]]) -> pb.Interval:
-    return _interval(clusters, clustered_proportion_interval(clusters))
+        evaluation.win_rate.CopyFrom(_interval(wins, clustered_share_interval(wins)))
 
 
 def _interval(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from podium.core.statistics import clustered_proportion_interval
+from podium.core.statistics import clustered_proportion_interval, clustered_share_interval
 from podium.core.tasks import run_all
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
@@ -218,7 +218,7 @@ def _measure(
         for group in main_sides
     ]
     if any(compared):
-        low, high = clustered_proportion_interval(compared)
+        low, high = clustered_share_interval(compared)
         metrics |= {f"{WIN_RATE}_low": low, f"{WIN_RATE}_high": high}
     evaluation = pb.Evaluation(
         version=version,
