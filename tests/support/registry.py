@@ -15,6 +15,7 @@ from podium_registry.adapters.garbage_collector import GarbageCollector
 from podium_registry.adapters.history import History
 from podium_registry.adapters.object_store import ObjectBlobStore
 from podium_registry.adapters.staging import Staging
+from podium_registry.adapters.states import States
 from podium_registry.adapters.versions import Versions
 from podium_registry.domain.digests import of_bytes
 from support.postgres import Postgres
@@ -34,6 +35,7 @@ class Registry:
     collector: GarbageCollector
     history: History
     versions: Versions
+    states: States
 
     async def put(self, data: bytes) -> str:
         """Stores a blob as an upload would."""
@@ -120,6 +122,7 @@ async def replica(database_url: str, tmp_path: Path) -> AsyncIterator[MakeRegist
                 ),
                 history,
                 Versions(database, history, blobs),
+                States(database, history, blobs),
             )
         )
         return made[-1]

@@ -18,6 +18,7 @@ from podium_registry.adapters.garbage_collector import GarbageCollector
 from podium_registry.adapters.history import History
 from podium_registry.adapters.object_store import ObjectBlobStore
 from podium_registry.adapters.staging import Staging
+from podium_registry.adapters.states import States
 from podium_registry.adapters.versions import Versions
 from podium_registry.domain.metrics import watch_volume
 from podium_registry.servicer import RegistryServicer
@@ -53,6 +54,7 @@ def main() -> None:
             RegistryServicer(
                 blobs,
                 Versions(database, history, blobs),
+                States(database, history, blobs),
                 history,
                 collector,
                 upload_idle_seconds=settings.upload_idle_seconds,

@@ -22,6 +22,7 @@ from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 from podium_registry.adapters.blobs import Blobs
 from podium_registry.adapters.garbage_collector import GarbageCollector
 from podium_registry.adapters.history import History
+from podium_registry.adapters.states import States
 from podium_registry.adapters.versions import Versions
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -37,6 +38,7 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
         self,
         blobs: Blobs,
         versions: Versions,
+        states: States,
         history: History,
         collector: GarbageCollector,
         *,
@@ -45,6 +47,7 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
         """`upload_idle_seconds`: the longest wait for an upload's next chunk."""
         self._blobs = blobs
         self._versions = versions
+        self._states = states
         self._history = history
         self._collector = collector
         self._upload_idle = upload_idle_seconds
@@ -120,6 +123,9 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
         version = await self._versions.create(request.manifest, request.request_id)
         return pb.CreateVersionResponse(version=version)
 
+    async def AddState(self, request: pb.AddStateRequest, context: _Context) -> pb.AddStateResponse:
+        return pb.AddStateResponse(version=await self._states.add(request))
+
     async def GetVersion(
         self, request: pb.GetVersionRequest, context: _Context
     ) -> pb.GetVersionResponse:
@@ -128,9 +134,11 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
                 version = await self._versions.get(request.model, request.version)
             case "alias":
                 version = await self._versions.get_by_alias(request.model, request.alias)
+            case "resumable":
+                version = await self._states.newest(request.model, request.resumable)
             case _:
                 raise InvalidArgumentError(
-                    violations=[Violation("selector", "set either version or alias")]
+                    violations=[Violation("selector", "set version, alias or resumable")]
                 )
         return pb.GetVersionResponse(version=version)
 
@@ -223,6 +231,7 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
             request.keep_best,
             request.metric,
             request.lower_is_better,
+            list(request.keep_versions),
         )
         return pb.ApplyRetentionResponse(deleted_versions=deleted)
 

@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from podium.core.errors import PodiumError
+from podium.core.version_state import all_files
 from podium.kit.registry_client import transfer
 from podium.kit.rpc import connect, retry_unavailable, rpc_errors
 from podium.kit.rpc.tls import Tls
@@ -103,6 +104,23 @@ class RegistryClient:
             lambda: self._create(manifest, request_id), timeout_s=timeout_s
         )
 
+    async def add_state(
+        self,
+        model: str,
+        version: int,
+        files: Sequence[pb.File],
+        *,
+        timeout_s: float = _TRANSFER_SECONDS,
+    ) -> pb.Version:
+        """Adds to a published version what resumes it, of files that were uploaded."""
+        request = pb.AddStateRequest(model=model, version=version, files=files)
+
+        async def add() -> pb.Version:
+            with rpc_errors(_PEER):
+                return (await self._stub.AddState(request)).version
+
+        return await retry_unavailable(add, timeout_s=timeout_s)
+
     async def _send(
         self,
         files: Mapping[str, transfer.Source],
@@ -152,7 +170,7 @@ class RegistryClient:
         partial = destination.with_name(f"{destination.name}.{mark}.partial")
         wanted = [
             file
-            for file in found.manifest.files
+            for file in all_files(found)
             if not only or any(file.path.startswith(prefix) for prefix in only)
         ]
         gate = asyncio.Semaphore(_PARALLEL)

@@ -61,6 +61,8 @@ class _VersionChangeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Version
     """An alias was pointed at it."""
     VERSION_CHANGE_ALIAS_DELETED: _VersionChange.ValueType  # 4
     """An alias that pointed at it was removed."""
+    VERSION_CHANGE_STATE_ADDED: _VersionChange.ValueType  # 7
+    """Its state was added."""
 
 class VersionChange(_VersionChange, metaclass=_VersionChangeEnumTypeWrapper):
     """What happened to a version."""
@@ -75,6 +77,8 @@ VERSION_CHANGE_ALIAS_SET: VersionChange.ValueType  # 3
 """An alias was pointed at it."""
 VERSION_CHANGE_ALIAS_DELETED: VersionChange.ValueType  # 4
 """An alias that pointed at it was removed."""
+VERSION_CHANGE_STATE_ADDED: VersionChange.ValueType  # 7
+"""Its state was added."""
 Global___VersionChange: _TypeAlias = VersionChange  # noqa: Y015
 
 @_typing.final
@@ -273,10 +277,11 @@ class Version(_message.Message):
     ALIASES_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     EVALUATION_METRICS_FIELD_NUMBER: _builtins.int
+    STATE_FILES_FIELD_NUMBER: _builtins.int
     manifest_digest: _builtins.str
     """`sha256:…` of the manifest's deterministic serialisation."""
     total_bytes: _builtins.int
-    """Sum of its files' sizes, bytes."""
+    """Sum of its files' sizes, bytes, with those of its state."""
     @_builtins.property
     def manifest(self) -> Global___Manifest:
         """What was published."""
@@ -295,6 +300,12 @@ class Version(_message.Message):
         versions in ApplyRetention.
         """
 
+    @_builtins.property
+    def state_files(self) -> _containers.RepeatedCompositeFieldContainer[Global___File]:
+        """Files of its state that AddState added, besides the manifest's. A version
+        with no file under `state/` in either can be served, and not resumed.
+        """
+
     def __init__(
         self,
         *,
@@ -304,10 +315,11 @@ class Version(_message.Message):
         aliases: _abc.Iterable[_builtins.str] | None = ...,
         total_bytes: _builtins.int = ...,
         evaluation_metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        state_files: _abc.Iterable[Global___File] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "manifest", b"manifest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "evaluation_metrics", b"evaluation_metrics", "manifest", b"manifest", "manifest_digest", b"manifest_digest", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aliases", b"aliases", "create_time", b"create_time", "evaluation_metrics", b"evaluation_metrics", "manifest", b"manifest", "manifest_digest", b"manifest_digest", "state_files", b"state_files", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -642,6 +654,62 @@ class CreateVersionResponse(_message.Message):
 Global___CreateVersionResponse: _TypeAlias = CreateVersionResponse  # noqa: Y015
 
 @_typing.final
+class AddStateRequest(_message.Message):
+    """Request of AddState."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The model."""
+    version: _builtins.int
+    """The version."""
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___File]:
+        """Its files, all under `state/`."""
+
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        version: _builtins.int = ...,
+        files: _abc.Iterable[Global___File] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "model", b"model", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddStateRequest: _TypeAlias = AddStateRequest  # noqa: Y015
+
+@_typing.final
+class AddStateResponse(_message.Message):
+    """Response of AddState."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def version(self) -> Global___Version:
+        """The version with it."""
+
+    def __init__(
+        self,
+        *,
+        version: Global___Version | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddStateResponse: _TypeAlias = AddStateResponse  # noqa: Y015
+
+@_typing.final
 class GetVersionRequest(_message.Message):
     """Request of GetVersion."""
 
@@ -650,24 +718,28 @@ class GetVersionRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     ALIAS_FIELD_NUMBER: _builtins.int
+    RESUMABLE_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model."""
     version: _builtins.int
     """By number."""
     alias: _builtins.str
     """By alias: `latest`, `best`, or one's own."""
+    resumable: _builtins.int
+    """The newest version up to this one that has state: a job resumes from it."""
     def __init__(
         self,
         *,
         model: _builtins.str = ...,
         version: _builtins.int = ...,
         alias: _builtins.str = ...,
+        resumable: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "selector", b"selector", "version", b"version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "resumable", b"resumable", "selector", b"selector", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "model", b"model", "selector", b"selector", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alias", b"alias", "model", b"model", "resumable", b"resumable", "selector", b"selector", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_selector: _TypeAlias = _typing.Literal["version", "alias"]  # noqa: Y015
+    _WhichOneofReturnType_selector: _TypeAlias = _typing.Literal["version", "alias", "resumable"]  # noqa: Y015
     _WhichOneofArgType_selector: _TypeAlias = _typing.Literal["selector", b"selector"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_selector) -> _WhichOneofReturnType_selector | None: ...
 
@@ -1299,6 +1371,7 @@ class ApplyRetentionRequest(_message.Message):
     KEEP_BEST_FIELD_NUMBER: _builtins.int
     METRIC_FIELD_NUMBER: _builtins.int
     LOWER_IS_BETTER_FIELD_NUMBER: _builtins.int
+    KEEP_VERSIONS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model."""
     keep_last: _builtins.int
@@ -1311,6 +1384,10 @@ class ApplyRetentionRequest(_message.Message):
     """
     lower_is_better: _builtins.bool
     """Whether a lower number is better."""
+    @_builtins.property
+    def keep_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Versions to keep besides: their state is on its way."""
+
     def __init__(
         self,
         *,
@@ -1319,10 +1396,11 @@ class ApplyRetentionRequest(_message.Message):
         keep_best: _builtins.int = ...,
         metric: _builtins.str = ...,
         lower_is_better: _builtins.bool = ...,
+        keep_versions: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_best", b"keep_best", "keep_last", b"keep_last", "lower_is_better", b"lower_is_better", "metric", b"metric", "model", b"model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_best", b"keep_best", "keep_last", b"keep_last", "keep_versions", b"keep_versions", "lower_is_better", b"lower_is_better", "metric", b"metric", "model", b"model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

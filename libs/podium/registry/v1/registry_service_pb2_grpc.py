@@ -68,6 +68,11 @@ class RegistryServiceStub:
                 request_serializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.CreateVersionRequest.SerializeToString,
                 response_deserializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.CreateVersionResponse.FromString,
                 _registered_method=True)
+        self.AddState = channel.unary_unary(
+                '/podium.registry.v1.RegistryService/AddState',
+                request_serializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.AddStateRequest.SerializeToString,
+                response_deserializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.AddStateResponse.FromString,
+                _registered_method=True)
         self.GetVersion = channel.unary_unary(
                 '/podium.registry.v1.RegistryService/GetVersion',
                 request_serializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.GetVersionRequest.SerializeToString,
@@ -203,6 +208,18 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddState(self, request, context):
+        """Adds to a version, once, the files under `state/` that resume it: a version
+        is published when its weights are there, and served from then on.
+        Idempotent: the same files again change nothing. Fails with NOT_FOUND,
+        ALREADY_EXISTS (STATE_EXISTS) when it has other ones, INVALID_ARGUMENT for
+        a file that lies elsewhere, and FAILED_PRECONDITION (MISSING_BLOB) when a
+        file's blob is not stored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetVersion(self, request, context):
         """Reads a version by number or alias. Fails with NOT_FOUND.
         """
@@ -293,7 +310,8 @@ class RegistryServiceServicer:
 
     def ApplyRetention(self, request, context):
         """Deletes the versions of a model that a rule does not keep; versions with
-        an alias or a live lease always stay. Fails with INVALID_ARGUMENT for a
+        an alias or a live lease always stay, and so do the newest two that have
+        state (one with keep_last 1), from which a job goes on after a crash. Fails with INVALID_ARGUMENT for a
         rule that would keep nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -340,6 +358,11 @@ def add_RegistryServiceServicer_to_server(servicer, server):
                     servicer.CreateVersion,
                     request_deserializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.CreateVersionRequest.FromString,
                     response_serializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.CreateVersionResponse.SerializeToString,
+            ),
+            'AddState': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddState,
+                    request_deserializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.AddStateRequest.FromString,
+                    response_serializer=podium_dot_registry_dot_v1_dot_registry__service__pb2.AddStateResponse.SerializeToString,
             ),
             'GetVersion': grpc.unary_unary_rpc_method_handler(
                     servicer.GetVersion,
@@ -573,6 +596,33 @@ class RegistryService:
             '/podium.registry.v1.RegistryService/CreateVersion',
             podium_dot_registry_dot_v1_dot_registry__service__pb2.CreateVersionRequest.SerializeToString,
             podium_dot_registry_dot_v1_dot_registry__service__pb2.CreateVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.registry.v1.RegistryService/AddState',
+            podium_dot_registry_dot_v1_dot_registry__service__pb2.AddStateRequest.SerializeToString,
+            podium_dot_registry_dot_v1_dot_registry__service__pb2.AddStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

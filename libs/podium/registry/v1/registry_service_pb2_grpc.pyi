@@ -73,6 +73,14 @@ class RegistryServiceStub:
     another body, FAILED_PRECONDITION (MISSING_BLOB) when a file's blob is
     not stored, and NOT_FOUND when a parent does not exist.
     """
+    AddState: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.AddStateRequest, _registry_service_pb2.AddStateResponse]
+    """Adds to a version, once, the files under `state/` that resume it: a version
+    is published when its weights are there, and served from then on.
+    Idempotent: the same files again change nothing. Fails with NOT_FOUND,
+    ALREADY_EXISTS (STATE_EXISTS) when it has other ones, INVALID_ARGUMENT for
+    a file that lies elsewhere, and FAILED_PRECONDITION (MISSING_BLOB) when a
+    file's blob is not stored.
+    """
     GetVersion: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.GetVersionRequest, _registry_service_pb2.GetVersionResponse]
     """Reads a version by number or alias. Fails with NOT_FOUND."""
     ListVersions: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.ListVersionsRequest, _registry_service_pb2.ListVersionsResponse]
@@ -114,7 +122,8 @@ class RegistryServiceStub:
     """Gives a lease back. Idempotent. Fails only as every method does."""
     ApplyRetention: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.ApplyRetentionRequest, _registry_service_pb2.ApplyRetentionResponse]
     """Deletes the versions of a model that a rule does not keep; versions with
-    an alias or a live lease always stay. Fails with INVALID_ARGUMENT for a
+    an alias or a live lease always stay, and so do the newest two that have
+    state (one with keep_last 1), from which a job goes on after a crash. Fails with INVALID_ARGUMENT for a
     rule that would keep nothing.
     """
     CollectGarbage: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.CollectGarbageRequest, _registry_service_pb2.CollectGarbageResponse]
@@ -167,6 +176,14 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     another body, FAILED_PRECONDITION (MISSING_BLOB) when a file's blob is
     not stored, and NOT_FOUND when a parent does not exist.
     """
+    AddState: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.AddStateRequest, _registry_service_pb2.AddStateResponse]  # type: ignore[assignment]
+    """Adds to a version, once, the files under `state/` that resume it: a version
+    is published when its weights are there, and served from then on.
+    Idempotent: the same files again change nothing. Fails with NOT_FOUND,
+    ALREADY_EXISTS (STATE_EXISTS) when it has other ones, INVALID_ARGUMENT for
+    a file that lies elsewhere, and FAILED_PRECONDITION (MISSING_BLOB) when a
+    file's blob is not stored.
+    """
     GetVersion: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.GetVersionRequest, _registry_service_pb2.GetVersionResponse]  # type: ignore[assignment]
     """Reads a version by number or alias. Fails with NOT_FOUND."""
     ListVersions: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListVersionsRequest, _registry_service_pb2.ListVersionsResponse]  # type: ignore[assignment]
@@ -208,7 +225,8 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """Gives a lease back. Idempotent. Fails only as every method does."""
     ApplyRetention: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ApplyRetentionRequest, _registry_service_pb2.ApplyRetentionResponse]  # type: ignore[assignment]
     """Deletes the versions of a model that a rule does not keep; versions with
-    an alias or a live lease always stay. Fails with INVALID_ARGUMENT for a
+    an alias or a live lease always stay, and so do the newest two that have
+    state (one with keep_last 1), from which a job goes on after a crash. Fails with INVALID_ARGUMENT for a
     rule that would keep nothing.
     """
     CollectGarbage: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.CollectGarbageRequest, _registry_service_pb2.CollectGarbageResponse]  # type: ignore[assignment]
@@ -293,6 +311,20 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         ALREADY_EXISTS when the version exists or the request_id was used with
         another body, FAILED_PRECONDITION (MISSING_BLOB) when a file's blob is
         not stored, and NOT_FOUND when a parent does not exist.
+        """
+
+    @_abc_1.abstractmethod
+    def AddState(
+        self,
+        request: _registry_service_pb2.AddStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_service_pb2.AddStateResponse, _abc.Awaitable[_registry_service_pb2.AddStateResponse]]:
+        """Adds to a version, once, the files under `state/` that resume it: a version
+        is published when its weights are there, and served from then on.
+        Idempotent: the same files again change nothing. Fails with NOT_FOUND,
+        ALREADY_EXISTS (STATE_EXISTS) when it has other ones, INVALID_ARGUMENT for
+        a file that lies elsewhere, and FAILED_PRECONDITION (MISSING_BLOB) when a
+        file's blob is not stored.
         """
 
     @_abc_1.abstractmethod
@@ -407,7 +439,8 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registry_service_pb2.ApplyRetentionResponse, _abc.Awaitable[_registry_service_pb2.ApplyRetentionResponse]]:
         """Deletes the versions of a model that a rule does not keep; versions with
-        an alias or a live lease always stay. Fails with INVALID_ARGUMENT for a
+        an alias or a live lease always stay, and so do the newest two that have
+        state (one with keep_last 1), from which a job goes on after a crash. Fails with INVALID_ARGUMENT for a
         rule that would keep nothing.
         """
 

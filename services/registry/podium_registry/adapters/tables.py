@@ -16,6 +16,8 @@ versions = sa.Table(
     sa.Column("total_bytes", sa.BigInteger, nullable=False),
     sa.Column("create_time", sa.Float, nullable=False),
     sa.Column("evaluation", sa.JSON, nullable=False),
+    # AddStateRequest with the files that were added; null for none.
+    sa.Column("state", sa.LargeBinary, nullable=True),
 )
 
 # Outlives its version, so that a late retry cannot publish what was deleted.

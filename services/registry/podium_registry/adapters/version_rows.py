@@ -39,9 +39,15 @@ async def read_version(connection: AsyncConnection, model: str, version: int) ->
         aliases=[name.alias for name in names],
         total_bytes=row.total_bytes,
         evaluation_metrics=row.evaluation,
+        state_files=state_files(row),
     )
     result.create_time.FromNanoseconds(int(row.create_time * 1e9))
     return result
+
+
+def state_files(row: sa.Row[Any]) -> list[pb.File]:
+    """The files that were added to a version after it was published."""
+    return list(pb.AddStateRequest.FromString(row.state).files) if row.state else []
 
 
 async def newest_version(connection: AsyncConnection, model: str) -> int | None:

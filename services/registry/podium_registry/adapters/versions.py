@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from podium.core.errors import (
     Violation,
 )
 from podium.core.page_tokens import decode_page_token, encode_page_token
+from podium.core.version_state import state_in
 from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2 as pb
 from sqlalchemy.exc import IntegrityError
@@ -105,7 +106,7 @@ class Versions:
                     reason="MISSING_BLOB",
                     metadata={"digest": missing[0], "count": str(len(missing))},
                 )
-            check_sizes(manifest, stored)
+            check_sizes(manifest.files, stored)
             key = {"model": manifest.model, "version": manifest.version}
             await connection.execute(
                 sa.insert(versions).values(
@@ -341,9 +342,15 @@ class Versions:
             await connection.execute(sa.delete(leases).where(leases.c.lease_id == lease_id))
 
     async def retain(
-        self, model: str, last: int, best: int, metric: str, lower_is_better: bool
+        self,
+        model: str,
+        last: int,
+        best: int,
+        metric: str,
+        lower_is_better: bool,
+        named: Sequence[int] = (),
     ) -> list[int]:
-        """Deletes what the rule does not keep and nothing uses; returns the numbers.
+        """Deletes what is not kept by the rule, not `named` and not used; returns the numbers.
 
         Raises:
             InvalidArgumentError: keep_best without a metric.
@@ -363,6 +370,7 @@ class Versions:
                 )
             )
             keep = kept([_rated(row) for row in rows], Rule(last, best, metric, lower_is_better))
+            keep |= set(named)
             for row in rows:
                 if row.version not in keep and not await user_of(connection, model, row.version):
                     await delete_version(connection, model, row.version)
@@ -373,7 +381,9 @@ class Versions:
 
 
 def _rated(row: sa.Row[Any]) -> Rated:
-    return Rated(row.version, {**pb.Manifest.FromString(row.manifest).metrics, **row.evaluation})
+    manifest = pb.Manifest.FromString(row.manifest)
+    has_state = bool(row.state) or state_in(manifest)
+    return Rated(row.version, {**manifest.metrics, **row.evaluation}, has_state)
 
 
 async def _twice(change: Callable[[], Awaitable[T]]) -> T:

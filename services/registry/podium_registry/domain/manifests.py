@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+from podium.core.version_state import FOLDER
 from podium.registry.v1 import registry_service_pb2 as pb
 
 LATEST = "latest"
@@ -18,27 +19,49 @@ def check_manifest(manifest: pb.Manifest) -> None:
     Raises:
         InvalidArgumentError: naming each that is not so.
     """
-    paths = [file.path for file in manifest.files]
-    folders = {
-        "/".join(parts[:depth])
-        for parts in (path.split("/") for path in paths)
-        for depth in range(1, len(parts))
-    }
-    seen: set[str] = set()
-    violations = []
-    for index, path in enumerate(paths):
-        field = f"manifest.files[{index}].path"
-        if path in seen:
-            violations.append(Violation(field, f"{path!r} stands twice"))
-        elif path in folders:
-            violations.append(Violation(field, f"{path!r} is a folder of another file"))
-        seen.add(path)
-    if violations:
-        raise InvalidArgumentError(violations=violations)
+    _check_paths([file.path for file in manifest.files], [], "manifest.files")
     check_finite(manifest.metrics, "manifest.metrics")
 
 
-def check_sizes(manifest: pb.Manifest, stored: Mapping[str, int]) -> None:
+def _check_paths(paths: Sequence[str], others: Sequence[str], field: str) -> None:
+    """The files of a list can lie in one folder with each other, and with those of another."""
+    folders = {
+        "/".join(parts[:depth])
+        for parts in (path.split("/") for path in [*paths, *others])
+        for depth in range(1, len(parts))
+    }
+    seen = set(others)
+    violations = []
+    for index, path in enumerate(paths):
+        if path in seen:
+            violations.append(Violation(f"{field}[{index}].path", f"{path!r} stands twice"))
+        elif path in folders:
+            text = f"{path!r} is a folder of another file"
+            violations.append(Violation(f"{field}[{index}].path", text))
+        seen.add(path)
+    if violations:
+        raise InvalidArgumentError(violations=violations)
+
+
+def check_state(files: Sequence[pb.File], manifest: pb.Manifest) -> None:
+    """The files of a state lie under `state/`, and beside the version's others.
+
+    Raises:
+        InvalidArgumentError: naming each that is not so.
+    """
+    violations = [
+        Violation(f"files[{index}].path", f"got {file.path!r}; allowed are paths under {FOLDER}")
+        for index, file in enumerate(files)
+        if not file.path.startswith(FOLDER)
+    ]
+    if violations:
+        raise InvalidArgumentError(violations=violations)
+    _check_paths([file.path for file in files], [file.path for file in manifest.files], "files")
+
+
+def check_sizes(
+    files: Sequence[pb.File], stored: Mapping[str, int], field: str = "manifest.files"
+) -> None:
     """Each file has the size of its blob, in bytes; `stored` has them by digest.
 
     Raises:
@@ -46,10 +69,10 @@ def check_sizes(manifest: pb.Manifest, stored: Mapping[str, int]) -> None:
     """
     violations = [
         Violation(
-            f"manifest.files[{index}].size",
+            f"{field}[{index}].size",
             f"got {file.size}; the stored blob has {stored[file.digest]} bytes",
         )
-        for index, file in enumerate(manifest.files)
+        for index, file in enumerate(files)
         if file.size != stored[file.digest]
     ]
     if violations:

@@ -12,6 +12,8 @@ class Rated:
 
     version: int
     numbers: Mapping[str, float]
+    has_state: bool
+    """Whether a job can go on from it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class Rule:
 def kept(newest_first: Sequence[Rated], rule: Rule) -> set[int]:
     """The numbers of the versions that the rule keeps.
 
-    A version without the metric is never among the best; of equals the newer is better.
+    A version without the metric is never among the best; of equals the newer is better. The
+    newest with state stays in any case, since a job goes on from it after a crash; and so does
+    the one before it, if more than one is to stay, since that may be damaged.
     """
     ranked = []
     for each in newest_first:
@@ -35,4 +39,5 @@ def kept(newest_first: Sequence[Rated], rule: Rule) -> set[int]:
             value = each.numbers[rule.metric]
             ranked.append((value if rule.lower_is_better else -value, -each.version))
     best = {-version for _, version in sorted(ranked)[: rule.best]}
-    return best | {each.version for each in newest_first[: rule.last]}
+    resumable = [each.version for each in newest_first if each.has_state][: min(rule.last, 2)]
+    return best | {each.version for each in newest_first[: rule.last]} | set(resumable)
