@@ -14,11 +14,17 @@ from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2
 
+from podium_trainer.learner.checkpoint import Saving
 from podium_trainer.learner.session import JobConfig
 from podium_trainer.worker import Worker
 
 logger = logging.getLogger(__name__)
 _tracer = tracer(__name__)
+
+_SAVING = {
+    pb.STATE_SAVING_BEHIND: Saving.BEHIND,
+    pb.STATE_SAVING_NONE: Saving.NONE,
+}
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -77,9 +83,21 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         """See the proto file."""
         with traced(_tracer, "save_checkpoint"):
             published = await self._worker.save(
-                request.job_id, request.step, list(request.group_ids), dict(request.metrics)
+                request.job_id,
+                request.step,
+                list(request.group_ids),
+                dict(request.metrics),
+                _SAVING.get(request.state, Saving.WITH),
             )
         return pb.SaveResponse(version=published.version, manifest_digest=published.manifest_digest)
+
+    async def SaveState(
+        self, request: pb.SaveStateRequest, context: Context
+    ) -> pb.SaveStateResponse:
+        """See the proto file."""
+        with traced(_tracer, "save_state"):
+            await self._worker.save_state(request.job_id, request.step)
+        return pb.SaveStateResponse()
 
     async def Close(self, request: pb.CloseRequest, context: Context) -> pb.CloseResponse:
         """See the proto file."""

@@ -22,9 +22,11 @@ from podium.core.errors import (
 from podium.kit.telemetry import exemplar
 from podium.types.v1 import trajectory_pb2
 
+from podium_trainer.adapters.state_keeper import StateKeeper
 from podium_trainer.adapters.team import Team
 from podium_trainer.adapters.versions import Provenance, Published, Versions
 from podium_trainer.domain import metrics
+from podium_trainer.learner.checkpoint import Saving
 from podium_trainer.learner.session import JobConfig, Session, StepOutcome
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ class Worker:
         self._team = team
         self._turn = asyncio.Lock()
         self._saving = asyncio.Lock()
+        self._keeping = asyncio.Lock()
+        self._keeper = StateKeeper(versions)
         self._executor = ThreadPoolExecutor(1, "compute", initializer=lambda: _use(threads))
         self._running: set[asyncio.Task[Any]] = set()
         self._stopping = threading.Event()
@@ -94,15 +98,29 @@ class Worker:
             raise
 
     async def save(
-        self, job_id: str, step: int, group_ids: Sequence[str], numbers: Mapping[str, float]
+        self,
+        job_id: str,
+        step: int,
+        group_ids: Sequence[str],
+        numbers: Mapping[str, float],
+        saving: Saving = Saving.WITH,
     ) -> Published:
-        """Publishes the weights of step `step`, once.
+        """Publishes the weights of step `step`, once, and their state as `saving` says.
 
         Raises:
             FailedPreconditionError: JOB_NOT_OPEN or WRONG_STEP.
             PodiumError: what the registry refused it with.
         """
-        return await self._to_the_end(self._save(job_id, step, group_ids, numbers))
+        return await self._to_the_end(self._save(job_id, step, group_ids, numbers, saving))
+
+    async def save_state(self, job_id: str, step: int) -> None:
+        """Returns when the registry has the state of a version that is published.
+
+        Raises:
+            FailedPreconditionError: JOB_NOT_OPEN; WRONG_STEP: that state is not at hand.
+            PodiumError: what the registry refused it with.
+        """
+        await self._to_the_end(self._save_state(job_id, step))
 
     async def close(self, job_id: str) -> None:
         """Frees the job, if it is the open one."""
@@ -112,6 +130,7 @@ class Worker:
         """Gives up a running step and waits for the thread."""
         self._stopping.set()
         await asyncio.gather(*self._running, return_exceptions=True)
+        await self._keeper.settled()
         # The others may be gone already; then there is nobody to tell.
         with contextlib.suppress(RuntimeError):
             await self._compute_in_thread(self._team.stop)
@@ -138,6 +157,7 @@ class Worker:
                 lambda: self._team.open(config, checkpoint)
             )
             self._published, self._parent = published, resume_version
+            self._keeper.open(resume_version)
             metrics.opened(config.job_id, self._session.step)
             logger.info("job opened", extra={"job_id": config.job_id, "step": self._session.step})
             return self._session
@@ -174,7 +194,12 @@ class Worker:
             return outcome
 
     async def _save(
-        self, job_id: str, step: int, group_ids: Sequence[str], numbers: Mapping[str, float]
+        self,
+        job_id: str,
+        step: int,
+        group_ids: Sequence[str],
+        numbers: Mapping[str, float],
+        saving: Saving,
     ) -> Published:
         # One after another, so that a version's parent is published before it; but what was
         # copied needs no weights any more, and the next step may be taken meanwhile.
@@ -185,11 +210,16 @@ class Worker:
                 _check_step(session.step, step, "the weights are at step")
                 # Its reply was lost, or the controller begins anew: the same version again.
                 if self._published is not None:
+                    if saving is Saving.BEHIND:
+                        await self._copy_state(session)
                     return self._published
                 # Within the turn: the next step writes numbers of its own there.
                 measured = {**self._metrics, **numbers}
+                if saving is Saving.BEHIND:
+                    # Memory holds one copy.
+                    await self._keeper.settled()
                 checkpoint = await self._compute_in_thread(
-                    lambda: self._team.checkpoint(session, self._parent)
+                    lambda: self._team.checkpoint(session, self._parent, saving)
                 )
             try:
                 published = await self._versions.publish(
@@ -201,20 +231,52 @@ class Worker:
                         group_ids=group_ids,
                         metrics=measured,
                     ),
+                    with_state=saving is Saving.WITH,
                 )
             except BaseException:
                 metrics.CHECKPOINT_FAILURES.inc()
                 raise
+            finally:
+                # Also of weights that are refused: the other processes store their parts, and a
+                # version of the same step taken before has no state maybe.
+                if saving is Saving.BEHIND:
+                    self._keeper.begin(job_id, checkpoint)
             metrics.CHECKPOINT_SECONDS.observe(time.perf_counter() - start, exemplar())
             metrics.CHECKPOINT_BYTES.set(published.total_bytes)
             # While it was uploaded the job may have been closed, or opened at another version, and
             # what this one is then has nothing to do with it.
             if self._session is session:
+                if saving is Saving.WITH:
+                    self._keeper.stored(step)
                 self._parent = published.version
                 # Or a step was taken, whose weights are in no version yet.
                 if session.step == step:
                     self._published = published
             return published
+
+    async def _save_state(self, job_id: str, step: int) -> None:
+        async with self._keeping:
+            self._opened(job_id)
+            if not self._is_kept(step):
+                async with self._turn:
+                    session = self._opened(job_id)
+                    _check_step(session.step, step, "the weights are at step")
+                    await self._copy_state(session)
+            if self._keeper.holds(step):
+                await self._keeper.wait(lambda: self._compute_in_thread(self._team.store_state))
+
+    async def _copy_state(self, session: Session) -> None:
+        """Begins to store the state of the current step, whose weights are published."""
+        if self._is_kept(session.step):
+            return
+        await self._keeper.settled()
+        checkpoint = await self._compute_in_thread(
+            lambda: self._team.checkpoint(session, self._parent, Saving.STATE)
+        )
+        self._keeper.begin(session.config.job_id, checkpoint)
+
+    def _is_kept(self, step: int) -> bool:
+        return self._keeper.is_stored(step) or self._keeper.holds(step)
 
     async def _close(self, job_id: str) -> None:
         async with self._turn:
@@ -228,6 +290,7 @@ class Worker:
             await self._compute_in_thread(self._team.close)
         self._session = self._published = self._parent = None
         self._metrics = {}
+        self._keeper.open(None)
 
     def _is_at(self, resume_version: int | None) -> bool:
         """Whether the open state is what opening at that version would make.

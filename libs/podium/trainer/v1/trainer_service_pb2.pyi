@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from podium.types.v1 import spec_pb2 as _spec_pb2
 from podium.types.v1 import trajectory_pb2 as _trajectory_pb2
 import builtins as _builtins
@@ -19,6 +20,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _StateSaving:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StateSavingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StateSaving.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STATE_SAVING_UNSPECIFIED: _StateSaving.ValueType  # 0
+    """With the weights: the version appears with all of it."""
+    STATE_SAVING_BEHIND: _StateSaving.ValueType  # 1
+    """Behind the weights: copied now, and stored while the next step is
+    collected and taken. SaveState says when it is there.
+    """
+    STATE_SAVING_NONE: _StateSaving.ValueType  # 2
+    """Not at all: the version can be served, and not resumed."""
+
+class StateSaving(_StateSaving, metaclass=_StateSavingEnumTypeWrapper):
+    """What Save does with the optimizer's and the random state."""
+
+STATE_SAVING_UNSPECIFIED: StateSaving.ValueType  # 0
+"""With the weights: the version appears with all of it."""
+STATE_SAVING_BEHIND: StateSaving.ValueType  # 1
+"""Behind the weights: copied now, and stored while the next step is
+collected and taken. SaveState says when it is there.
+"""
+STATE_SAVING_NONE: StateSaving.ValueType  # 2
+"""Not at all: the version can be served, and not resumed."""
+Global___StateSaving: _TypeAlias = StateSaving  # noqa: Y015
 
 @_typing.final
 class OpenRequest(_message.Message):
@@ -296,10 +325,13 @@ class SaveRequest(_message.Message):
     STEP_FIELD_NUMBER: _builtins.int
     GROUP_IDS_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     step: _builtins.int
     """The step that the weights must be at."""
+    state: Global___StateSaving.ValueType
+    """What becomes of the state. Default: it comes with the weights."""
     @_builtins.property
     def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of the groups that the step trained on, kept in the manifest."""
@@ -315,10 +347,11 @@ class SaveRequest(_message.Message):
         step: _builtins.int = ...,
         group_ids: _abc.Iterable[_builtins.str] | None = ...,
         metrics: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        state: Global___StateSaving.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids", "job_id", b"job_id", "metrics", b"metrics", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids", "job_id", b"job_id", "metrics", b"metrics", "state", b"state", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -349,6 +382,49 @@ class SaveResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SaveResponse: _TypeAlias = SaveResponse  # noqa: Y015
+
+@_typing.final
+class SaveStateRequest(_message.Message):
+    """Request of SaveState."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    step: _builtins.int
+    """The version whose state must be stored."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        step: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SaveStateRequest: _TypeAlias = SaveStateRequest  # noqa: Y015
+
+@_typing.final
+class SaveStateResponse(_message.Message):
+    """Response of SaveState."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SaveStateResponse: _TypeAlias = SaveStateResponse  # noqa: Y015
 
 @_typing.final
 class CloseRequest(_message.Message):

@@ -54,6 +54,11 @@ class TrainerServiceStub:
                 request_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveRequest.SerializeToString,
                 response_deserializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveResponse.FromString,
                 _registered_method=True)
+        self.SaveState = channel.unary_unary(
+                '/podium.trainer.v1.TrainerService/SaveState',
+                request_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveStateRequest.SerializeToString,
+                response_deserializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveStateResponse.FromString,
+                _registered_method=True)
         self.Close = channel.unary_unary(
                 '/podium.trainer.v1.TrainerService/Close',
                 request_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.CloseRequest.SerializeToString,
@@ -75,8 +80,10 @@ class TrainerServiceServicer:
         opening what is open at that version is a no-op; opening a version that
         differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when
         another job is open, NOT_FOUND when the registry lacks the version or the
-        base model is unknown, INVALID_ARGUMENT for a specification that cannot
-        be trained, and DATA_LOSS when a digest does not match.
+        base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
+        version to reload that has weights alone, INVALID_ARGUMENT for a
+        specification that cannot be trained, and DATA_LOSS when a digest does not
+        match.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -95,11 +102,24 @@ class TrainerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Save(self, request, context):
-        """Publishes the weights, optimizer and random state of the current step
-        through the registry. Idempotent: a step that is published already
-        returns its version. What is published is copied first: the next Step may
-        be sent before this returns. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
-        WRONG_STEP), and what the registry's CreateVersion fails with.
+        """Publishes the weights of the current step through the registry, and its
+        optimizer and random state as the request says. Idempotent: a step that is
+        published already returns its version. What is published is copied first:
+        the next Step may be sent before this returns. Fails with
+        FAILED_PRECONDITION (JOB_NOT_OPEN, WRONG_STEP), and what the registry's
+        CreateVersion fails with.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SaveState(self, request, context):
+        """Returns when the registry has the optimizer and random state of a version
+        that Save published: what STATE_SAVING_BEHIND began is waited for, what
+        failed is tried again, and of the current step what was not copied yet is.
+        Idempotent. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN, or WRONG_STEP
+        when the state of that step is neither stored nor held), and what the
+        registry's AddState fails with.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,6 +149,11 @@ def add_TrainerServiceServicer_to_server(servicer, server):
                     servicer.Save,
                     request_deserializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveRequest.FromString,
                     response_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveResponse.SerializeToString,
+            ),
+            'SaveState': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveState,
+                    request_deserializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveStateRequest.FromString,
+                    response_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveStateResponse.SerializeToString,
             ),
             'Close': grpc.unary_unary_rpc_method_handler(
                     servicer.Close,
@@ -222,6 +247,33 @@ class TrainerService:
             '/podium.trainer.v1.TrainerService/Save',
             podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveRequest.SerializeToString,
             podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.trainer.v1.TrainerService/SaveState',
+            podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveStateRequest.SerializeToString,
+            podium_dot_trainer_dot_v1_dot_trainer__service__pb2.SaveStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,8 +44,10 @@ class TrainerServiceStub:
     opening what is open at that version is a no-op; opening a version that
     differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when
     another job is open, NOT_FOUND when the registry lacks the version or the
-    base model is unknown, INVALID_ARGUMENT for a specification that cannot
-    be trained, and DATA_LOSS when a digest does not match.
+    base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
+    version to reload that has weights alone, INVALID_ARGUMENT for a
+    specification that cannot be trained, and DATA_LOSS when a digest does not
+    match.
     """
     Step: _grpc.StreamUnaryMultiCallable[_trainer_service_pb2.StepRequest, _trainer_service_pb2.StepResponse]
     """Takes one optimizer step over the groups of the stream: first a header,
@@ -56,11 +58,20 @@ class TrainerServiceStub:
     and INVALID_ARGUMENT when a token record is inconsistent.
     """
     Save: _grpc.UnaryUnaryMultiCallable[_trainer_service_pb2.SaveRequest, _trainer_service_pb2.SaveResponse]
-    """Publishes the weights, optimizer and random state of the current step
-    through the registry. Idempotent: a step that is published already
-    returns its version. What is published is copied first: the next Step may
-    be sent before this returns. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
-    WRONG_STEP), and what the registry's CreateVersion fails with.
+    """Publishes the weights of the current step through the registry, and its
+    optimizer and random state as the request says. Idempotent: a step that is
+    published already returns its version. What is published is copied first:
+    the next Step may be sent before this returns. Fails with
+    FAILED_PRECONDITION (JOB_NOT_OPEN, WRONG_STEP), and what the registry's
+    CreateVersion fails with.
+    """
+    SaveState: _grpc.UnaryUnaryMultiCallable[_trainer_service_pb2.SaveStateRequest, _trainer_service_pb2.SaveStateResponse]
+    """Returns when the registry has the optimizer and random state of a version
+    that Save published: what STATE_SAVING_BEHIND began is waited for, what
+    failed is tried again, and of the current step what was not copied yet is.
+    Idempotent. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN, or WRONG_STEP
+    when the state of that step is neither stored nor held), and what the
+    registry's AddState fails with.
     """
     Close: _grpc.UnaryUnaryMultiCallable[_trainer_service_pb2.CloseRequest, _trainer_service_pb2.CloseResponse]
     """Frees the model. Idempotent. Fails only as every method does."""
@@ -81,8 +92,10 @@ class TrainerServiceAsyncStub(TrainerServiceStub):
     opening what is open at that version is a no-op; opening a version that
     differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when
     another job is open, NOT_FOUND when the registry lacks the version or the
-    base model is unknown, INVALID_ARGUMENT for a specification that cannot
-    be trained, and DATA_LOSS when a digest does not match.
+    base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
+    version to reload that has weights alone, INVALID_ARGUMENT for a
+    specification that cannot be trained, and DATA_LOSS when a digest does not
+    match.
     """
     Step: _aio.StreamUnaryMultiCallable[_trainer_service_pb2.StepRequest, _trainer_service_pb2.StepResponse]  # type: ignore[assignment]
     """Takes one optimizer step over the groups of the stream: first a header,
@@ -93,11 +106,20 @@ class TrainerServiceAsyncStub(TrainerServiceStub):
     and INVALID_ARGUMENT when a token record is inconsistent.
     """
     Save: _aio.UnaryUnaryMultiCallable[_trainer_service_pb2.SaveRequest, _trainer_service_pb2.SaveResponse]  # type: ignore[assignment]
-    """Publishes the weights, optimizer and random state of the current step
-    through the registry. Idempotent: a step that is published already
-    returns its version. What is published is copied first: the next Step may
-    be sent before this returns. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
-    WRONG_STEP), and what the registry's CreateVersion fails with.
+    """Publishes the weights of the current step through the registry, and its
+    optimizer and random state as the request says. Idempotent: a step that is
+    published already returns its version. What is published is copied first:
+    the next Step may be sent before this returns. Fails with
+    FAILED_PRECONDITION (JOB_NOT_OPEN, WRONG_STEP), and what the registry's
+    CreateVersion fails with.
+    """
+    SaveState: _aio.UnaryUnaryMultiCallable[_trainer_service_pb2.SaveStateRequest, _trainer_service_pb2.SaveStateResponse]  # type: ignore[assignment]
+    """Returns when the registry has the optimizer and random state of a version
+    that Save published: what STATE_SAVING_BEHIND began is waited for, what
+    failed is tried again, and of the current step what was not copied yet is.
+    Idempotent. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN, or WRONG_STEP
+    when the state of that step is neither stored nor held), and what the
+    registry's AddState fails with.
     """
     Close: _aio.UnaryUnaryMultiCallable[_trainer_service_pb2.CloseRequest, _trainer_service_pb2.CloseResponse]  # type: ignore[assignment]
     """Frees the model. Idempotent. Fails only as every method does."""
@@ -121,8 +143,10 @@ class TrainerServiceServicer(metaclass=_abc_1.ABCMeta):
         opening what is open at that version is a no-op; opening a version that
         differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when
         another job is open, NOT_FOUND when the registry lacks the version or the
-        base model is unknown, INVALID_ARGUMENT for a specification that cannot
-        be trained, and DATA_LOSS when a digest does not match.
+        base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
+        version to reload that has weights alone, INVALID_ARGUMENT for a
+        specification that cannot be trained, and DATA_LOSS when a digest does not
+        match.
         """
 
     @_abc_1.abstractmethod
@@ -145,11 +169,26 @@ class TrainerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _trainer_service_pb2.SaveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_trainer_service_pb2.SaveResponse, _abc.Awaitable[_trainer_service_pb2.SaveResponse]]:
-        """Publishes the weights, optimizer and random state of the current step
-        through the registry. Idempotent: a step that is published already
-        returns its version. What is published is copied first: the next Step may
-        be sent before this returns. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN,
-        WRONG_STEP), and what the registry's CreateVersion fails with.
+        """Publishes the weights of the current step through the registry, and its
+        optimizer and random state as the request says. Idempotent: a step that is
+        published already returns its version. What is published is copied first:
+        the next Step may be sent before this returns. Fails with
+        FAILED_PRECONDITION (JOB_NOT_OPEN, WRONG_STEP), and what the registry's
+        CreateVersion fails with.
+        """
+
+    @_abc_1.abstractmethod
+    def SaveState(
+        self,
+        request: _trainer_service_pb2.SaveStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_trainer_service_pb2.SaveStateResponse, _abc.Awaitable[_trainer_service_pb2.SaveStateResponse]]:
+        """Returns when the registry has the optimizer and random state of a version
+        that Save published: what STATE_SAVING_BEHIND began is waited for, what
+        failed is tried again, and of the current step what was not copied yet is.
+        Idempotent. Fails with FAILED_PRECONDITION (JOB_NOT_OPEN, or WRONG_STEP
+        when the state of that step is neither stored nor held), and what the
+        registry's AddState fails with.
         """
 
     @_abc_1.abstractmethod

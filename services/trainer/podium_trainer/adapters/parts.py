@@ -14,7 +14,13 @@ from podium.kit.registry_client import RegistryClient
 from podium.local.models import resolve
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 
-from podium_trainer.learner.checkpoint import MODEL, Checkpoint, write
+from podium_trainer.learner.checkpoint import (
+    MODEL,
+    Checkpoint,
+    write,
+    write_state,
+    write_weights,
+)
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.sharded import Shards, read_header
 
@@ -57,6 +63,8 @@ class Parts:
         base_model: str,
         checkpoint: Checkpoint,
         parent: int | None,
+        *,
+        with_state: bool,
     ) -> Part:
         """Writes and uploads the files, and a delta where the parent's are at hand.
 
@@ -64,13 +72,14 @@ class Parts:
             PodiumError: what the registry refused them with.
         """
         with ExitStack() as stack:
-            if isinstance(checkpoint.shards, Shards):
+            if with_state and isinstance(checkpoint.shards, Shards):
                 stack.callback(checkpoint.shards.close)
             keep = stack.enter_context(ExitStack())
             folder = Path(keep.enter_context(tempfile.TemporaryDirectory(prefix="podium-part-")))
             target = folder / "version"
+            written = write if with_state else write_weights
             files = await asyncio.to_thread(
-                write, checkpoint, resolve(base_model), target, self._ranks
+                written, checkpoint, resolve(base_model), target, self._ranks
             )
             before = self._find(job_id, parent)
             models = sorted((target / MODEL).glob("*.safetensors"))
@@ -88,6 +97,17 @@ class Parts:
             tensor_bytes=sum(size for _, size in headers.values()),
             has_delta=bool(before),
         )
+
+    async def store_state(self, client: RegistryClient, checkpoint: Checkpoint) -> Part:
+        """Writes and uploads what resumes the version; it can be stored again.
+
+        Raises:
+            PodiumError: what the registry refused it with.
+        """
+        with tempfile.TemporaryDirectory(prefix="podium-part-") as folder:
+            target = Path(folder) / "version"
+            files = await asyncio.to_thread(write_state, checkpoint, target, self._ranks)
+            return Part(files=await client.upload(files) if files else ())
 
     def keep(
         self, job_id: str, version: int, folder: Path, stack: ExitStack, parent: int | None = None

@@ -23,9 +23,10 @@ from podium.local.models import digest, resolve
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.adapters.versions import FollowerVersions
-from podium_trainer.learner.checkpoint import Checkpoint
+from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.session import Compute, JobConfig, Session, StepOutcome
+from podium_trainer.learner.sharded import Shards
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class _Command(Enum):
     OPEN = "open"
     TRAIN = "train"
     CHECKPOINT = "checkpoint"
+    STORE_STATE = "store state"
     CLOSE = "close"
     STOP = "stop"
 
@@ -67,13 +69,17 @@ class Team:
         self._tell(_Command.TRAIN, [group.SerializeToString() for group in groups])
         return session.train(groups, lambda: self._ranks.agree(cancelled()))
 
-    def checkpoint(self, session: Session, parent: int | None) -> Checkpoint:
+    def checkpoint(self, session: Session, parent: int | None, saving: Saving) -> Checkpoint:
         """See `Session.checkpoint`; `parent` is the version that it comes after.
 
         The others store their parts of whole weights meanwhile.
         """
-        self._tell(_Command.CHECKPOINT, parent)
-        return session.checkpoint()
+        self._tell(_Command.CHECKPOINT, parent, saving)
+        return session.checkpoint(saving)
+
+    def store_state(self) -> None:
+        """Has the others store their parts of the state again that they copied last."""
+        self._tell(_Command.STORE_STATE)
 
     def broken_by(self, error: Exception) -> bool:
         """Whether the processes may no longer be in step: only refusals are alike in all."""
@@ -99,7 +105,9 @@ def follow(ranks: Ranks, compute: Compute, versions: FollowerVersions) -> None:
         Exception: anything that is not refused by all processes alike; the process must end.
     """
     session: Session | None = None
+    held: Checkpoint | None = None
     storing = ThreadPoolExecutor(1, "store")
+    behind = ThreadPoolExecutor(1, "state")
     while True:
         command, *arguments = ranks.tell()
         logger.debug("told to %s", command.value)
@@ -108,6 +116,9 @@ def follow(ranks: Ranks, compute: Compute, versions: FollowerVersions) -> None:
                 return
             if command is _Command.OPEN:
                 session = None
+                # The first asks for it no more.
+                behind.submit(_replaced, held)
+                held = None
                 wire, outline = arguments
                 config = _unwire(wire)
                 if outline is not None and outline.is_full:
@@ -121,10 +132,20 @@ def follow(ranks: Ranks, compute: Compute, versions: FollowerVersions) -> None:
                 groups = [trajectory_pb2.Group.FromString(data) for data in arguments[0]]
                 session.train(groups, lambda: ranks.agree(False))
             elif session is not None and command is _Command.CHECKPOINT:
-                checkpoint, (parent,) = session.checkpoint(), arguments
-                if checkpoint.is_full:
-                    job = session.config
-                    storing.submit(_store, versions, job.job_id, job.base_model, checkpoint, parent)
+                parent, saving = arguments
+                checkpoint, job = session.checkpoint(saving), session.config
+                if not checkpoint.is_full:
+                    continue
+                if saving is not Saving.STATE:
+                    wanted = (job.job_id, job.base_model, checkpoint, parent, saving is Saving.WITH)
+                    storing.submit(_store, versions.store, *wanted)
+                if saving in (Saving.BEHIND, Saving.STATE):
+                    # A part that is not stored yet is, before the next one.
+                    behind.submit(_replaced, held)
+                    held = checkpoint
+                    behind.submit(_store, versions.store_state, held)
+            elif command is _Command.STORE_STATE and held is not None:
+                behind.submit(_store, versions.store_state, held)
         except PodiumError as error:
             logger.info("refused: %s", error.message)
 
@@ -142,9 +163,14 @@ def _nearest_shards(
     return ranks.nearest(mine)
 
 
-def _store(versions: FollowerVersions, *arguments: Any) -> None:
+def _replaced(held: Checkpoint | None) -> None:
+    if held is not None and isinstance(held.shards, Shards):
+        held.shards.close()
+
+
+def _store(store: Callable[..., None], *arguments: Any) -> None:
     try:
-        versions.store(*arguments)
+        store(*arguments)
     except Exception:
         logger.exception("the first process is gone; ending this one")
         os._exit(1)

@@ -6,12 +6,18 @@ import asyncio
 import logging
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from podium.core.errors import AlreadyExistsError, DataLossError, UnavailableError
+from podium.core.errors import (
+    AlreadyExistsError,
+    DataLossError,
+    FailedPreconditionError,
+    UnavailableError,
+)
+from podium.core.version_state import has_state
 from podium.kit.deltas import FOLDER
 from podium.kit.registry_client import RegistryClient
 from podium.kit.rpc.tls import Tls
@@ -63,19 +69,28 @@ class Versions(Protocol):
 
         Raises:
             NotFoundError: there is no such version.
+            FailedPreconditionError: STATE_NOT_STORED: it can only be served.
             DataLossError: its bytes are damaged.
             UnavailableError: the registry cannot be reached.
         """
         ...
 
     async def publish(
-        self, job_id: str, checkpoint: Checkpoint, provenance: Provenance
+        self, job_id: str, checkpoint: Checkpoint, provenance: Provenance, *, with_state: bool
     ) -> Published:
         """Publishes version `checkpoint.step`; published already, it is found.
 
         Raises:
             AlreadyExistsError: that version holds other bytes.
             PodiumError: as the registry's CreateVersion.
+        """
+        ...
+
+    async def add_state(self, job_id: str, checkpoint: Checkpoint) -> None:
+        """Adds its state to a version that is published; it may be there already.
+
+        Raises:
+            PodiumError: as the registry's AddState.
         """
         ...
 
@@ -95,6 +110,13 @@ class RegistryVersions:
             target = Path(folder) / "version"
             # Of whole weights the next delta starts from model/, which one process has whole.
             only = READ if self._ranks.sharded else (*READ, f"{MODEL}/")
+            found = await self._client.get_version(job_id, version)
+            if not has_state(found):
+                raise FailedPreconditionError(
+                    f"{job_id}@{version} has weights alone; allowed are versions with state",
+                    reason="STATE_NOT_STORED",
+                    metadata={"model": job_id, "version": str(version)},
+                )
             found = await self._client.pull(job_id, version, target, only=only)
             checkpoint = await asyncio.to_thread(read, target)
             if checkpoint.step != version:
@@ -104,20 +126,52 @@ class RegistryVersions:
         return checkpoint, _published(found)
 
     async def publish(
-        self, job_id: str, checkpoint: Checkpoint, provenance: Provenance
+        self, job_id: str, checkpoint: Checkpoint, provenance: Provenance, *, with_state: bool
     ) -> Published:
         """See `Versions`."""
+        store = self._parts.store(
+            self._client,
+            job_id,
+            provenance.base_model,
+            checkpoint,
+            provenance.parent,
+            with_state=with_state,
+        )
+        parts = await self._of_all(store, checkpoint)
+        return _published(await self._create(job_id, checkpoint, provenance, parts))
+
+    async def add_state(self, job_id: str, checkpoint: Checkpoint) -> None:
+        """See `Versions`."""
+        store = self._parts.store_state(self._client, checkpoint)
+        parts = await self._of_all(store, checkpoint, behind=True)
+        files = [file for part in parts for file in part.files]
+        # Another one is of the same step taken before, as on a GPU: a job goes on from either.
+        with suppress(AlreadyExistsError):
+            await self._client.add_state(
+                job_id, checkpoint.step, sorted(files, key=lambda file: file.path)
+            )
+
+    async def _of_all(
+        self,
+        store: Coroutine[Any, Any, Part],
+        checkpoint: Checkpoint,
+        *,
+        behind: bool = False,
+    ) -> list[Part]:
+        """This process's part and, of whole weights, those of the others.
+
+        Raises:
+            PodiumError: one of them could not be stored.
+        """
         failure: Exception | None = None
         try:
-            part = await self._parts.store(
-                self._client, job_id, provenance.base_model, checkpoint, provenance.parent
-            )
+            part = await store
         except Exception as error:
             # The other processes wait to be asked for theirs.
             part, failure = Part(failure=str(error)), error
         parts = [part]
         if checkpoint.is_full:
-            parts = await asyncio.to_thread(self._ranks.collect, part)
+            parts = await asyncio.to_thread(self._ranks.collect, part, behind=behind)
         if failure is not None:
             raise failure
         for rank, other in enumerate(parts):
@@ -126,7 +180,7 @@ class RegistryVersions:
                     f"process {rank} of the trainer could not store its part: {other.failure}",
                     reason="PART_NOT_STORED",
                 )
-        return _published(await self._create(job_id, checkpoint, provenance, parts))
+        return parts
 
     async def _create(
         self,
@@ -192,17 +246,36 @@ class FollowerVersions:
         return target / SHARDS
 
     def store(
-        self, job_id: str, base_model: str, checkpoint: Checkpoint, parent: int | None
+        self,
+        job_id: str,
+        base_model: str,
+        checkpoint: Checkpoint,
+        parent: int | None,
+        with_state: bool,
     ) -> None:
         """Stores this process's part of whole weights, and tells the first what it is."""
-        try:
-            part = self._with_client(
-                lambda client: self._parts.store(client, job_id, base_model, checkpoint, parent)
+        self._tell(
+            lambda client: self._parts.store(
+                client, job_id, base_model, checkpoint, parent, with_state=with_state
             )
+        )
+
+    def store_state(self, checkpoint: Checkpoint) -> None:
+        """The same of their state, which can be stored again."""
+        self._tell(lambda client: self._parts.store_state(client, checkpoint), behind=True)
+
+    def _tell(
+        self,
+        store: Callable[[RegistryClient], Coroutine[Any, Any, Part]],
+        *,
+        behind: bool = False,
+    ) -> None:
+        try:
+            part = self._with_client(store)
         except Exception as error:
             logger.exception("this process could not store its part of a version")
             part = Part(failure=str(error))
-        self._ranks.collect(part)
+        self._ranks.collect(part, behind=behind)
 
     def _with_client(self, call: Callable[[RegistryClient], Coroutine[Any, Any, T]]) -> T:
         async def run() -> T:

@@ -100,8 +100,14 @@ CHECKPOINT_SECONDS = Histogram(
     "Time to write and publish a version.",
     buckets=_SECONDS,
 )
+STATE_SECONDS = Histogram(
+    "podium_trainer_state_duration_seconds",
+    "Time to write and store a version's state, behind its weights.",
+    buckets=_SECONDS,
+)
 CHECKPOINT_FAILURES = Counter(
-    "podium_trainer_checkpoint_failures_total", "Versions that could not be published."
+    "podium_trainer_checkpoint_failures_total",
+    "Versions, or their state, that could not be stored.",
 )
 CHECKPOINT_BYTES = Gauge("podium_trainer_checkpoint_bytes", "Size of the last version.")
 

@@ -13,6 +13,12 @@ Whole weights, of which each process writes its part, in files of about 2 GB:
     delta/                              what of it differs from the parent's (podium.kit.deltas)
     state/shards/                       float32 masters, moments and update counts
     state/state.json                    as above
+
+A state that is stored behind its weights holds all that resumes it, an adapter's masters too:
+
+    state/adapter_model.safetensors     the bytes of adapter/, unless a step that was taken
+                                        again, as on a GPU, came out otherwise
+
 """
 
 from __future__ import annotations
@@ -20,9 +26,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +48,7 @@ from podium_trainer.learner.sharded import Shards
 ADAPTER_CONFIG = "adapter/adapter_config.json"
 ADAPTER_WEIGHTS = "adapter/adapter_model.safetensors"
 OPTIMIZER = "state/optimizer.safetensors"
+STATE_WEIGHTS = "state/adapter_model.safetensors"
 MODEL = "model"
 READ = ("adapter/", "state/")
 """Where in a version lies what continues it."""
@@ -49,6 +58,19 @@ FORMAT = 1
 
 INDEX = "model.safetensors.index.json"
 _FILE_BYTES = "2GB"
+
+
+class Saving(Enum):
+    """What of a checkpoint is stored, and when."""
+
+    WITH = "with"
+    """Weights and state, as one version."""
+    BEHIND = "behind"
+    """Weights first, and their state as soon as may be."""
+    NONE = "none"
+    """Weights alone."""
+    STATE = "state"
+    """State alone: the weights are published already."""
 
 
 @dataclass(frozen=True)
@@ -78,26 +100,54 @@ class Checkpoint:
 
 
 def write(checkpoint: Checkpoint, base: Path, folder: Path, ranks: Ranks) -> dict[str, Path]:
-    """Writes this process's files into `folder`; returns them by path in the version.
+    """Writes this process's files, weights and state, into `folder`; returns them by their paths.
 
     The same bytes for the same state. Whole weights come with the configuration and
     tokenizer of the model in `base`; they lack `model/` an index when several processes
     write it.
     """
-    (folder / STATE).parent.mkdir(parents=True)
+    write_weights(checkpoint, base, folder, ranks)
+    _write_state(checkpoint, folder, ranks)
+    return _files(folder)
+
+
+def write_weights(
+    checkpoint: Checkpoint, base: Path, folder: Path, ranks: Ranks
+) -> dict[str, Path]:
+    """As `write`, of what serves the version alone."""
+    folder.mkdir(parents=True)
     if checkpoint.is_full:
         _write_model(checkpoint.weights, base, folder / MODEL, ranks)
-        if isinstance(checkpoint.shards, Shards):
-            (folder / SHARDS).mkdir()
-            for file in checkpoint.shards.wait():
-                shutil.move(file, folder / SHARDS / file.name)
     else:
         (folder / ADAPTER_CONFIG).parent.mkdir()
         (folder / ADAPTER_CONFIG).write_bytes(_json(checkpoint.adapter_config))
         (folder / ADAPTER_WEIGHTS).write_bytes(_tensors(checkpoint.weights))
+    return _files(folder)
+
+
+def write_state(checkpoint: Checkpoint, folder: Path, ranks: Ranks) -> dict[str, Path]:
+    """As `write`, of what resumes the version alone, its adapter's masters with it."""
+    folder.mkdir(parents=True)
+    _write_state(checkpoint, folder, ranks)
+    if not checkpoint.is_full:
+        (folder / STATE_WEIGHTS).write_bytes(_tensors(checkpoint.weights))
+    return _files(folder)
+
+
+def _write_state(checkpoint: Checkpoint, folder: Path, ranks: Ranks) -> None:
+    (folder / STATE).parent.mkdir()
+    if not checkpoint.is_full:
         (folder / OPTIMIZER).write_bytes(_tensors(checkpoint.optimizer))
+    elif isinstance(checkpoint.shards, Shards):
+        (folder / SHARDS).mkdir()
+        for file in checkpoint.shards.wait():
+            # Not moved: what could not be stored is stored again.
+            os.link(file, folder / SHARDS / file.name)
     if ranks.rank == 0:
         (folder / STATE).write_bytes(_json(_state(checkpoint)))
+
+
+def _files(folder: Path) -> dict[str, Path]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path for path in files}
 
@@ -162,7 +212,7 @@ def read(folder: Path) -> Checkpoint:
         full = (folder / SHARDS).is_dir()
         return Checkpoint(
             step=int(state["step"]),
-            weights={} if full else _read_tensors(folder / ADAPTER_WEIGHTS),
+            weights={} if full else _read_tensors(_first(folder, STATE_WEIGHTS, ADAPTER_WEIGHTS)),
             adapter_config={} if full else _read_json(folder / ADAPTER_CONFIG),
             optimizer={} if full else _read_tensors(folder / OPTIMIZER),
             rng=torch.frombuffer(bytearray(rng), dtype=torch.uint8),
@@ -172,6 +222,11 @@ def read(folder: Path) -> Checkpoint:
         )
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise DataLossError(f"{STATE} is damaged: {error!r}") from error
+
+
+def _first(folder: Path, *paths: str) -> Path:
+    """The first of the paths at which there is a file; the last one otherwise."""
+    return next((folder / path for path in paths if (folder / path).is_file()), folder / paths[-1])
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

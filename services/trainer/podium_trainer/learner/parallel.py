@@ -37,7 +37,9 @@ class Ranks:
     control: dist.ProcessGroup | None = None
     """What `tell` and `agree` go through: the others wait there as long as it takes."""
     background: dist.ProcessGroup | None = None
-    """What a checkpoint goes through while the next step is taken."""
+    """What weights to be served go through while the next step is taken."""
+    behind: dist.ProcessGroup | None = None
+    """What their state goes through: it may be on its way when the next weights are."""
 
     @property
     def sharded(self) -> bool:
@@ -89,12 +91,13 @@ class Ranks:
         dist.broadcast_object_list(held, src=0, group=self.control, device=torch.device("cpu"))
         return held[0]
 
-    def collect(self, part: T) -> list[T]:
+    def collect(self, part: T, *, behind: bool = False) -> list[T]:
         """On the first process what each has; on the others nothing. In the background."""
         if not self.sharded:
             return [part]
         parts: list[Any] = [None] * self.size
-        dist.gather_object(part, None if self.rank else parts, dst=0, group=self.background)
+        group = self.behind if behind else self.background
+        dist.gather_object(part, None if self.rank else parts, dst=0, group=group)
         return [] if self.rank else parts
 
     def nearest(self, value: T | None) -> T:
@@ -136,10 +139,10 @@ def join(timeout_seconds: float, *, mesh_of_one: bool = False) -> Ranks:
     mesh = init_device_mesh(device.type, (size,))
     # Between steps the agents act, which takes what it takes; a lost peer is noticed at once
     # by its closed connection.
-    control, background = (
-        dist.new_group(backend="gloo", timeout=timedelta(days=30)) for _ in range(2)
+    control, background, behind = (
+        dist.new_group(backend="gloo", timeout=timedelta(days=30)) for _ in range(3)
     )
-    return Ranks(dist.get_rank(), size, device, mesh, control, background)
+    return Ranks(dist.get_rank(), size, device, mesh, control, background, behind)
 
 
 def leave() -> None:

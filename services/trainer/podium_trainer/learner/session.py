@@ -23,7 +23,7 @@ from podium_trainer.domain.batch import Batch, build_batch
 from podium_trainer.domain.heldout import divided
 from podium_trainer.domain.mini_batches import Draw
 from podium_trainer.learner.adapter import check_same_shape
-from podium_trainer.learner.checkpoint import Checkpoint
+from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.heldout import mean_loss
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer, learning_rate
@@ -185,20 +185,24 @@ class Session:
         metrics |= {f"seconds_{name}": value for name, value in phases.seconds.items()}
         return StepOutcome(self.step, metrics, phases.seconds, batch)
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self, saving: Saving = Saving.WITH) -> Checkpoint:
         """Everything that the next step depends on, copied; every process must ask.
 
-        Of whole weights the shards are being written when this returns.
+        Of whole weights the shards are being written when this returns. `saving` says what is to
+        be stored: nothing else is copied.
         """
         weights, full = self.policy.masters.weights, not self.policy.adapter_config
+        serves, resumes = saving is not Saving.STATE, saving is not Saving.NONE
+        if full:
+            mine = owned(weights, self._ranks) if serves else {}
+        else:
+            mine = self.policy.experts.apart(whole(weights))
         return Checkpoint(
             step=self.step,
-            weights=(
-                owned(weights, self._ranks) if full else self.policy.experts.apart(whole(weights))
-            ),
+            weights=mine,
             adapter_config=self.policy.adapter_config,
-            optimizer={} if full else whole(self._optimizer.state()),
-            shards=Shards(self._shards(), self._ranks) if full else None,
+            optimizer=whole(self._optimizer.state()) if resumes and not full else {},
+            shards=Shards(self._shards(), self._ranks) if resumes and full else None,
             rng=torch.get_rng_state(),
             base_model_digest=self.base_model_digest,
             config_digest=self.config.digest,

@@ -45,7 +45,7 @@ class Shards:
         written = dcp.async_save(
             dict(tensors),
             storage_writer=writer,
-            process_group=ranks.background,
+            process_group=ranks.behind,
             no_dist=not ranks.sharded,
         )
         assert isinstance(written, Future), "this writer copies before it returns"
@@ -85,7 +85,7 @@ def read_shards(folder: Path, into: Mapping[str, torch.Tensor], ranks: Ranks) ->
         dcp.load(
             dict(into),
             storage_reader=dcp.HuggingFaceStorageReader(str(folder)),
-            process_group=ranks.background,
+            process_group=ranks.behind,
             no_dist=not ranks.sharded,
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
