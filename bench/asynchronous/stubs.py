@@ -127,14 +127,26 @@ class Stub:
         )
         return trainer_pb.SaveResponse(version=request.step)
 
+    async def save_state(self, job_id: str, step: int) -> None:
+        return None
+
     # Registry.
 
     async def version(self, model: str, version: int) -> registry_pb.Version | None:
         found = self.manifests.get(version)
         return None if found is None else registry_pb.Version(manifest=found)
 
+    async def resumable(self, model: str, version: int) -> registry_pb.Version | None:
+        return await self.version(model, version)
+
     async def apply_retention(
-        self, model: str, keep_last: int, keep_best: int, metric: str
+        self,
+        model: str,
+        keep_last: int,
+        keep_best: int,
+        metric: str,
+        lower_is_better: bool,
+        keep_versions: Sequence[int],
     ) -> None:
         return None
 

@@ -93,6 +93,11 @@ async def test_with_no_version_kept_before_it_the_steps_are_taken_from_the_begin
         retention = spec_pb2.RetentionSpec(keep_last=1)
         job = await client.create(small_job(3, retention=retention))
         await hold.reached()
+        # Its state comes behind it; then no other is kept.
+        await fleet.client.add_state(
+            job.id, 2, await fleet.client.upload({"state/state.json": b'{"step": 2}'})
+        )
+        await fleet.client.apply_retention(job.id, keep_last=1)
         kept = [v.manifest.version for v in await fleet.client.list_versions(job.id)]
         assert kept == [2]
         await damage(fleet, registry, job.id, 2, Path.unlink)

@@ -60,6 +60,9 @@ class PlacingDouble:
     async def save(self, request: trainer_pb.SaveRequest) -> trainer_pb.SaveResponse:
         return await self._real.save(request)
 
+    async def save_state(self, job_id: str, step: int) -> None:
+        await self._real.save_state(job_id, step)
+
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         self.closed.append(job_id)
         await self._real.close(job_id, seconds)

@@ -27,6 +27,9 @@ _SECONDS = {
     "load": 0.3,
 }
 _HOP = 0.01
+_STATE_SECONDS = 0.8
+# At once, as long as a step takes, or much longer.
+_BEHIND = (0.1, 1.0, 1.0, 6.0)
 _SECOND_HALF = 0.2
 LATE_SECONDS = 30.0
 
@@ -74,6 +77,17 @@ class Network(Wire):
         """See `Wire`."""
         if not self.member(peer).is_up:
             raise _away(peer)
+
+    def behind(self, peer: str, work: Callable[[], Any]) -> None:
+        """See `Wire`."""
+        member = self.member(peer)
+        lives = member.lives
+
+        def done() -> None:
+            if member.is_up and member.lives == lives:
+                work()
+
+        self._loop.world(self.delay(_STATE_SECONDS * self._random.choice(_BEHIND)), done)
 
     async def transact(self, work: Callable[[], Any]) -> Any:
         """A transaction of the database."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from simulation.befalls import disturb
 from simulation.loop import StuckError
 from simulation.record import Record, faults_of, record_of
-from simulation.scenario import Shape, drawn_shape, in_other_orders
+from simulation.scenario import Shape, drawn_shape, in_other_orders, with_interval
 from simulation.world import World, clocks_of
 
 _LONGEST = 3600.0
@@ -25,6 +25,8 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
     """Nothing for a job that ended as if nothing had befallen it."""
     trace: list[str] = field(default_factory=list)
+    replays: int = 0
+    """How often it went on from a version before the one that it was at."""
     work: int = 0
     controllers: int = 0
 
@@ -33,14 +35,26 @@ class Outcome:
         return "\n    ".join(lines)
 
 
-def simulate(seed: int, world_type: type[World] = World) -> Outcome:
-    """Has things befall a job, and compares its record to that of the same one left alone."""
+def simulate(seed: int, world_type: type[World] = World, shape: Shape | None = None) -> Outcome:
+    """Has things befall a job, and compares its record to that of the same one left alone.
+
+    The job is of `shape`, or of one that follows from the seed.
+    """
     draw = random.Random(seed)
+    return _simulate(seed, world_type, shape or _shape_of(seed, draw), draw)
+
+
+def _shape_of(seed: int, draw: random.Random) -> Shape:
     # By the seed itself: what befalls the others is the same as without.
     shape = replace(in_other_orders(drawn_shape(draw), seed), cramped=seed % 4 == 3)
+    shape = with_interval(shape, seed)
     if seed % 8 in (3, 5):
         # So long that it is told of.
         shape = replace(shape, alike=True, steps=shape.steps + 3, groups=max(2, shape.groups))
+    return shape
+
+
+def _simulate(seed: int, world_type: type[World], shape: Shape, draw: random.Random) -> Outcome:
     expected = undisturbed(shape.left_alone)
     world = world_type(shape, seed, disturbed=True)
     outcome = Outcome(seed, shape, trace=world.trace)
@@ -52,6 +66,8 @@ def simulate(seed: int, world_type: type[World] = World) -> Outcome:
             outcome.wrong.append(f"the job did not end: {error}")
             _stop(world)
         outcome.wrong += _differences(expected, record_of(world)) + faults_of(world)
+    told = [event.message for event in world.job.events]
+    outcome.replays = sum("has no state; the job goes on from" in each for each in told)
     outcome.work = world.loop.ran
     outcome.controllers = len(world.controllers)
     return outcome

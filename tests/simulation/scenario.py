@@ -43,6 +43,8 @@ class Shape:
     """The share of groups without variance."""
     slow: float = 0.0
     """The share of groups that take longer than a step."""
+    interval: int = 1
+    """Every how many steps state is stored."""
     cramped: bool = False
     """Whether no trajectory stays that nobody needs."""
 
@@ -66,6 +68,7 @@ def specification(shape: Shape) -> spec_pb2.JobSpec:
     spec.rollout.dynamic_sampling = shape.dynamic
     spec.training.steps = shape.steps
     spec.retention.keep_last = shape.keeps
+    spec.retention.state_interval = shape.interval
     if shape.evaluated:
         spec.evaluation.SetInParent()
         spec.evaluation.every_steps = 2
@@ -116,3 +119,15 @@ def in_other_orders(shape: Shape, seed: int) -> Shape:
         slow=draw.choice((0.0, 0.2, 0.4)),
         pure=False,
     )
+
+
+def with_interval(shape: Shape, seed: int) -> Shape:
+    """The same job, whose state is stored at each step or more seldom.
+
+    By a draw of its own, as above.
+    """
+    draw = random.Random(f"{seed}/state")
+    interval = draw.choice((1, 1, 2, 3, 5))
+    # So long that the oldest state is not the newest one's neighbour.
+    more = draw.choice((0, interval, 2 * interval)) if interval > 1 else 0
+    return replace(shape, interval=interval, steps=shape.steps + more)

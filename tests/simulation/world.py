@@ -85,6 +85,7 @@ class World:
 
     def __init__(self, shape: Shape, seed: int, *, disturbed: bool) -> None:
         self.shape = shape
+        self.disturbed = disturbed
         self.loop = VirtualLoop(seed, shuffled=disturbed)
         self.time = VirtualTime(self.loop)
         self.network = Network(self.loop, seed, jitter=1.0 if disturbed else 0.0)

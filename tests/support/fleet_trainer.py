@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.core.errors import (
+    AlreadyExistsError,
     FailedPreconditionError,
     ResourceExhaustedError,
 )
+from podium.core.version_state import has_state
 from podium.kit.rpc import Server
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
@@ -48,6 +51,8 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         """Why it leaves out every group of a step."""
         self.noise = ""
         """Makes the steps come out otherwise from now on, as those of a GPU may."""
+        self.states: dict[tuple[str, int], asyncio.Task[None]] = {}
+        """What is or was stored behind the weights, by job and step."""
         self.opens: list[tuple[str, int]] = []
         self.taken: list[tuple[str, int]] = []
         self.ages: dict[int, list[int]] = {}
@@ -64,6 +69,9 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
 
     def forget(self) -> None:
         self.opened.clear()
+        for task in self.states.values():
+            task.cancel()
+        self.states.clear()
 
     @property
     def job(self) -> str:
@@ -127,13 +135,15 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
     async def Save(self, request: Any, context: Any) -> trainer_pb.SaveResponse:
         await self.reached("save:begin", str(request.step))
         here = self._expect(request.job_id, request.step)
+        files = {
+            "adapter/adapter_config.json": b"{}",
+            "adapter/adapter_model.safetensors": here.weights.encode(),
+            **self.ballast,
+        }
+        if request.state == trainer_pb.STATE_SAVING_UNSPECIFIED:
+            files |= _state(here)
         version = await self.fleet.client.push(
-            {
-                "adapter/adapter_config.json": b"{}",
-                "adapter/adapter_model.safetensors": here.weights.encode(),
-                "state/state.json": json.dumps({"step": here.step}).encode(),
-                **self.ballast,
-            },
+            files,
             registry_pb.Manifest(
                 model=request.job_id,
                 version=request.step,
@@ -146,9 +156,29 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
             timeout_s=2.0,
         )
         await self.reached("save:published", str(request.step))
+        if request.state == trainer_pb.STATE_SAVING_BEHIND:
+            self._store_behind(request.job_id, here)
         return trainer_pb.SaveResponse(
             version=request.step, manifest_digest=version.manifest_digest
         )
+
+    async def SaveState(self, request: Any, context: Any) -> trainer_pb.SaveStateResponse:
+        await self.reached("state:awaited", str(request.step))
+        key = (request.job_id, request.step)
+        if key not in self.states or self.states[key].cancelled():
+            self._store_behind(request.job_id, self._expect(*key))
+        await asyncio.shield(self.states[key])
+        return trainer_pb.SaveStateResponse()
+
+    def _store_behind(self, job: str, here: _Opened) -> None:
+        self.states[job, here.step] = asyncio.create_task(self._store(job, here.step, _state(here)))
+
+    async def _store(self, job: str, step: int, state: dict[str, bytes]) -> None:
+        await self.reached("state:begin", str(step))
+        described = await self.fleet.client.upload(state, timeout_s=2.0)
+        with suppress(AlreadyExistsError):
+            await self.fleet.client.add_state(job, step, described, timeout_s=2.0)
+        await self.reached("state:stored", str(step))
 
     async def Close(self, request: Any, context: Any) -> trainer_pb.CloseResponse:
         await self.reached("close", request.job_id)
@@ -164,4 +194,12 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         return here
 
     async def _fetch(self, job: str, version: int) -> str:
+        if not has_state(await self.fleet.client.get_version(job, version)):
+            raise FailedPreconditionError(
+                f"{job}@{version} has weights alone", reason="STATE_NOT_STORED"
+            )
         return await self.fleet.weights_of(job, version)
+
+
+def _state(here: _Opened) -> dict[str, bytes]:
+    return {"state/state.json": json.dumps({"step": here.step}).encode()}

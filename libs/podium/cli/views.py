@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from podium.cli.output import View
 from podium.core.job_environments import title_of
+from podium.core.version_state import has_state
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.registry.v1 import registry_service_pb2 as registry
 from podium.rollout.v1 import rollout_service_pb2 as rollout
@@ -288,6 +289,7 @@ VERSIONS = View[registry.Version](
         ("VERSION", lambda item: f"{item.manifest.model}@{item.manifest.version}"),
         ("ALIASES", lambda item: ",".join(item.aliases) or "-"),
         ("SIZE", lambda item: f"{item.total_bytes / 2**20:.1f} MiB"),
+        ("STATE", lambda item: "yes" if has_state(item) else "-"),
         ("SUCCESS", lambda v: number(_metric(dict(v.evaluation_metrics), "success"))),
         ("BASE", lambda item: item.manifest.base_model),
         ("CREATED", lambda item: local_time(item.create_time)),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from podium.core.errors import AbortedError, AlreadyExistsError, DataLossError, NotFoundError
+from podium.core.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    DataLossError,
+    FailedPreconditionError,
+    NotFoundError,
+)
 from podium.registry.v1 import registry_service_pb2 as pb
 from support.fakes.wire import Wire
 
@@ -20,11 +26,16 @@ class Stored:
 
     manifest: pb.Manifest
     weights: Weights
+    state: Weights | None = None
+    """What resumes it, which is of the same weights unless a step came out otherwise."""
     damaged: bool = False
     evaluation: dict[str, float] = field(default_factory=dict)
 
     def message(self) -> pb.Version:
-        return pb.Version(manifest=self.manifest, evaluation_metrics=self.evaluation)
+        files = [pb.File(path="state/state.json")] if self.state is not None else []
+        return pb.Version(
+            manifest=self.manifest, evaluation_metrics=self.evaluation, state_files=files
+        )
 
 
 class FakeRegistry:
@@ -38,6 +49,8 @@ class FakeRegistry:
         """What was published, deleted since or not: a request has one effect."""
         self.published: list[tuple[str, int]] = []
         """Every version that was ever made, in order."""
+        self.resumed: list[tuple[str, int]] = []
+        """Every version to which state was added, in order."""
 
     async def version(self, model: str, version: int) -> pb.Version | None:
         def handle() -> pb.Version | None:
@@ -53,6 +66,17 @@ class FakeRegistry:
 
         return await self._wire.call("registry", "version", handle)
 
+    async def resumable(self, model: str, version: int) -> pb.Version | None:
+        def handle() -> pb.Version | None:
+            found = [
+                stored.message()
+                for number, stored in sorted(self.models.get(model, {}).items())
+                if number <= version and stored.state is not None
+            ]
+            return found[-1] if found else None
+
+        return await self._wire.call("registry", "version", handle)
+
     async def fork(self, model: str, version: int, name: str) -> None:
         def handle() -> None:
             if version in self.models.get(name, {}):
@@ -63,6 +87,8 @@ class FakeRegistry:
             manifest.model = name
             del manifest.group_ids[:]
             self.create(manifest, source.weights)
+            if source.state is not None:
+                self.add_state(name, version, source.state)
 
         await self._wire.call("registry", "fork", handle)
 
@@ -86,11 +112,19 @@ class FakeRegistry:
         )
 
     async def apply_retention(
-        self, model: str, keep_last: int, keep_best: int, metric: str, lower_is_better: bool
+        self,
+        model: str,
+        keep_last: int,
+        keep_best: int,
+        metric: str,
+        lower_is_better: bool,
+        keep_versions: Sequence[int],
     ) -> None:
         def handle() -> None:
             versions = self.models.get(model, {})
             kept = set(sorted(versions)[-keep_last:])
+            resumable = [n for n in sorted(versions) if versions[n].state is not None]
+            kept |= {*resumable[-min(keep_last, 2) :], *keep_versions}
             ranked = []
             for number, stored in versions.items():
                 numbers = {**stored.manifest.metrics, **stored.evaluation}
@@ -126,6 +160,33 @@ class FakeRegistry:
         if found.damaged:
             raise DataLossError(f"{model}@{version} is damaged", reason="BLOB_DAMAGED")
         return found.weights
+
+    def resume(self, model: str, version: int) -> Weights:
+        """What a trainer goes on from.
+
+        Raises:
+            NotFoundError: there is none.
+            FailedPreconditionError: STATE_NOT_STORED.
+            DataLossError: BLOB_DAMAGED.
+        """
+        self.pull(model, version)
+        state = self.models[model][version].state
+        if state is None:
+            raise FailedPreconditionError(
+                f"{model}@{version} has weights alone", reason="STATE_NOT_STORED"
+            )
+        return state
+
+    def add_state(self, model: str, version: int, state: Weights) -> None:
+        """Adds what resumes a version; the first that comes stays.
+
+        Raises:
+            NotFoundError: there is no such version.
+        """
+        found = self.find(model, version)
+        if found.state is None:
+            found.state = state
+            self.resumed.append((model, version))
 
     def create(self, manifest: pb.Manifest, weights: Weights) -> None:
         """Publishes a version, once; the same weights again mend its files, as a push does.

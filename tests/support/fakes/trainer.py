@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from podium.core.errors import FailedPreconditionError, ResourceExhaustedError, Violation
+from podium.core.errors import (
+    FailedPreconditionError,
+    PodiumError,
+    ResourceExhaustedError,
+    Violation,
+)
 from podium.core.skip_reasons import ALL_FAILED, ZERO_VARIANCE
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as pb
@@ -22,6 +27,18 @@ class _Session:
     weights: Weights
     parent: int | None
     published: int | None
+    stored: int | None = None
+    """The step whose state the registry has."""
+    held: _Held | None = None
+    """The copy of a state that is on its way."""
+
+
+@dataclass
+class _Held:
+    step: int
+    weights: Weights
+    error: PodiumError | None = None
+    done: bool = False
 
 
 class FakeTrainer:
@@ -66,8 +83,8 @@ class FakeTrainer:
                 weights: Weights = (("fresh", request.seed),)
                 if at is not None:
                     self._wire.reach("registry")
-                    weights = self._registry.pull(job_id, at)
-                here = self._session = _Session(job_id, at or 0, weights, at, at)
+                    weights = self._registry.resume(job_id, at)
+                here = self._session = _Session(job_id, at or 0, weights, at, at, at)
             return pb.OpenResponse(step=here.step, trainable_parameters=1)
 
         return await self._wire.call("trainer", "open", handle)
@@ -102,7 +119,11 @@ class FakeTrainer:
         def handle() -> Later | pb.SaveResponse:
             here = self._expect(job_id, step)
             if here.published is not None:
+                if request.state == pb.STATE_SAVING_BEHIND:
+                    self._copy_state(here)
                 return answer
+            if request.state == pb.STATE_SAVING_BEHIND and _is_on_its_way(here.held):
+                return Later(handle)
             manifest = registry_pb.Manifest(
                 model=job_id, version=step, group_ids=request.group_ids, metrics=request.metrics
             )
@@ -114,8 +135,15 @@ class FakeTrainer:
 
             # The weights are copied: the trainer may be opened elsewhere before they are stored.
             def publish() -> pb.SaveResponse:
-                self._wire.reach("registry")
-                self._registry.create(manifest, weights)
+                try:
+                    self._wire.reach("registry")
+                    self._registry.create(manifest, weights)
+                    if request.state == pb.STATE_SAVING_UNSPECIFIED:
+                        self._registry.add_state(job_id, step, weights)
+                        here.stored = step
+                finally:
+                    if request.state == pb.STATE_SAVING_BEHIND:
+                        self._hold(here, step, weights)
                 if self._session is here:
                     here.parent = step
                     if here.step == step:
@@ -125,6 +153,52 @@ class FakeTrainer:
             return Later(publish)
 
         return await self._wire.call("trainer", "save", handle)
+
+    async def save_state(self, job_id: str, step: int) -> None:
+        def handle() -> Later | None:
+            here = self._session
+            if here is None or here.job_id != job_id:
+                self._expect(job_id, step)
+            assert here is not None
+            if here.stored == step:
+                return None
+            if here.held is None or here.held.step != step:
+                self._expect(job_id, step)
+                if _is_on_its_way(here.held):
+                    return Later(handle)
+                self._copy_state(here)
+            elif here.held.error is not None:
+                # It failed, and is tried again.
+                self._hold(here, step, here.held.weights)
+            return Later(lambda: wait(here))
+
+        def wait(here: _Session) -> Later | None:
+            if here.stored == step:
+                return None
+            held = here.held
+            if held is not None and held.error is not None:
+                raise held.error
+            return Later(lambda: wait(here))
+
+        await self._wire.call("trainer", "save", handle)
+
+    def _copy_state(self, here: _Session) -> None:
+        if here.stored != here.step and (here.held is None or here.held.step != here.step):
+            self._hold(here, here.step, here.weights)
+
+    def _hold(self, here: _Session, step: int, weights: Weights) -> None:
+        held = here.held = _Held(step, weights)
+
+        def store() -> None:
+            held.done = True
+            try:
+                self._wire.reach("registry")
+                self._registry.add_state(here.job_id, step, weights)
+                here.stored = step
+            except PodiumError as error:
+                held.error = error
+
+        self._wire.behind("trainer", store)
 
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         def handle() -> None:
@@ -171,6 +245,10 @@ def fingerprint(group: trajectory_pb2.Group) -> tuple[object, ...]:
         group.skip_reason,
         tuple((t.id, t.environment_reward, t.reward) for t in group.trajectories),
     )
+
+
+def _is_on_its_way(held: _Held | None) -> bool:
+    return held is not None and not held.done
 
 
 def _is_at(here: _Session, version: int | None) -> bool:

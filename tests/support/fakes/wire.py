@@ -24,6 +24,13 @@ class Wire:
             result = result.work()
         return result
 
+    def behind(self, peer: str, work: Callable[[], Any]) -> None:
+        """A peer does something of its own, that ends before anybody looks or later.
+
+        What it is doing is lost with it.
+        """
+        work()
+
     def reach(self, peer: str) -> None:
         """For a peer that calls another.
 

@@ -364,4 +364,5 @@ async def test_checkpoints_have_aliases_and_what_they_came_from(
     assert [each["name"] for each in (await ok(here, "/api/models"))["models"]] == ["a"]
     newest = (await ok(here, "/api/models/a"))["versions"][0]
     assert (newest["aliases"], newest["bytes"]) == (["latest"], 3)
+    assert newest["has_state"] is False
     assert newest["parents"] == [{"model": "a", "version": 1}]

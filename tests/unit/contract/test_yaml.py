@@ -87,7 +87,9 @@ retention:
 
 def test_an_unknown_key_with_no_near_name_lists_the_names() -> None:
     (complaint,) = complaints(RIGHT + "retention: {zzz: 1}\n")
-    assert complaint == "line 7: retention.zzz: unknown field; allowed are keep_last, keep_best"
+    assert complaint == (
+        "line 7: retention.zzz: unknown field; allowed are keep_last, keep_best, state_interval"
+    )
 
 
 @pytest.mark.parametrize(

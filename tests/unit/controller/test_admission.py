@@ -124,6 +124,30 @@ async def test_a_fork_starts_from_the_newest_version_unless_told() -> None:
     assert fields(await admission.check_fork(bench.spec)) == ["job.spec.training.steps"]
 
 
+async def test_a_fork_goes_on_from_state_and_not_from_weights_alone() -> None:
+    bench, admission = asked(fork=spec_pb2.ForkSpec(model=JOB))
+    bench.spec.training.steps = 5
+    await bench.optimizer.open(None)
+    await bench.optimizer.step(1, [], {}, {})
+    for stored in bench.registry.models[JOB].values():
+        stored.manifest.base_model = bench.spec.base_model
+    bench.registry.find(JOB, 1).state = None
+    # The newest that it can go on from, unless it is told; then it is told what it may name.
+    assert await admission.check_fork(bench.spec) == []
+    assert bench.spec.fork.version == 0
+    bench.spec.fork.version = 1
+    (violation,) = await admission.check_fork(bench.spec)
+    assert violation.field == "job.spec.fork.version"
+    assert "got 1, which has weights alone; allowed are versions with state, as 0 is" in str(
+        violation
+    )
+    bench.registry.find(JOB, 0).state = None
+    (violation,) = await admission.check_fork(bench.spec)
+    assert str(violation).endswith("allowed are versions with state")
+    bench.spec.fork.ClearField("version")
+    assert fields(await admission.check_fork(bench.spec)) == ["job.spec.fork"]
+
+
 async def test_a_name_that_has_checkpoints_is_taken() -> None:
     bench, admission = asked()
     await admission.check_name(JOB)

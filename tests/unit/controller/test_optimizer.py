@@ -54,7 +54,12 @@ async def test_a_version_that_a_former_run_stored_late_is_the_step() -> None:
     manifest = type(stored.manifest)(model="job", version=1, group_ids=["a"])
     bench.trainer.forget()
     await bench.optimizer.open(0)
-    bench.before("save", lambda: bench.registry.create(manifest, stored.weights))
+
+    def store() -> None:
+        bench.registry.create(manifest, stored.weights)
+        bench.registry.add_state("job", 1, stored.weights)
+
+    bench.before("save", store)
     taken = await bench.optimizer.step(1, groups("a"), {}, {})
     assert taken.group_ids == ["a"]
     await bench.optimizer.step(2, groups("b"), {}, {})

@@ -7,12 +7,13 @@ is the same each time.
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.types.v1 import trajectory_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain.coach import Told
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.domain.identifiers import WAITING_ROOM
@@ -21,12 +22,16 @@ from podium_controller.training import batches as batches_module
 from podium_controller.training import collector as collector_module
 from podium_controller.training.group_sources import RolloutGroups
 from podium_controller.training.ready_first import ReadyFirst
+from podium_controller.training.resume import Resume
+from podium_controller.training.step_runner import StepRunner
 from prometheus_client import REGISTRY
+from simulation import network
 from simulation.befalls import die, freeze, lose_answers
 from simulation.loop import StuckError, VirtualLoop
 from simulation.run import simulate, undisturbed
 from simulation.scenario import Shape
 from simulation.world import World
+from support.fakes import trajectories
 from support.fakes.ledger import MemoryLedger
 
 _SEEDS = 200
@@ -51,6 +56,8 @@ def test_what_befalls_a_job_costs_it_nothing_but_time() -> None:
     wrong = [str(outcome) for outcome in outcomes if outcome.wrong]
     assert not wrong, "\n".join(wrong)
     assert sum(outcome.controllers for outcome in outcomes) > 2 * _SEEDS
+    # Crashes between a version's weights and its state, and between two states.
+    assert sum(outcome.replays for outcome in outcomes) > _SEEDS // 10
     # However a job's runs ended, and whoever led then: nothing of it is shown any more.
     assert series_of_jobs() <= before
 
@@ -163,6 +170,18 @@ class WorldThatForgetsTakes(World):
     befalls = (die,)
 
 
+def lose_trainer(world: World, draw: random.Random) -> None:
+    """The trainer dies with all that it held, and comes back without."""
+    world.network.lose("trainer")
+    world.trainer.forget()
+    world.may_hold = True
+    world.loop.world(1.0, lambda: world.network.restore("trainer"))
+
+
+class WorldWithoutTrainer(World):
+    befalls = (lose_trainer,)
+
+
 class WorldOfLostAnswers(World):
     ledger = LosesAnswers
     befalls = (lose_answers,)
@@ -201,11 +220,51 @@ def test_a_skipped_fence_is_found() -> None:
 
 def test_a_lost_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "RolloutGroups", Forgets)
-    assert "g0" in first_found(World)
+    found = first_found(World)
+    assert "g0" in found or "groups of which" in found
 
 
 def test_a_step_that_is_not_written_before_it_trains_is_found() -> None:
     assert "the database has" in first_found(WorldThatForgetsTakes)
+
+
+def test_a_version_without_state_that_is_not_made_again_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def forgets(self: Resume) -> None:
+        self._target = None
+
+    monkeypatch.setattr(Resume, "catch_up", forgets)
+    assert first_found(World)
+
+
+def test_groups_that_go_before_their_state_is_stored_are_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the rule was while every version had state."""
+
+    def by_versions(spec: spec_pb2.JobSpec, completed: int) -> int:
+        kept = spec.retention.keep_last
+        return max(0, completed - kept) if kept > 1 else 0
+
+    shape = Shape(steps=11, keeps=2, interval=5, cramped=True)
+    assert not any(simulate(seed, WorldWithoutTrainer, shape).wrong for seed in range(8))
+    monkeypatch.setattr(trajectories, "last_spare_step", by_versions)
+    outcomes = [simulate(seed, WorldWithoutTrainer, shape) for seed in range(8)]
+    assert any("STATE_LOST" in str(outcome) for outcome in outcomes)
+
+
+def test_a_version_whose_state_is_on_its_way_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Longer than a step.
+    monkeypatch.setattr(network, "_BEHIND", (6.0,))
+    shape = Shape(steps=7, keeps=1, interval=3)
+    undisturbed(shape)
+    undisturbed.cache_clear()
+    monkeypatch.setattr(StepRunner, "awaited", None)
+    with pytest.raises(AssertionError, match="deleted before"):
+        undisturbed(shape)
 
 
 def test_what_is_trained_too_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

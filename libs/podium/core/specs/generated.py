@@ -1011,6 +1011,11 @@ class RetentionSpec(Spec[spec_pb2.RetentionSpec]):
         keep_best: Best versions to keep besides, by the evaluation's best_metric; of a job
             with `client` that is not evaluated, by `val/reward`. Default 1. Allowed: from 0
             to 1000000.
+        state_interval: Every how many steps the optimizer's and the random state are stored,
+            behind the weights, which every step publishes. After a crash the job goes on from
+            the newest version with state, and takes the steps after it again from their
+            stored groups. The last step's is always stored, and that of a job that pauses or
+            is cancelled. Default 1. Allowed: from 1 to 10000.
     """
 
     message_class = spec_pb2.RetentionSpec
@@ -1020,6 +1025,13 @@ class RetentionSpec(Spec[spec_pb2.RetentionSpec]):
     keep_best: int | None = None
     """Best versions to keep besides, by the evaluation's best_metric; of a job with `client`
     that is not evaluated, by `val/reward`. Default 1. Allowed: from 0 to 1000000.
+    """
+    state_interval: int | None = None
+    """Every how many steps the optimizer's and the random state are stored, behind the weights,
+    which every step publishes. After a crash the job goes on from the newest version with
+    state, and takes the steps after it again from their stored groups. The last step's is
+    always stored, and that of a job that pauses or is cancelled. Default 1. Allowed: from 1
+    to 10000.
     """
 
 

@@ -2758,29 +2758,42 @@ class RetentionSpec(_message.Message):
 
     KEEP_LAST_FIELD_NUMBER: _builtins.int
     KEEP_BEST_FIELD_NUMBER: _builtins.int
+    STATE_INTERVAL_FIELD_NUMBER: _builtins.int
     keep_last: _builtins.int
     """Newest versions to keep. Default 3."""
     keep_best: _builtins.int
     """Best versions to keep besides, by the evaluation's best_metric; of a job
     with `client` that is not evaluated, by `val/reward`. Default 1.
     """
+    state_interval: _builtins.int
+    """Every how many steps the optimizer's and the random state are stored,
+    behind the weights, which every step publishes. After a crash the job goes
+    on from the newest version with state, and takes the steps after it again
+    from their stored groups. The last step's is always stored, and that of a
+    job that pauses or is cancelled. Default 1.
+    """
     def __init__(
         self,
         *,
         keep_last: _builtins.int | None = ...,
         keep_best: _builtins.int | None = ...,
+        state_interval: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_best", b"_keep_best", "_keep_last", b"_keep_last", "keep_best", b"keep_best", "keep_last", b"keep_last"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_best", b"_keep_best", "_keep_last", b"_keep_last", "_state_interval", b"_state_interval", "keep_best", b"keep_best", "keep_last", b"keep_last", "state_interval", b"state_interval"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_best", b"_keep_best", "_keep_last", b"_keep_last", "keep_best", b"keep_best", "keep_last", b"keep_last"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_best", b"_keep_best", "_keep_last", b"_keep_last", "_state_interval", b"_state_interval", "keep_best", b"keep_best", "keep_last", b"keep_last", "state_interval", b"state_interval"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__keep_best: _TypeAlias = _typing.Literal["keep_best"]  # noqa: Y015
     _WhichOneofArgType__keep_best: _TypeAlias = _typing.Literal["_keep_best", b"_keep_best"]  # noqa: Y015
     _WhichOneofReturnType__keep_last: _TypeAlias = _typing.Literal["keep_last"]  # noqa: Y015
     _WhichOneofArgType__keep_last: _TypeAlias = _typing.Literal["_keep_last", b"_keep_last"]  # noqa: Y015
+    _WhichOneofReturnType__state_interval: _TypeAlias = _typing.Literal["state_interval"]  # noqa: Y015
+    _WhichOneofArgType__state_interval: _TypeAlias = _typing.Literal["_state_interval", b"_state_interval"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_best) -> _WhichOneofReturnType__keep_best | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_last) -> _WhichOneofReturnType__keep_last | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__state_interval) -> _WhichOneofReturnType__state_interval | None: ...
 
 Global___RetentionSpec: _TypeAlias = RetentionSpec  # noqa: Y015

@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 from podium.core.contract import to_yaml
 from podium.core.job_environments import title_of
+from podium.core.version_state import all_files, has_state
 from podium.inference.v1 import inference_service_pb2 as inference
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2 as registry
@@ -161,7 +162,8 @@ def version(found: registry.Version) -> dict[str, Any]:
         "aliases": sorted(found.aliases),
         "created": seconds(found.create_time),
         "bytes": found.total_bytes,
-        "files": len(manifest.files),
+        "files": len(all_files(found)),
+        "has_state": has_state(found),
         "digest": found.manifest_digest,
         "parents": [ref(parent) for parent in manifest.parents],
         "metrics": numbers(manifest.metrics.items()),

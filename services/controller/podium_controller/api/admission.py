@@ -19,6 +19,7 @@ from podium.core.errors import (
     Violation,
 )
 from podium.core.job_environments import environments_of, name_of, path_of
+from podium.core.version_state import has_state
 from podium.types.v1 import spec_pb2
 
 from podium_controller.api.distillation import check_teacher, teacher_warnings
@@ -90,6 +91,8 @@ class Admission:
             found = await self._peers.registry.version(fork.model, fork.version)
         else:
             found = await self._peers.registry.alias(fork.model, "latest")
+            if found is not None and not has_state(found):
+                found = await self._peers.registry.resumable(fork.model, found.manifest.version)
         if found is None:
             version = fork.version if fork.HasField("version") else "latest"
             text = f"got {fork.model}@{version}, which the registry does not have"
@@ -97,6 +100,12 @@ class Admission:
         manifest = found.manifest
         fork.version = manifest.version
         violations = []
+        if not has_state(found):
+            older = await self._peers.registry.resumable(fork.model, fork.version)
+            text = f"got {fork.version}, which has weights alone; allowed are versions with state"
+            if older is not None:
+                text += f", as {older.manifest.version} is"
+            violations.append(Violation("job.spec.fork.version", text))
         if manifest.base_model != spec.base_model:
             text = f"{fork.model} was trained from {manifest.base_model!r}, not {spec.base_model!r}"
             violations.append(Violation("job.spec.fork.model", text))

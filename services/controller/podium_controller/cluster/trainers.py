@@ -143,6 +143,10 @@ class KubernetesTrainer:
         """See `ports.Trainer`."""
         return await self._there().save(request)
 
+    async def save_state(self, job_id: str, step: int) -> None:
+        """See `ports.Trainer`."""
+        await self._there().save_state(job_id, step)
+
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         """See `ports.Trainer`. Its Kubernetes Job goes, and with it its pods."""
         if job_id != self._job.id:

@@ -84,15 +84,9 @@ class Trainer(Protocol):
     async def ready(self, on_wait: OnWait) -> bool:
         """Returns when the trainer can be opened, however long a cluster takes to place it.
 
-        Args:
-            on_wait: told what it waits for, whenever that changes.
-
-        Returns:
-            Whether the cluster took the former trainer away, as by an
-            eviction: not the job's fault, and not to be counted as one.
-
-        Raises:
-            JobFailedError: there will be none; in the cluster's words.
+        `on_wait` is told what it waits for, whenever that changes. True when the cluster took
+        the former trainer away, as by an eviction, which is not to be counted as the job's fault.
+        Raises JobFailedError when there will be none, in the cluster's words.
         """
 
     async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
@@ -105,6 +99,9 @@ class Trainer(Protocol):
 
     async def save(self, request: trainer_pb.SaveRequest) -> trainer_pb.SaveResponse:
         """Publishes the current step."""
+
+    async def save_state(self, job_id: str, step: int) -> None:
+        """Returns when the state of a version that `save` published is stored."""
 
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         """Frees the model."""
@@ -182,6 +179,9 @@ class Registry(Protocol):
     async def alias(self, model: str, alias: str) -> registry_pb.Version | None:
         """The version that an alias points at; None when there is none."""
 
+    async def resumable(self, model: str, version: int) -> registry_pb.Version | None:
+        """The newest version up to one that has state; None when none has."""
+
     async def fork(self, model: str, version: int, name: str) -> None:
         """Makes a version of that number of another model, from the same files; once."""
 
@@ -194,9 +194,15 @@ class Registry(Protocol):
         """Adds numbers to a version."""
 
     async def apply_retention(
-        self, model: str, keep_last: int, keep_best: int, metric: str, lower_is_better: bool
+        self,
+        model: str,
+        keep_last: int,
+        keep_best: int,
+        metric: str,
+        lower_is_better: bool,
+        keep_versions: Sequence[int],
     ) -> None:
-        """Deletes the versions that the rule does not keep."""
+        """Deletes the versions that the rule does not keep, nor `keep_versions` names."""
 
 
 @dataclass(frozen=True)

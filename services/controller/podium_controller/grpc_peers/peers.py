@@ -200,6 +200,12 @@ class GrpcTrainer:
         with peer_errors("trainer"):
             return await self._stub.Save(request, timeout=self._settings.publish_seconds)
 
+    async def save_state(self, job_id: str, step: int) -> None:
+        """See `ports.Trainer`."""
+        request = trainer_pb.SaveStateRequest(job_id=job_id, step=step)
+        with peer_errors("trainer"):
+            await self._stub.SaveState(request, timeout=self._settings.publish_seconds)
+
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         """See `ports.Trainer`."""
         with peer_errors("trainer"):
@@ -284,6 +290,10 @@ class GrpcRegistry:
         """See `ports.Registry`."""
         return await self._get(registry_pb.GetVersionRequest(model=model, alias=alias))
 
+    async def resumable(self, model: str, version: int) -> registry_pb.Version | None:
+        """See `ports.Registry`."""
+        return await self._get(registry_pb.GetVersionRequest(model=model, resumable=version))
+
     async def fork(self, model: str, version: int, name: str) -> None:
         """See `ports.Registry`."""
         if await self.version(name, version) is not None:
@@ -293,6 +303,7 @@ class GrpcRegistry:
             raise NotFoundError(f"{model}@{version} is gone", reason="VERSION_NOT_FOUND")
         manifest = source.manifest
         manifest.model = name
+        manifest.files.extend(source.state_files)
         del manifest.parents[:]
         manifest.parents.add(model=model, version=version)
         del manifest.group_ids[:]
@@ -319,7 +330,13 @@ class GrpcRegistry:
             await self._stub.RecordEvaluation(request)
 
     async def apply_retention(
-        self, model: str, keep_last: int, keep_best: int, metric: str, lower_is_better: bool
+        self,
+        model: str,
+        keep_last: int,
+        keep_best: int,
+        metric: str,
+        lower_is_better: bool,
+        keep_versions: Sequence[int],
     ) -> None:
         """See `ports.Registry`."""
         request = registry_pb.ApplyRetentionRequest(
@@ -328,6 +345,7 @@ class GrpcRegistry:
             keep_best=keep_best,
             metric=metric,
             lower_is_better=lower_is_better,
+            keep_versions=keep_versions,
         )
         with peer_errors("registry"):
             await self._stub.ApplyRetention(request)

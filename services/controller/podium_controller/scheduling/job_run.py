@@ -6,6 +6,7 @@ import asyncio
 import logging
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from podium.core.errors import PodiumError
 from podium.core.tasks import cancel_and_wait
@@ -132,6 +133,18 @@ class JobRun:
         work = asyncio.create_task(loop.run())
         cancelled = asyncio.create_task(self._control.cancel.wait())
         try:
+            end = await self._ended(loop, work, cancelled)
+            if end.outcome != pb.JOB_STATE_SUCCEEDED:
+                await self._keep_state(loop)
+            return end
+        finally:
+            await cancel_and_wait(work, cancelled)
+            await loop.close()
+
+    async def _ended(
+        self, loop: TrainingLoop, work: asyncio.Task[None], cancelled: asyncio.Task[Any]
+    ) -> _End:
+        try:
             await asyncio.wait((work, cancelled), return_when=asyncio.FIRST_COMPLETED)
             if self._control.cancel.is_set():
                 await cancel_and_wait(work)
@@ -165,10 +178,18 @@ class JobRun:
                 "INTERNAL",
                 f"internal error; the controller's log has it under error id {error_id}",
             )
-        finally:
-            await cancel_and_wait(work, cancelled)
-            await loop.close()
         return _End(pb.JOB_STATE_SUCCEEDED)
+
+    async def _keep_state(self, loop: TrainingLoop) -> None:
+        """Before the trainer is freed, so that whoever goes on takes no step again."""
+        try:
+            await loop.keep_state()
+        except PodiumError as error:
+            # It goes on all the same, from older state and the stored groups.
+            logger.info(
+                "the last step's state is not stored",
+                extra={"job": self._job.id, "reason": error.reason, "error": error.message},
+            )
 
     async def _adopt_last(self, loop: TrainingLoop) -> None:
         """Counts a step that was published just before the job was stopped."""

@@ -66,8 +66,11 @@ class Aliases:
         """
         return await self._recovery.run("registry", lambda: self._promote(version, value))
 
-    async def retain(self) -> None:
-        """Deletes the versions that the job's rule does not keep."""
+    async def retain(self, awaited: int | None = None) -> None:
+        """Deletes the versions that the job's rule does not keep.
+
+        `awaited` stays too: the version whose state is on its way; None for none.
+        """
         rule = self._retention
         await self._recovery.run(
             "registry",
@@ -77,6 +80,7 @@ class Aliases:
                 rule.keep_best if self._metric else 0,
                 self._metric,
                 self._lower_is_better,
+                [] if awaited is None else [awaited],
             ),
         )
 

@@ -1,6 +1,7 @@
 """The training loop of one job: nothing but the order in which its components work.
 
-sample → collect → score → step → save → load → commit → retain → evaluate.
+sample → collect → score → step → save → load → commit → retain → evaluate; the optimizer's
+state is stored behind it, while the next step is collected.
 Every piece may be repeated after a crash; what makes a step real is that the
 registry has its version (docs/decisions/0004).
 """
@@ -45,6 +46,7 @@ from podium_controller.training.group_sources import ClientGroups
 from podium_controller.training.judging import Judging
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import COLLECT, SERVE, WAIT, Reporter
+from podium_controller.training.resume import version_damaged
 from podium_controller.training.scoring import scoring_of
 from podium_controller.training.serving import Serving
 from podium_controller.training.sources import Sources
@@ -53,7 +55,6 @@ from podium_controller.training.step_runner import (
     TRAIN_PREFIX,
     Published,
     StepRunner,
-    version_damaged,
 )
 
 # Of stored bytes; a stream that was cut short is none.
@@ -83,6 +84,7 @@ class TrainingLoop:
         self._peers = peers
         self._ledger = ledger
         self._control = control
+        self._trainer = trainer
         self._limits = limits
         self._meter = meter
         self._teacher_pool = teacher_pool
@@ -165,10 +167,12 @@ class TrainingLoop:
                 await self._step(batches)
                 if overlap:
                     batches.advance(self._completed)
-                await self._aliases.retain()
+                await self._aliases.retain(self._step_runner.awaited)
                 await self._evaluate_if_due(evaluator)
             if self._completed < last and evaluator is not None:
                 await self._control.unless_paused(evaluator.evaluate(self._completed))
+            # A job can be forked from its end; and what waited for its state to come is kept.
+            await self._step_runner.keep_state(self._completed)
             await self._aliases.retain()
         finally:
             await batches.close()
@@ -209,6 +213,10 @@ class TrainingLoop:
         await self._commit(step, published, None, begun)
         logger.info("adopted a published step", extra={"job": self._job.id, "step": step})
         return True
+
+    async def keep_state(self) -> None:
+        """Has the state of the last step stored, if the trainer is there and still at it."""
+        await self._trainer.save_state(self._job.id, self._completed)
 
     async def _batches(self) -> Batches:
         scoring = scoring_of(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from podium.core.errors import (
@@ -12,19 +10,18 @@ from podium.core.errors import (
     DataLossError,
     FailedPreconditionError,
     InternalError,
-    ResourceExhaustedError,
 )
-from podium.jobs.v1 import job_service_pb2 as pb
+from podium.core.version_state import has_state
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_controller.domain import job_states
-from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import Ledger, Registry, Trainer
+from podium_controller.domain.retention import stores_state
 from podium_controller.domain.step_metrics import STEP_METRICS
 from podium_controller.training.recovery import Recovery
-from podium_controller.training.reporter import OPEN, PUBLISH, TRAIN, Reporter
+from podium_controller.training.reporter import PUBLISH, STATE, TRAIN, Reporter
+from podium_controller.training.resume import Resume
 
 TRAIN_PREFIX = "train/"
 SECONDS_PREFIX = "seconds/"
@@ -62,31 +59,39 @@ class StepRunner:
         self._ledger = ledger
         self._recovery = recovery
         self._reporter = reporter
+        self._resume = Resume(job_id, spec, trainer, registry, ledger, recovery, reporter)
+        self._behind: int | None = None
+
+    @property
+    def awaited(self) -> int | None:
+        """The version whose state may be on its way to the registry; None for none."""
+        return self._behind
 
     async def find(self, version: int) -> Published | None:
         """What the registry has of a version; None when it is not published."""
-        found = await self._recovery.run("registry", lambda: self._look(version))
+        found = await self._recovery.run("registry", lambda: self._resume.look(version))
         return None if found is None else from_manifest(found.manifest)
 
     async def ready(self) -> bool:
         """Returns when the trainer can be opened; see `ports.Trainer.ready`."""
-        async with self._reporter.waiting() as on_wait:
-            return await self._trainer.ready(on_wait)
+        return await self._resume.ready()
 
     async def open(self, version: int | None) -> None:
         """Opens the trainer at a published version; None for a new job.
 
-        Version 0 of a new job is published too.
+        Version 0 of a new job is published too. Of a version without state the steps since the
+        newest one that has it are taken again.
         """
 
         async def call() -> None:
             at = version
-            if at is None and await self._look(0) is not None:
+            if at is None and await self._resume.look(0) is not None:
                 at = 0
-            await self._open(at)
+            await self._reopen(at)
             if at is None:
                 async with self._reporter.timed(PUBLISH):
                     await self._trainer.save(trainer_pb.SaveRequest(job_id=self._job_id, step=0))
+            await self._resume.catch_up()
 
         await self._recovery.run("trainer", call, ready=self.ready)
 
@@ -110,10 +115,13 @@ class StepRunner:
             nonlocal taken
             if rebuilt:
                 # The reply may have been lost, and not the step.
-                found = await self._look(step)
+                found = await self._resume.look(step)
                 if found is not None:
-                    await self._open(step)
+                    await self._reopen(step)
+                    await self._resume.catch_up()
                     return from_manifest(found.manifest)
+                if taken is None:
+                    await self._resume.catch_up()
             if taken is None:
                 async with self._reporter.timed(TRAIN, seconds, step=step):
                     taken = await self._trainer.step(self._job_id, step, groups)
@@ -126,10 +134,12 @@ class StepRunner:
             except AlreadyExistsError:
                 # Stored late, for a controller that is gone: of the same groups, but on a GPU not
                 # of the same bits. It is the step; what was taken here is not.
-                found = await self._look(step)
+                found = await self._resume.look(step)
                 if found is None or list(found.manifest.group_ids) != [g.id for g in groups]:
                     raise
-                await self._open(step)
+                # With weights alone it cannot be opened: the job goes on with what was taken here.
+                if has_state(found):
+                    await self._reopen(step)
                 return from_manifest(found.manifest)
 
         async def rebuild() -> bool:
@@ -137,80 +147,37 @@ class StepRunner:
             rebuilt = True
             if taken is not None:
                 # Not published yet, and the trainer has it: a full disk costs no second training.
-                await self._look(step)
+                await self._resume.look(step)
                 return False
-            if await self._look(step) is None:
-                await self._open(step - 1)
+            if await self._resume.look(step) is None:
+                await self._reopen(step - 1)
             return True
 
         return await self._recovery.run("trainer", call, rebuild, self.ready)
 
     async def restore(self, version: int, damage: DataLossError) -> None:
-        """Opens the trainer at a version whose own files are damaged.
+        """Opens the trainer at a version whose own files are damaged: see `Resume.restore`."""
+        self._behind = None
+        await self._resume.restore(version, damage)
 
-        The steps since the newest whole version before it are taken again, from the groups
-        that are stored for them (docs/decisions/0022). Saving what comes of it mends the files,
-        where it is the same bytes.
+    async def keep_state(self, version: int) -> None:
+        """Returns when the state of the version that the trainer is at is stored."""
 
-        Raises:
-            JobFailedError: VERSION_DAMAGED: there is nothing whole to begin at.
-        """
-        for base in await self._before(version):
-            replay = functools.partial(self._replay, base, version, damage)
-            with suppress(DataLossError):
-                return await self._recovery.run("trainer", replay, ready=self.ready)
-        raise version_damaged(self._job_id, version, damage)
+        async def call() -> None:
+            await self._resume.catch_up()
+            await self._resume.store_state(version)
 
-    async def _before(self, version: int) -> list[int | None]:
-        """The versions before one that are there, newest first; None for the beginning."""
-        forked = self._spec.HasField("fork")
-        first = self._spec.fork.version if forked else 0
-        numbers = range(version - 1, first - 1, -1)
-        found: list[int | None] = [n for n in numbers if await self.find(n) is not None]
-        return found if forked else [*found, None]
+        async def rebuild() -> bool:
+            await self._reopen(version)
+            return True
 
-    async def _replay(self, base: int | None, version: int, damage: DataLossError) -> None:
-        await self._open(base)
-        first = 0 if base is None else base + 1
-        where = "the beginning" if base is None else f"version {base}, the newest whole one"
-        await self._reporter.warn(
-            f"version {version} is damaged ({damage.message}); the job goes on from {where}, and"
-            f" takes the steps up to {version} again from their stored groups",
-            version,
-        )
-        for step in range(first, version + 1):
-            if step:
-                stored = await self._ledger.stored_groups(self._job_id, step)
-                if not stored:
-                    raise version_damaged(self._job_id, version, damage)
-                groups = [stored[position].group for position in sorted(stored)]
-                await self._trainer.step(self._job_id, step, groups)
-            await self._save_again(step)
+        await self._recovery.run("trainer", call, rebuild, self._resume.ready)
+        self._behind = None
 
-    async def _save_again(self, step: int) -> None:
-        found = await self._look(step)
-        if found is None:
-            return
-        manifest = found.manifest
-        try:
-            await self._trainer.save(
-                trainer_pb.SaveRequest(
-                    job_id=self._job_id,
-                    step=step,
-                    group_ids=manifest.group_ids,
-                    metrics=manifest.metrics,
-                )
-            )
-        except AlreadyExistsError:
-            await self._reporter.warn(
-                f"what step {step} came to again is not bit for bit version {step}, whose files"
-                " stay damaged; the job goes on with it",
-                step,
-            )
-        else:
-            await self._reporter.event(
-                pb.EVENT_TYPE_RECOVERY, f"version {step} is whole again", step
-            )
+    async def _reopen(self, version: int | None) -> None:
+        # Whatever was on its way, `catch_up` sees to it.
+        self._behind = None
+        await self._resume.open(version)
 
     async def _publish(
         self,
@@ -228,55 +195,24 @@ class StepRunner:
         for reason in taken.skipped_groups.values():
             metrics[SKIPPED_PREFIX + reason] = metrics.get(SKIPPED_PREFIX + reason, 0.0) + 1
         group_ids = [group.id for group in groups]
+        stores = stores_state(self._spec, step)
+        if stores and self._behind is not None:
+            # One state is on its way at a time: whatever crashes, the one before it is stored.
+            async with self._reporter.timed(STATE, seconds, step=step):
+                await self._resume.store_state(self._behind)
+            self._behind = None
         async with self._reporter.timed(PUBLISH, seconds, step=step):
-            saved = await self._trainer.save(
-                trainer_pb.SaveRequest(
-                    job_id=self._job_id, step=step, group_ids=group_ids, metrics=metrics
-                )
+            request = trainer_pb.SaveRequest(
+                job_id=self._job_id, step=step, group_ids=group_ids, metrics=metrics
             )
+            request.state = trainer_pb.STATE_SAVING_NONE
+            if stores:
+                request.state = trainer_pb.STATE_SAVING_BEHIND
+                self._behind = step
+            saved = await self._trainer.save(request)
         if saved.version != step:
             raise InternalError(f"the trainer saved step {step} as version {saved.version}")
         return Published(step, group_ids, metrics, dict(taken.skipped_groups))
-
-    async def _look(self, version: int) -> registry_pb.Version | None:
-        return await self._registry.version(self._job_id, version)
-
-    async def _open(self, version: int | None) -> None:
-        request = trainer_pb.OpenRequest(
-            job_id=self._job_id,
-            base_model=self._spec.base_model,
-            training=self._spec.training,
-            seed=self._spec.seed,
-            resume_version=version,
-        )
-        # A phase of its own: loading a model takes minutes where publishing takes seconds.
-        async with self._reporter.timed(OPEN, step=version or 0):
-            try:
-                opened = await self._trainer.open(request)
-            except ResourceExhaustedError as error:
-                other = error.metadata.get("job_id", "")
-                if error.reason != "TRAINER_BUSY" or not await self._is_idle(other):
-                    raise
-                # A job that holds nothing any more; its trainer could not be told when it ended.
-                await self._trainer.close(other)
-                opened = await self._trainer.open(request)
-        if opened.step != (version or 0):
-            raise InternalError(f"the trainer opened version {version} at step {opened.step}")
-
-    async def _is_idle(self, job_id: str) -> bool:
-        state = await self._ledger.state_of(job_id) if job_id else None
-        return state in job_states.ENDED | job_states.RESTING
-
-
-def version_damaged(job_id: str, version: int, damage: DataLossError) -> JobFailedError:
-    """What ends a job that cannot go on from a version, nor from one before it."""
-    return JobFailedError(
-        f"version {job_id}@{version} is damaged, and could not be made again: {damage.message}."
-        f" Push its files again, or submit a job that goes on from an older version, with"
-        f" `--set fork.model={job_id} --set fork.version=N`",
-        reason="VERSION_DAMAGED",
-        metadata={"version": str(version)},
-    )
 
 
 def from_manifest(manifest: registry_pb.Manifest) -> Published:

@@ -54,7 +54,7 @@ export async function modelPage({ main, signal }, name) {
     fill(from, each.parents.map((parent, at) => [at ? ", " : "", reference(parent)]),
       each.parents.length ? h("button", { class: "quiet small", "aria-label": `lineage of version ${each.version}`, onclick: () => lineage(each, from) }, "all") : "the base model");
     return h("tr", {},
-      h("td", {}, h("b", {}, each.version), h("span", { class: "soft" }, each.kind)),
+      h("td", {}, h("b", {}, each.version), h("span", { class: "soft", title: each.has_state ? null : "It can be served, and not resumed or forked." }, each.has_state ? each.kind : `${each.kind}, no state`)),
       h("td", {}, tags, h("button", { class: "quiet small", "aria-label": `give version ${each.version} an alias`, onclick: () => name_(each) }, "alias")),
       h("td", { class: "n" }, number(each.metrics.reward_mean, 3)),
       h("td", { class: "n" }, percent(each.metrics.success_mean)),
