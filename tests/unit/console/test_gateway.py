@@ -172,6 +172,7 @@ async def test_the_methods_are_those_that_take_one_request() -> None:
         f"RegistryService/{name}"
         for name in (
             "AcquireLease",
+            "AddState",
             "ApplyRetention",
             "CollectGarbage",
             "CreateVersion",
