@@ -1,13 +1,18 @@
 #!/bin/sh
-# Fine-tunes on the best fifth of a tic-tac-toe job's own episodes, then goes on with GRPO from there.
-# usage, with `podium up` running: examples/sft_then_grpo.sh JOB
+# Fine-tunes on demonstrations, then goes on with GRPO from there, for so many steps more.
+# usage, with `podium up` running: examples/sft_then_grpo.sh ID JOB_FILE STEPS ROWS…
+# ROWS are what `podium sft` learns from, files or a job's own best episodes:
+#   python examples/email_demonstrations.py 24 > demonstrations.jsonl
+#   examples/sft_then_grpo.sh email examples/email_search.yaml 6 demonstrations.jsonl
+#   examples/sft_then_grpo.sh game examples/tic_tac_toe.yaml 20 --from-job JOB --best 0.2
 set -eu
 here=$(dirname "$0")
-job=$1
+id=$1 file=$2 steps=$3
+shift 3
 
-podium sft -f "$here/sft.yaml" --from-job "$job" --best 0.2 --id "$job-sft"
-version=$(podium job show "$job-sft" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["completed_steps"])')
+podium sft -f "$here/sft.yaml" --id "$id-sft" "$@"
+version=$(podium job get "$id-sft" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["completed_steps"])')
 # Steps are counted on from the version that is forked.
-podium job submit -f "$here/tic_tac_toe.yaml" --id "$job-grpo" --follow \
-    --set fork.model="$job-sft" --set fork.version="$version" \
-    --set training.steps=$((version + 20))
+podium job submit -f "$file" --id "$id-grpo" --follow \
+    --set fork.model="$id-sft" --set fork.version="$version" \
+    --set training.steps=$((version + steps))

@@ -18,6 +18,7 @@ _PROGRAM = re.compile(
     r"(?:\.(?= \S*/)|export|eval|podium|make|helm|kubectl|npm|node|torchrun|"
     r"python3?|pip|sh|curl|docker|kind)(?: |$)"
 )
+_CALL = re.compile(r"(?<![\w./-])podium [^|`)\n]+")
 
 
 def pages() -> list[str]:
@@ -34,6 +35,16 @@ def commands(text: str) -> Iterator[str]:
         for line in re.sub(r"\\\n\s*", "", block).splitlines():
             if _PROGRAM.match(line):
                 yield " ".join(re.sub(r"\s+#.*", "", line).split())
+
+
+def script_commands(text: str) -> list[str]:
+    """Each call of `podium` in a shell script, or in a comment of one or of a job file.
+
+    A variable is its name, and a sum is 1.
+    """
+    plain = re.sub(r"\$\{?(\w+)\}?", r"\1", re.sub(r"\$\(\(.*?\)\)", "1", text))
+    lines = re.sub(r"\\\n\s*", "", plain)
+    return [found.strip() for found in _CALL.findall(lines)]
 
 
 def python(text: str) -> list[str]:

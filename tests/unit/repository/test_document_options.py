@@ -16,7 +16,7 @@ from google.protobuf.descriptor import Descriptor
 from podium.core.contract import parse_yaml, scorer_violations
 from podium.core.contract.fork_alias import take_alias
 from podium.types.v1 import spec_pb2
-from support.document_commands import commands
+from support.document_commands import commands, script_commands
 from support.document_options import faults, podium_words, unknown_key
 from support.programs import missing
 
@@ -24,15 +24,22 @@ if shutil.which("git") is None:
     pytest.skip(missing("git", "git"), allow_module_level=True)
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted(
-    subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+
+
+def listed(*patterns: str) -> list[str]:
+    """Files of the repository, those too that are not committed yet."""
+    found = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
-    ).stdout.split()
-)
+    )
+    return sorted(found.stdout.split())
+
+
+PAGES = listed("*.md")
+SCRIPTS = listed("examples/*.sh", "examples/*.yaml")
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z][a-z0-9-]*):", MAKEFILE, re.MULTILINE))
 VARIABLES = set(re.findall(r"^([A-Z][A-Z_]*) *\?=", MAKEFILE, re.MULTILINE))
@@ -68,6 +75,12 @@ def test_each_command_of_a_page_is_there(page: str) -> None:
         words = podium_words(line)
         wrong += faults(words) if words is not None else make_faults(line)
     assert wrong == []
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_each_command_of_an_example_is_there(script: str) -> None:
+    calls = [podium_words(line) for line in script_commands((ROOT / script).read_text())]
+    assert [fault for words in calls for fault in faults(words or [], whole=False)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -144,6 +157,9 @@ def test_what_is_not_there_is_seen() -> None:
     ):
         assert len(list(faults(podium_words(line) or []))) == 1, line
     assert list(faults(["job", "submit"], whole=False)) == []
+    script = 'v=$(podium job show "$id" -o json | x)\npodium up \\\n  --port-base $((1 + 2))\n'
+    assert script_commands(script) == ['podium job show "id" -o json', "podium up --port-base 1"]
+    assert list(faults(["job", "show", "id"], whole=False)) != []
     assert list(unknown_key("fork.version=best")) == []
     assert make_faults("make tests") == ["make tests: tests"]
     assert make_faults("make test NONE=1") == ["make test NONE=1: NONE"]
