@@ -42,10 +42,7 @@ if shutil.which("git") is None:
 
 HERE = {
     "podium job submit -f examples/email_search.yaml --follow",
-    "podium job submit -f examples/email_search.yaml --id email-search --set training.steps=6 "
-    "--follow",
     "podium job submit -f examples/distill_email.yaml --set distillation.teacher=ID@best --follow",
-    "podium job submit -f examples/small_functions/job.yaml --follow",
     "podium job watch ID",
     "podium job pause ID",
     "podium job submit -f job.yaml --set fork.model=ID --set fork.version=best",
@@ -84,10 +81,6 @@ _LOGIN_RELEASE = "tests/integration/cli/test_login_release.py"
 ELSEWHERE = {
     "python examples/train_openai.py": f"{_SPINE}/test_client_driven.py::"
     "test_an_agent_that_knows_nothing_of_podium_trains_as_it_is",
-    "python examples/email_demonstrations.py 24 > demonstrations.jsonl": "tests/unit/environments/"
-    "test_email_demonstrations.py::test_the_demonstrations_of_email_search_succeed_*",
-    "python examples/small_functions/tasks.py > small_functions.jsonl": "tests/unit/environments/"
-    "test_small_functions.py::test_the_small_functions_can_be_graded_*",
     "python examples/reading_judge.py &": "tests/unit/judge/test_reading_judge.py::test_an_*",
     "podium eval email_search -a base -a ID@best -a baseline:scripted": f"{_SPINE}/test_readme.py::"
     "test_chat_and_eval_serve_what_they_name_and_give_it_back",
