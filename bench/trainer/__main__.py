@@ -22,7 +22,7 @@ def main() -> int:
     _share_openmp()
     parts: dict[str, Callable[[], Any]] = {
         "a": lambda: in_child(layouts.measure, MODEL, options.repeats),
-        "b": lambda: _whole_step(options.repeats, options.trl_checkpointing),
+        "b": lambda: _whole_step(options.repeats, options.trl_checkpointing, options.seeds),
         "c": lambda: head_memory.measure(options.repeats),
     }
     results: dict[str, Any] = {"machine": machine(), "model": MODEL, "repeats": options.repeats}
@@ -41,11 +41,11 @@ def main() -> int:
     return int(unequal)
 
 
-def _whole_step(repeats: int, checkpointing: bool) -> dict[str, Any]:
+def _whole_step(repeats: int, checkpointing: bool, seeds: int) -> dict[str, Any]:
     absent = whole_step.missing()
     if absent:
         return {"skipped": f"{absent} cannot be imported; see requirements/dev.txt"}
-    return whole_step.measure(MODEL, repeats, checkpointing)
+    return whole_step.measure(MODEL, repeats, checkpointing, seeds)
 
 
 def _share_openmp() -> None:
@@ -65,6 +65,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--repeats", type=_positive, default=5, help="timed repeats after one warm-up"
     )
+    parser.add_argument("--seeds", type=_positive, default=1, help="runs of b, a seed each")
     parser.add_argument("--output", type=Path, default=Path("build/bench/trainer.json"))
     parser.add_argument(
         "--trl-checkpointing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
+import math
 import multiprocessing
 import os
 import platform
@@ -19,6 +20,10 @@ import torch
 
 TOLERANCE = 1e-4
 """Greatest difference of two gradients, as a share of the greatest gradient."""
+
+
+FURTHEST = 4.0
+"""Standard errors by which two samples of one distribution may differ: 1 in 16,000 do by more."""
 
 
 class UnequalError(Exception):
@@ -77,6 +82,23 @@ def require_equal(what: str, difference: float, tolerance: float = TOLERANCE) ->
     if not difference <= tolerance:
         raise UnequalError(f"{what} differ by {difference:.3g}; allowed is {tolerance:g}")
     return difference
+
+
+def require_alike(what: str, one: Sequence[float], two: Sequence[float]) -> float:
+    """Returns how far the means of two samples are apart, in standard errors of their difference.
+
+    Raises:
+        UnequalError: by more than `FURTHEST`.
+    """
+    apart = abs(statistics.fmean(one) - statistics.fmean(two))
+    error = math.sqrt(statistics.variance(one) / len(one) + statistics.variance(two) / len(two))
+    errors = apart / error if error else math.inf if apart else 0.0
+    if errors > FURTHEST:
+        raise UnequalError(
+            f"{what}: {statistics.fmean(one):.4g} and {statistics.fmean(two):.4g} are "
+            f"{errors:.1f} standard errors apart; allowed is {FURTHEST:g}"
+        )
+    return errors
 
 
 def in_child(work: Callable[..., Any], *arguments: Any) -> Any:

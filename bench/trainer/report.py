@@ -63,14 +63,25 @@ def _whole_step(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"   whole        {short(found['whole_ratio'])} times faster {whole}"
     yield f"   generation   {short(found['generation_ratio'])} times faster"
     yield f"   training     {short(found['training_ratio'])} times faster {training}"
-    ends = found["reward_of_last_three"]
+    interval = found["reward_ahead_interval"]
+    within = f"(95 % {interval[0]:+.3f} to {interval[1]:+.3f}) " if interval else ""
     yield (
-        f"   reward of the last three steps: podium {ends['podium']:.3f}, trl {ends['trl']:.3f} "
-        f"{_verdict(found['met_reward'], found['reward_tolerance'], 'tolerance')}"
+        f"   mean reward of the last three steps: podium less trl {found['reward_ahead']:+.3f} "
+        f"{within}"
+        f"{_verdict(found['met_reward'], found['reward_tolerance'], 'tolerance')}; by seed:"
     )
-    for name, curve in found["reward_curves"].items():
-        yield f"   {name:<12} {' '.join(f'{value:.3f}' for value in curve)}"
+    for name, ends in found["reward_of_last_three"].items():
+        yield f"   {name:<12} {' '.join(f'{value:.3f}' for value in ends)}"
+    yield "   rewards by step, a line each seed:"
+    for name, curves in found["reward_curves"].items():
+        for curve in curves:
+            yield f"   {name:<12} {' '.join(f'{value:.3f}' for value in curve)}"
     yield f"   gradients differ by {found['gradient_difference']:.1e}"
+    yield (
+        "   samples of the base model, apart by standard errors: rewards "
+        f"{found['reward_errors']:.1f}, special tokens {found['special_errors']:.1f}, "
+        f"log-probs {found['score_errors']:.1f}"
+    )
 
 
 def _head(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:

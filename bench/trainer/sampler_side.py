@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podium_inference.adapters.engine import VllmEngine
+from podium_inference.adapters.engine_options import for_this_device
 from podium_inference.settings import Settings
 
 from bench.trainer.measure import tell
@@ -23,7 +24,8 @@ def serve(connection: Connection, setup: Setup) -> None:
 
 
 async def _serve(connection: Connection, setup: Setup) -> None:
-    engine = VllmEngine(Settings(dtype="float32", model=setup.model), Path(setup.model))
+    settings = Settings(dtype="float32", model=setup.model, seed=setup.seed)
+    engine = VllmEngine(for_this_device(settings), Path(setup.model))
     prompts = [_tokens(engine.tokenizer, text) for text in PROMPTS]
     tell(connection, prompts)
     try:

@@ -19,20 +19,19 @@ from bench.trainer.task import PROMPTS, Setup, reward
 
 
 def serve(connection: Connection, setup: Setup) -> None:
-    """Answers with the prompts' tokens; then `("weights", file)` and `("gradient", batch, file)`
-    until `("train",)`, and from then on `("step",)`, `setup.steps` times."""
+    """Answers with the prompts' tokens; then `("weights", file)`, `("gradient", batch, file)`,
+    `("sample",)` and `("scores", completions)` until `("train",)`, and from then on `("step",)`,
+    `setup.steps` times."""
     with tempfile.TemporaryDirectory() as folder:
         trainer = _build(setup, folder)
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(_Turns(connection, trainer))
-        texts = [row["prompt"] for row in trainer.train_dataset]
-        tell(connection, trainer.processing_class(text=texts[: len(PROMPTS)])["input_ids"])
+        tell(connection, _prompts(trainer))
         while True:
             order, *arguments = connection.recv()
             if order == "train":
                 break
-            done = _weights if order == "weights" else _gradient
-            tell(connection, done(trainer, *arguments))
+            tell(connection, _ORDERS[order](trainer, *arguments))
         trainer.train()
 
 
@@ -99,8 +98,10 @@ def _build(setup: Setup, folder: str) -> _Trainer:
         per_device_train_batch_size=len(PROMPTS) * setup.group,
         num_generations=setup.group,
         max_completion_length=setup.completion,
-        # No end of sequence: every completion has all its tokens.
-        generation_kwargs={"eos_token_id": None},
+        # Every completion has all its tokens, whatever the model says of its end: no token has
+        # this id. Transformers would take None for the end of the model's own generation config,
+        # and fill what comes after it with padding.
+        generation_kwargs={"eos_token_id": len(tokenizer)},
         gradient_checkpointing=setup.checkpointing,
         learning_rate=setup.learning_rate,
         lr_scheduler_type="constant",
@@ -138,7 +139,7 @@ def _build(setup: Setup, folder: str) -> _Trainer:
         ),
     )
     # It would cut a completion after its first end of sequence.
-    trainer.eos_token_ids = [-1]
+    trainer.eos_token_ids = [len(tokenizer)]
     return trainer
 
 
@@ -157,6 +158,34 @@ def _weights(trainer: _Trainer, file: str) -> None:
     with torch.no_grad():
         for name, weight in safetensors.torch.load_file(file).items():
             parameters[name].copy_(weight)
+
+
+def _sample(trainer: _Trainer) -> list[list[list[int]]]:
+    """[P][G] completions of the prompts, as a step samples them."""
+    prompts, group = _prompts(trainer), trainer.args.num_generations
+    rows = [ids for ids in prompts for _ in range(group)]
+    found, _ = trainer._generate_single_turn(rows, None, {}, group)
+    return [found[start : start + group] for start in range(0, len(found), group)]
+
+
+def _scores(trainer: _Trainer, completions: list[list[list[int]]]) -> list[float]:
+    """Mean log-prob of a token, in nats, of each of [P][G] completions."""
+    scores: list[float] = []
+    trainer.model.eval()
+    for prompt, group in zip(_prompts(trainer), completions, strict=True):
+        tokens = torch.tensor([[*prompt, *ids] for ids in group])
+        with torch.no_grad():
+            logits = trainer.model(tokens[:, :-1]).logits[:, len(prompt) - 1 :]
+        chosen = tokens[:, len(prompt) :, None]
+        logprobs = logits.log_softmax(-1).gather(-1, chosen).squeeze(-1)
+        scores += logprobs.mean(1).tolist()
+    return scores
+
+
+def _prompts(trainer: _Trainer) -> list[list[int]]:
+    texts = [row["prompt"] for row in trainer.train_dataset][: len(PROMPTS)]
+    found: list[list[int]] = trainer.processing_class(text=texts)["input_ids"]
+    return found
 
 
 def _gradient(trainer: _Trainer, batch: dict[str, Any], file: str) -> float:
@@ -204,3 +233,11 @@ def _gradient(trainer: _Trainer, batch: dict[str, Any], file: str) -> float:
     trainer._metrics["train"].clear()
     clear_peak()
     return float(loss.detach())
+
+
+_ORDERS: dict[str, Any] = {
+    "weights": _weights,
+    "gradient": _gradient,
+    "sample": _sample,
+    "scores": _scores,
+}
