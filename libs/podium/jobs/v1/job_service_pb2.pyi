@@ -162,8 +162,9 @@ class Job(_message.Message):
     phase: _builtins.str
     """What it does now: `open` (its trainer loads the model, before the first
     step and after a loss), `collect`, `judge`, `train`, `state` (an earlier
-    version's is not stored yet), `publish`, `serve`, `evaluate`, `recover`, `wait`; of a paused job `idle` when it paused by
-    itself, as its client sent nothing. Output only.
+    version's is not stored yet), `publish`, `serve`, `evaluate`, `recover`,
+    `wait`; of a paused job `idle` when it paused by itself, as its client
+    sent nothing. Output only.
     """
     failure_message: _builtins.str
     """Why it failed, for people. Output only."""

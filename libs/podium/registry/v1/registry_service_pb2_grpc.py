@@ -311,8 +311,8 @@ class RegistryServiceServicer:
     def ApplyRetention(self, request, context):
         """Deletes the versions of a model that a rule does not keep; versions with
         an alias or a live lease always stay, and so do the newest two that have
-        state (one with keep_last 1), from which a job goes on after a crash. Fails with INVALID_ARGUMENT for a
-        rule that would keep nothing.
+        state (one with keep_last 1), from which a job goes on after a crash.
+        Fails with INVALID_ARGUMENT for a rule that would keep nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

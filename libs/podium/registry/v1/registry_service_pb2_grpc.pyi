@@ -123,8 +123,8 @@ class RegistryServiceStub:
     ApplyRetention: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.ApplyRetentionRequest, _registry_service_pb2.ApplyRetentionResponse]
     """Deletes the versions of a model that a rule does not keep; versions with
     an alias or a live lease always stay, and so do the newest two that have
-    state (one with keep_last 1), from which a job goes on after a crash. Fails with INVALID_ARGUMENT for a
-    rule that would keep nothing.
+    state (one with keep_last 1), from which a job goes on after a crash.
+    Fails with INVALID_ARGUMENT for a rule that would keep nothing.
     """
     CollectGarbage: _grpc.UnaryUnaryMultiCallable[_registry_service_pb2.CollectGarbageRequest, _registry_service_pb2.CollectGarbageResponse]
     """Deletes blobs that no version, unfinished upload or recent FindBlobs
@@ -226,8 +226,8 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     ApplyRetention: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ApplyRetentionRequest, _registry_service_pb2.ApplyRetentionResponse]  # type: ignore[assignment]
     """Deletes the versions of a model that a rule does not keep; versions with
     an alias or a live lease always stay, and so do the newest two that have
-    state (one with keep_last 1), from which a job goes on after a crash. Fails with INVALID_ARGUMENT for a
-    rule that would keep nothing.
+    state (one with keep_last 1), from which a job goes on after a crash.
+    Fails with INVALID_ARGUMENT for a rule that would keep nothing.
     """
     CollectGarbage: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.CollectGarbageRequest, _registry_service_pb2.CollectGarbageResponse]  # type: ignore[assignment]
     """Deletes blobs that no version, unfinished upload or recent FindBlobs
@@ -440,8 +440,8 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_registry_service_pb2.ApplyRetentionResponse, _abc.Awaitable[_registry_service_pb2.ApplyRetentionResponse]]:
         """Deletes the versions of a model that a rule does not keep; versions with
         an alias or a live lease always stay, and so do the newest two that have
-        state (one with keep_last 1), from which a job goes on after a crash. Fails with INVALID_ARGUMENT for a
-        rule that would keep nothing.
+        state (one with keep_last 1), from which a job goes on after a crash.
+        Fails with INVALID_ARGUMENT for a rule that would keep nothing.
         """
 
     @_abc_1.abstractmethod
