@@ -11,6 +11,7 @@ from podium.core.errors import InvalidArgumentError
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.kit.rpc import rpc_errors
 from podium.types.v1 import policy_pb2
+from podium_inference.settings import Settings
 from support.pool import TinyPool, adapter_files, reference_logprobs
 
 pytestmark = [
@@ -76,6 +77,25 @@ async def test_many_are_scored_in_one_batch_with_those_who_sample(
     for answer in said[12:]:
         assert np.abs(np.array(answer.logprobs)[:99] - said[12].logprobs[:99]).max() < 1e-4
     assert all(len(each.token_ids) == 200 for each in await asyncio.gather(*sampling))
+
+
+async def test_the_base_model_speaks_as_itself_beside_as_many_adapters_as_fit(
+    shared: TinyPool, tmp_path: Path
+) -> None:
+    # vLLM by itself gives it the adapter of the last slot, once there is one.
+    expected = reference_logprobs(shared.model, None, TOKENS[:1], TOKENS[1:], 1.0, tmp_path)
+    names = [f"beside{n}" for n in range(Settings().max_loras)]
+    for n, name in enumerate(names):
+        await shared.publish(name, 1, adapter_files(shared.model, 50 + n))
+        await score(shared, TOKENS[:20], name, 1)
+    _, *said = await asyncio.gather(
+        asyncio.gather(
+            *(score(shared, TOKENS[: 280 + n], name, 1) for n, name in enumerate(names))
+        ),
+        *(score(shared, TOKENS[: 260 + n]) for n in range(8)),
+    )
+    for n, answer in enumerate(said):
+        assert np.abs(np.array(answer.logprobs) - expected[: 259 + n]).max() < 1e-4
 
 
 async def test_a_sequence_that_fills_the_context_is_refused(merged: TinyPool) -> None:

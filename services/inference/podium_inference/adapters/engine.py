@@ -80,7 +80,7 @@ class VllmEngine:
         if self._lacks_buffers:
             await self.llm.collective_rpc("podium_make_buffers")
         if self._by_adapters:
-            await self.llm.collective_rpc("podium_leave_prompts_plain")
+            await self.llm.collective_rpc("podium_mend_adapters")
 
     @property
     def dead(self) -> bool:

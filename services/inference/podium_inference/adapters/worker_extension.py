@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+from podium_inference.adapters.base_rows import leave_base_plain
 from podium_inference.adapters.node_files import NodeFiles
 from podium_inference.adapters.prompt_logits import leave_prompts_plain
 from podium_inference.adapters.weight_files import is_adapter
@@ -41,9 +42,10 @@ class PolicyWorker(NodeFiles):
             )
         return ""
 
-    def podium_leave_prompts_plain(self) -> str:
-        """See `prompt_logits`."""
+    def podium_mend_adapters(self) -> str:
+        """See `prompt_logits` and `base_rows`."""
         leave_prompts_plain(self.model_runner.get_model())
+        leave_base_plain()
         return ""
 
     def podium_set_policy(self, base: str, folder: str) -> str:
