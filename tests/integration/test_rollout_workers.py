@@ -125,7 +125,9 @@ async def test_two_workers_give_what_one_process_gives_and_their_metrics_add_up(
         async with serving(inference) as service:
             assert await all_of(service.stub, requests) == alone
             ran = await service.by_worker("podium_rollout_episodes_total")
-            assert ran == {"0": 6, "1": 6}
+            # Who is less busy gets the next group: of six of them each has some.
+            assert ran.keys() == {"0", "1"}
+            assert sum(ran.values()) == 12
             # A call is counted once, where it comes in.
             taken = await service.by_worker("podium_grpc_server_handled_total")
             assert taken == {"": 6}

@@ -115,7 +115,7 @@ async def test_a_delta_is_fetched_where_its_parent_is_served(
             await asyncio.to_thread(session.train, [group("g", *attempts)], lambda: False)
         provenance = Provenance(model, step - 1 if step else None, [], {})
         checkpoint = await asyncio.to_thread(session.checkpoint)
-        await versions.publish(job, checkpoint, provenance)
+        await versions.publish(job, checkpoint, provenance, with_state=True)
         found = await merged.registry.get_version(job, step)
         sizes = {file.path: file.size for file in found.manifest.files}
         if step:
