@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from podium.core.errors import AlreadyExistsError, FailedPreconditionError, NotFoundError
+from podium.core.errors import AlreadyExistsError, NotFoundError
 from podium.core.version_state import state_in
 from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2 as pb
@@ -13,7 +13,7 @@ from podium_registry.adapters.blobs import Blobs, touch
 from podium_registry.adapters.history import Change, History, record
 from podium_registry.adapters.tables import version_blobs, versions
 from podium_registry.adapters.version_rows import read_version, row_of, state_files
-from podium_registry.domain.manifests import check_sizes, check_state, no_version
+from podium_registry.domain.manifests import check_state, check_stored, no_version
 
 
 class States:
@@ -78,14 +78,7 @@ async def _add(connection: AsyncConnection, request: pb.AddStateRequest) -> bool
     check_state(files, manifest)
     names = {file.digest for file in files}
     stored = await touch(connection, sorted(names))
-    missing = sorted(names - stored.keys())
-    if missing:
-        raise FailedPreconditionError(
-            f"{len(missing)} blobs are not stored, first {missing[0]}",
-            reason="MISSING_BLOB",
-            metadata={"digest": missing[0], "count": str(len(missing))},
-        )
-    check_sizes(files, stored, "files")
+    check_stored(files, stored, "files")
     # What lies in the weights as well is stored once.
     fresh = sorted(names - {file.digest for file in manifest.files})
     key = {"model": request.model, "version": request.version}

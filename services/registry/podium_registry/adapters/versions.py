@@ -43,7 +43,7 @@ from podium_registry.domain.manifests import (
     check_alias,
     check_finite,
     check_manifest,
-    check_sizes,
+    check_stored,
     no_version,
 )
 from podium_registry.domain.retention import Rated, Rule, kept
@@ -99,14 +99,7 @@ class Versions:
                     raise no_version(parent.model, parent.version)
             names = {file.digest for file in manifest.files}
             stored = await touch(connection, sorted(names))
-            missing = sorted(names - stored.keys())
-            if missing:
-                raise FailedPreconditionError(
-                    f"{len(missing)} blobs are not stored, first {missing[0]}",
-                    reason="MISSING_BLOB",
-                    metadata={"digest": missing[0], "count": str(len(missing))},
-                )
-            check_sizes(manifest.files, stored)
+            check_stored(manifest.files, stored)
             key = {"model": manifest.model, "version": manifest.version}
             await connection.execute(
                 sa.insert(versions).values(

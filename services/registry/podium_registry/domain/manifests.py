@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+from podium.core.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    Violation,
+)
 from podium.core.version_state import FOLDER
 from podium.registry.v1 import registry_service_pb2 as pb
 
@@ -59,14 +64,22 @@ def check_state(files: Sequence[pb.File], manifest: pb.Manifest) -> None:
     _check_paths([file.path for file in files], [file.path for file in manifest.files], "files")
 
 
-def check_sizes(
+def check_stored(
     files: Sequence[pb.File], stored: Mapping[str, int], field: str = "manifest.files"
 ) -> None:
-    """Each file has the size of its blob, in bytes; `stored` has them by digest.
+    """Each file has a blob, and its size, in bytes; `stored` has them by digest.
 
     Raises:
-        InvalidArgumentError: naming each that has another.
+        FailedPreconditionError: MISSING_BLOB.
+        InvalidArgumentError: naming each file that has another size.
     """
+    missing = sorted({file.digest for file in files} - stored.keys())
+    if missing:
+        raise FailedPreconditionError(
+            f"{len(missing)} blobs are not stored, first {missing[0]}",
+            reason="MISSING_BLOB",
+            metadata={"digest": missing[0], "count": str(len(missing))},
+        )
     violations = [
         Violation(
             f"{field}[{index}].size",
