@@ -8,6 +8,10 @@ from collections.abc import Generator
 
 import hypothesis
 import pytest
+
+# It puts its distutils in the place of Python's, which failed once in a worker where other tests
+# had run before vLLM was imported: first of all, nothing is in its way.
+import setuptools  # noqa: F401
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
