@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
@@ -78,24 +80,42 @@ async def test_why_a_generation_ended(merged: TinyPool) -> None:
 
 
 async def test_a_cancelled_call_is_aborted_in_the_engine(merged: TinyPool) -> None:
-    asked = request(PROMPT, seed=6, max_tokens=1900)
-    call = merged.stub.StreamGenerate(
+    async with asyncio.timeout(120):
+        # Among two thousand tokens of a model that says anything there may be one that ends them.
+        seed = 6
+        while (running := await _long_call(merged, seed)) is None:
+            seed += 1
+        call, reading = running
+        call.cancel()
+        await reading
+        while await _running(merged):
+            await asyncio.sleep(0.1)
+
+
+async def _long_call(pool: TinyPool, seed: int) -> tuple[Any, asyncio.Task[None]] | None:
+    """A call that the engine is at, and who reads it; None if it ended before that was seen."""
+    asked = request(PROMPT, seed=seed, max_tokens=1900)
+    call = pool.stub.StreamGenerate(
         pb.StreamGenerateRequest(
             policy=asked.policy,
             prompt_token_ids=asked.prompt_token_ids,
             sampling=asked.sampling,
         )
     )
-    async for _ in call:
-        break
-    # The gauge follows the engine's iterations, and may be one behind the first token.
-    async with asyncio.timeout(60):
-        while await _running(merged) != 1:
-            await asyncio.sleep(0.02)
-    call.cancel()
-    async with asyncio.timeout(60):
-        while await _running(merged):
-            await asyncio.sleep(0.1)
+
+    async def read() -> None:
+        with suppress(asyncio.CancelledError):
+            async for _ in call:
+                pass
+
+    reading = asyncio.create_task(read())
+    while not reading.done():
+        # The gauge follows the engine's iterations, and may be one behind the first token.
+        if await _running(pool) == 1:
+            return call, reading
+        await asyncio.sleep(0.02)
+    await reading
+    return None
 
 
 async def _running(pool: TinyPool) -> int:
