@@ -20,7 +20,7 @@ class CostBound:
 
     def __init__(self, budget: spec_pb2.BudgetSpec) -> None:
         self._budget = budget
-        self._most = budget.max_judge_cost if budget.HasField("max_judge_cost") else float("inf")
+        self._most = budget.max_judge_cost
         self._in_flight = 0.0
         self._asking = 0
         self._cost = 0.0
@@ -39,6 +39,9 @@ class CostBound:
             wanted: what its priced calls may cost.
             stored: what is stored of what the job's judges have used.
         """
+        if not self._budget.HasField("max_judge_cost"):
+            yield ""
+            return
         async with self._changed:
             await self._look(stored)
             while self._asking and wanted and self._cost + self._in_flight + wanted > self._most:

@@ -22,7 +22,7 @@ from podium.core.version_state import state_in
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
-from podium.types.v1 import spec_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain import job_states
 from podium_controller.domain.errors import JobFailedError
@@ -119,8 +119,8 @@ class Resume:
             )
 
     async def _take_again(self, step: int) -> None:
-        stored = await self._ledger.stored_groups(self._job_id, step)
-        if not stored:
+        groups = await self._groups_of(step)
+        if not groups:
             raise JobFailedError(
                 f"version {self._target} has no state, and the groups of step {step} are not"
                 f" stored, from which it could be made again. Submit a job that goes on from a"
@@ -128,9 +128,13 @@ class Resume:
                 reason=STATE_LOST,
                 metadata={"version": str(self._target), "step": str(step)},
             )
-        groups = [stored[position].group for position in sorted(stored)]
         async with self._reporter.timed(TRAIN, step=step):
             await self._trainer.step(self._job_id, step, groups)
+
+    async def _groups_of(self, step: int) -> list[trajectory_pb2.Group]:
+        """What a step took, in its order; empty where it is not stored any more."""
+        stored = await self._ledger.stored_groups(self._job_id, step)
+        return [stored[position].group for position in sorted(stored)]
 
     async def _base(self, version: int) -> int | None:
         """The newest version before one that has state; None for the beginning."""
@@ -191,10 +195,9 @@ class Resume:
         )
         for step in range(first, version + 1):
             if step:
-                stored = await self._ledger.stored_groups(self._job_id, step)
-                if not stored:
+                groups = await self._groups_of(step)
+                if not groups:
                     raise version_damaged(self._job_id, version, damage)
-                groups = [stored[position].group for position in sorted(stored)]
                 await self._trainer.step(self._job_id, step, groups)
             if await self.save_again(step, mends=True):
                 await self._reporter.event(
