@@ -8,8 +8,8 @@ MODEL ?= smollm2-135m-instruct
 # find-links of its own: there plain `pip install torch` is taken to be what is wanted.
 TORCH_INDEX_URL ?= https://download.pytorch.org/whl/cpu
 PYTEST_ARGS ?=
-# Most tests wait for something: two at a time take half as long. `-n 0` for a debugger.
-TEST_WORKERS ?= -n 2 --no-loadscope-reorder
+# Most tests wait for something: three at a time fill two cores. `-n 0` for a debugger.
+TEST_WORKERS ?= -n 3 --no-loadscope-reorder
 SIMULATE_ARGS ?=
 FUZZ_ARGS ?=
 DEMO_ARGS ?=

@@ -38,6 +38,7 @@ async def _push(fake: FakePodium, folder: Path, *more: str, **environment: str) 
     )
 
 
+@pytest.mark.long
 async def test_an_adapter_and_a_gguf_are_pushed_with_a_card(
     published: FakePodium, tmp_path: Path
 ) -> None:

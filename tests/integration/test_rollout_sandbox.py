@@ -20,7 +20,7 @@ from podium.kit.rpc import connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc
 from podium.types.v1 import trajectory_pb2
-from support.full import full
+from support.full import full, long
 from support.namespaces import needs_namespaces
 from support.processes import free_port, wait_for_port
 from support.rollout import PolicyDouble, group_request, script, serve_inference
@@ -144,7 +144,7 @@ ZERO = ("STOP_REASON_TERMINATED", "", 0.1, 0.0)
 ONE = ("STOP_REASON_TERMINATED", "", 1.0, 1.0)
 
 
-@pytest.mark.parametrize("remote", [full(False), True], ids=["built in", "served"])
+@pytest.mark.parametrize("remote", [full(False), long(True)], ids=["built in", "served"])
 async def test_those_that_hang_are_graded_however_many_are_queued(
     remote: bool, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.controlled import Client, running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.fleet import Fleet
-from support.full import full
+from support.full import full, long
 from support.processes import RegistryProcess
 
 __all__ = ["fleet", "registry"]
@@ -85,7 +85,7 @@ async def ended(client: Client, job_id: str, run: Callable[[Client, str], Awaita
         await client.stub.DeleteJob(pb.DeleteJobRequest(job_id=job_id))
 
 
-@pytest.mark.parametrize("jobs", [6, full(50)])
+@pytest.mark.parametrize("jobs", [long(6), full(50)])
 async def test_jobs_leave_the_series_of_the_first(
     fleet: Fleet, registry: RegistryProcess, jobs: int
 ) -> None:

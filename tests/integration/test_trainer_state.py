@@ -16,6 +16,7 @@ from podium.kit.rpc import connect, rpc_errors
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2
+from support.full import long
 from support.tiny_policy import build_small_llama, group, trajectory
 from support.trainer_process import ServiceProcess, service, step_messages
 
@@ -43,7 +44,7 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Se
         yield running
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[1, 2])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[1, long(2)])
 async def trainer(
     request: pytest.FixtureRequest,
     registry: ServiceProcess,

@@ -31,7 +31,8 @@ def wilson_interval(mean: float, n: float) -> tuple[float, float]:
     z2 = _Z_95**2
     centre = (mean + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z_95 / (1 + z2 / n) * math.sqrt(mean * (1 - mean) / n + z2 / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # At 0 and at 1 rounding alone would leave the proportion outside.
+    return min(mean, max(0.0, centre - half)), max(mean, min(1.0, centre + half))
 
 
 def clustered_proportion_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float]:
