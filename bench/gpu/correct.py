@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from podium_trainer.domain.packing import Row, flat, pack
-from podium_trainer.learner.attention import DENSE, FLEX, SEGMENTS, attend
+from podium_trainer.learner.attention import DENSE, FLEX, SEGMENTS, attend, uncompiled
 from podium_trainer.learner.head import logprobs_and_entropy
 from podium_trainer.learner.layout import Layout
 from podium_trainer.learner.objectives import Tokens, token_losses
@@ -109,6 +109,8 @@ def _compare(
         return [output.detach(), *torch.autograd.grad(output, inputs, back)]
 
     off = max(relative(got, want) for got, want in zip(run(), expected, strict=True))
+    if kernel == FLEX and uncompiled:
+        raise RuntimeError(f"FlexAttention was not compiled for {uncompiled}: this is the mask's")
     found.expect(name, off, bound)
     times = measured(run, device, 3 if found.tiny else 10, seconds=5)
     times.pop("seconds")

@@ -33,5 +33,5 @@ class Settings(ServerSettings):
     """How long the processes of one trainer wait for each other within a step."""
     attention: Literal["", "podium_segments", "podium_dense", "podium_flex"] = ""
     """How a packed row attends; empty for the device's: `podium_segments` computes only what
-    the prefix tree has, on the CPU; `podium_dense` masks one product; `podium_flex` is
-    FlexAttention."""
+    the prefix tree has, on the CPU; `podium_flex` is FlexAttention over its blocks, on a GPU;
+    `podium_dense` masks one product."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from podium_trainer.domain.batch import Weighted
 from podium_trainer.domain.packing import build_row, pack
+from podium_trainer.learner.layout import Layout
 from support.tiny_policy import sample, weighted
 from support.trees import samples_of_trees
 
@@ -48,7 +50,7 @@ def test_t11_every_sample_is_placed_once_within_the_budget(
 @given(items=samples_of_trees())
 def test_a_node_sees_exactly_its_own_history(items: list[Weighted]) -> None:
     row = build_row(items)
-    mask = row.mask()
+    mask = Layout(row, torch.device("cpu")).mask.numpy()
     histories = {tuple(item.sample.context) for item in items}
     prefixes = {history[: n + 1] for history in histories for n in range(len(history))}
     seen = [tuple(row.tokens[mask[node]]) for node in range(len(row.tokens))]

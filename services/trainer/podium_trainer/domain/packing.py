@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Float32, Float64, Int64
 
 from podium_trainer.domain.batch import Weighted
 from podium_trainer.domain.samples import FloatArray, IntArray, Sample
@@ -61,11 +61,6 @@ class Row:
             (int(start), int(end), int(self.subtree_ends[start]))
             for start, end in zip(starts, ends, strict=True)
         ]
-
-    def mask(self) -> Bool[np.ndarray, "S S"]:
-        """Whether node (first axis) sees node (second axis)."""
-        index = np.arange(len(self.tokens))
-        return (index[None, :] <= index[:, None]) & (index[:, None] < self.subtree_ends[None, :])
 
 
 def pack(samples: Sequence[Weighted], max_tokens: int) -> list[Row]:

@@ -10,12 +10,13 @@ same kernel, which makes each run's share of the gradient exact. The work is tha
 of separate sequences without their repeated prefixes, however many trees a row has.
 
 `podium_dense` is the plain form, one masked product; `podium_flex` hands the tree to
-FlexAttention as a block mask, for CUDA. A layer whose attention slides over fewer
-tokens than the row is deep takes the dense form with its window.
+FlexAttention as a block mask, for CUDA, windows included. With the others a layer whose
+attention slides over fewer tokens than the row is deep takes the dense form.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,11 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from podium_trainer.learner.layout import Layout, Segments
+
+logger = logging.getLogger(__name__)
+
+uncompiled: set[tuple[int, int, torch.dtype]] = set()
+"""Sizes of keys and values, and their type, that FlexAttention refused here."""
 
 SEGMENTS = "podium_segments"
 DENSE = "podium_dense"
@@ -111,14 +117,41 @@ def segment_attention(
 
 def chosen(device: torch.device) -> str:
     """The implementation for a device. On a GPU nothing was measured yet (bench/gpu)."""
-    return SEGMENTS if device.type == "cpu" else DENSE
+    return SEGMENTS if device.type == "cpu" else FLEX
 
 
-@cache
-def _flex() -> Any:
-    from torch.nn.attention.flex_attention import flex_attention
+def attend(
+    name: str,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    layout: Layout,
+    scale: float,
+    window: int | None = None,
+) -> torch.Tensor:
+    """[1, heads, S, size] queries → [1, heads, S, size], by the kernel of that name.
 
-    return torch.compile(flex_attention, dynamic=True)
+    Args:
+        name: of the kernel.
+        query: [1, heads, S, size].
+        key: [1, heads, S, size], or fewer heads, each of several queries' heads in order.
+        value: as `key`, of whatever size.
+        layout: the row's.
+        scale: of the scores.
+        window: a node sees only those fewer than so many positions above it; None for all above.
+    """
+    if name == FLEX:
+        output = _by_blocks(query, key, value, layout, scale, window)
+        if output is not None:
+            return output
+    repeats = query.shape[1] // key.shape[1]
+    # Grouped queries share their keys, and these kernels pair heads one to one.
+    if repeats > 1:
+        key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
+    if name == SEGMENTS and window is None:
+        return _by_segments(query, key, value, layout, scale)
+    mask = layout.mask if window is None else layout.windowed_mask(window)
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
 
 
 def _by_segments(
@@ -130,37 +163,47 @@ def _by_segments(
     return segment_attention(query, key, value, layout.segments, scale)[..., :size]
 
 
-def _by_mask(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, scale: float
-) -> torch.Tensor:
-    return scaled_dot_product_attention(query, key, value, attn_mask=layout.mask, scale=scale)
-
-
 def _by_blocks(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, scale: float
-) -> torch.Tensor:
-    output: torch.Tensor = _flex()(query, key, value, block_mask=layout.blocks, scale=scale)
-    return output
-
-
-_KERNELS = {SEGMENTS: _by_segments, DENSE: _by_mask, FLEX: _by_blocks}
-
-
-def attend(
-    name: str,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     layout: Layout,
     scale: float,
-) -> torch.Tensor:
-    """[1, heads, S, size] each → [1, heads, S, size], by the kernel of that name."""
-    return _KERNELS[name](query, key, value, layout, scale)
+    window: int | None,
+) -> torch.Tensor | None:
+    """None where FlexAttention cannot be compiled: a kind of head, a machine without a compiler."""
+    shape = (query.shape[-1], value.shape[-1], query.dtype)
+    if shape in uncompiled:
+        return None
+    flex, refusal = _flex()
+    try:
+        output: torch.Tensor = flex(
+            query,
+            key,
+            value,
+            block_mask=layout.blocks(window),
+            scale=scale,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+    except refusal:
+        uncompiled.add(shape)
+        what = "FlexAttention cannot be compiled for heads of %d and %d in %s; using a dense mask"
+        logger.warning(what, *shape, exc_info=True)
+        return None
+    return output
+
+
+@cache
+def _flex() -> tuple[Any, type[Exception]]:
+    """FlexAttention compiled, and what it raises where it cannot be."""
+    # They take seconds to load, which a CPU need not spend.
+    from torch._dynamo.exc import TorchDynamoException
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True), TorchDynamoException
 
 
 def _register(name: str) -> None:
-    kernel = _KERNELS[name]
-
     def registered(
         module: torch.nn.Module,
         query: torch.Tensor,
@@ -177,21 +220,15 @@ def _register(name: str) -> None:
         # A kernel that left one of these out would compute another model without a word.
         if layout is None or attention_mask is not None or dropout or softcap:
             raise ValueError(f"{name} takes a layout, no mask, no dropout and no soft cap")
-        repeats = query.shape[1] // key.shape[1]
-        # Grouped queries share their keys, and the kernels pair heads one to one.
-        if repeats > 1:
-            key, value = (x.repeat_interleave(repeats, dim=1) for x in (key, value))
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-        # The kernel knows the tree and no window; one that no path outgrows cuts nothing.
-        if sliding_window is not None and layout.depth > sliding_window:
-            mask = layout.windowed_mask(sliding_window)
-            output = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-        else:
-            output = kernel(query, key, value, layout, scale)
+        # A window that no path outgrows cuts nothing.
+        cuts = sliding_window is not None and layout.depth > sliding_window
+        window = sliding_window if cuts else None
+        output = attend(name, query, key, value, layout, scale, window)
         return output.transpose(1, 2).contiguous(), None
 
     AttentionInterface.register(name, registered)
 
 
-for _name in _KERNELS:
+for _name in (SEGMENTS, DENSE, FLEX):
     _register(_name)
