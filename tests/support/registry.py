@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import podium_registry
 import pytest
+from podium.core.errors import NotFoundError
 from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium_registry.adapters.blobs import Blobs
@@ -40,14 +42,14 @@ class Registry:
     async def put(self, data: bytes) -> str:
         """Stores a blob as an upload would."""
         digest = of_bytes(data)
-        upload = await self.blobs.start(digest, len(data))
-        if upload is not None:
-            async with upload.writer:
-                if self.staging.count == 0:
-                    return digest
-                for offset in range(0, len(data), 1 << 20):
-                    await self.blobs.append(upload, offset, data[offset : offset + (1 << 20)])
-                await self.blobs.complete(upload)
+        while (upload := await self.blobs.start(digest, len(data))) is not None:
+            # Another may have sent it while this one waited; a client too asks then anew.
+            with suppress(NotFoundError):
+                async with upload.writer:
+                    for offset in range(0, len(data), 1 << 20):
+                        await self.blobs.append(upload, offset, data[offset : offset + (1 << 20)])
+                    await self.blobs.complete(upload)
+                    break
         return digest
 
     async def read(self, digest: str, offset: int = 0) -> bytes:
