@@ -103,3 +103,14 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         """See the proto file."""
         await self._worker.close(request.job_id)
         return pb.CloseResponse()
+
+    async def GetTrainer(
+        self, request: pb.GetTrainerRequest, context: Context
+    ) -> pb.GetTrainerResponse:
+        """See the proto file."""
+        config = self._worker.held
+        return pb.GetTrainerResponse(
+            base_model=config.base_model if config is not None else "",
+            max_jobs=1,
+            open_jobs=[config.job_id] if config is not None else [],
+        )

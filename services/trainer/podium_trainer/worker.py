@@ -62,6 +62,11 @@ class Worker:
         self._metrics: Mapping[str, float] = {}
         """Of the step that the weights are at."""
 
+    @property
+    def held(self) -> JobConfig | None:
+        """The open job."""
+        return self._session.config if self._session is not None else None
+
     async def open(self, config: JobConfig, resume_version: int | None) -> Session:
         """See the proto file.
 

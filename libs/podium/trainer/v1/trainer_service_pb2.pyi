@@ -60,6 +60,7 @@ class OpenRequest(_message.Message):
     TRAINING_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     RESUME_VERSION_FIELD_NUMBER: _builtins.int
+    PROJECT_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     base_model: _builtins.str
@@ -68,6 +69,10 @@ class OpenRequest(_message.Message):
     """Seed of the adapter and of dropout."""
     resume_version: _builtins.int
     """The registry version to continue from; absent for a new job."""
+    project: _builtins.str
+    """The project whose turn the job's calls take where trainers are shared, as
+    in JobSpec. Default `default`.
+    """
     @_builtins.property
     def training(self) -> _spec_pb2.TrainingSpec:
         """How to train."""
@@ -80,13 +85,19 @@ class OpenRequest(_message.Message):
         training: _spec_pb2.TrainingSpec | None = ...,
         seed: _builtins.int = ...,
         resume_version: _builtins.int | None = ...,
+        project: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_resume_version", b"_resume_version", "resume_version", b"resume_version", "training", b"training"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_resume_version", b"_resume_version", "project", b"project", "resume_version", b"resume_version", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resume_version", b"_resume_version", "base_model", b"base_model", "job_id", b"job_id", "resume_version", b"resume_version", "seed", b"seed", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_project", b"_project", "_resume_version", b"_resume_version", "base_model", b"base_model", "job_id", b"job_id", "project", b"project", "resume_version", b"resume_version", "seed", b"seed", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__project: _TypeAlias = _typing.Literal["project"]  # noqa: Y015
+    _WhichOneofArgType__project: _TypeAlias = _typing.Literal["_project", b"_project"]  # noqa: Y015
     _WhichOneofReturnType__resume_version: _TypeAlias = _typing.Literal["resume_version"]  # noqa: Y015
     _WhichOneofArgType__resume_version: _TypeAlias = _typing.Literal["_resume_version", b"_resume_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__project) -> _WhichOneofReturnType__project | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__resume_version) -> _WhichOneofReturnType__resume_version | None: ...
 
 Global___OpenRequest: _TypeAlias = OpenRequest  # noqa: Y015
@@ -464,3 +475,54 @@ class CloseResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CloseResponse: _TypeAlias = CloseResponse  # noqa: Y015
+
+@_typing.final
+class GetTrainerRequest(_message.Message):
+    """Request of GetTrainer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTrainerRequest: _TypeAlias = GetTrainerRequest  # noqa: Y015
+
+@_typing.final
+class GetTrainerResponse(_message.Message):
+    """Response of GetTrainer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_MODEL_FIELD_NUMBER: _builtins.int
+    MAX_JOBS_FIELD_NUMBER: _builtins.int
+    OPEN_JOBS_FIELD_NUMBER: _builtins.int
+    base_model: _builtins.str
+    """The base model of the open jobs; empty while none is open."""
+    max_jobs: _builtins.int
+    """Jobs that may be open at once: 1, or more where the trainer is shared."""
+    @_builtins.property
+    def open_jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The open jobs, in the order in which they were opened. One that is being
+        opened holds its slot already.
+        """
+
+    def __init__(
+        self,
+        *,
+        base_model: _builtins.str = ...,
+        max_jobs: _builtins.int = ...,
+        open_jobs: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "max_jobs", b"max_jobs", "open_jobs", b"open_jobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTrainerResponse: _TypeAlias = GetTrainerResponse  # noqa: Y015

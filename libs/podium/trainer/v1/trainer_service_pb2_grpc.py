@@ -26,7 +26,10 @@ if _version_not_supported:
 
 
 class TrainerServiceStub:
-    """One job's optimizer. A trainer holds at most one open job.
+    """Jobs' optimizers. A trainer holds one open job; one that is shared
+    (PODIUM_TRAINER_MAX_JOBS) holds several LoRA jobs on one base model, and
+    computes for one of them at a time: projects take turns, then the jobs of a
+    project.
 
     Every method can also fail with UNAVAILABLE while the server drains and
     DEADLINE_EXCEEDED. After any failure of Step or Save the caller opens the
@@ -64,10 +67,18 @@ class TrainerServiceStub:
                 request_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.CloseRequest.SerializeToString,
                 response_deserializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.CloseResponse.FromString,
                 _registered_method=True)
+        self.GetTrainer = channel.unary_unary(
+                '/podium.trainer.v1.TrainerService/GetTrainer',
+                request_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.GetTrainerRequest.SerializeToString,
+                response_deserializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.GetTrainerResponse.FromString,
+                _registered_method=True)
 
 
 class TrainerServiceServicer:
-    """One job's optimizer. A trainer holds at most one open job.
+    """Jobs' optimizers. A trainer holds one open job; one that is shared
+    (PODIUM_TRAINER_MAX_JOBS) holds several LoRA jobs on one base model, and
+    computes for one of them at a time: projects take turns, then the jobs of a
+    project.
 
     Every method can also fail with UNAVAILABLE while the server drains and
     DEADLINE_EXCEEDED. After any failure of Step or Save the caller opens the
@@ -78,12 +89,17 @@ class TrainerServiceServicer:
         """Loads the base model and a new or published adapter. A new job (no
         resume_version) starts from an adapter that changes nothing. Idempotent:
         opening what is open at that version is a no-op; opening a version that
-        differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when
-        another job is open, NOT_FOUND when the registry lacks the version or the
-        base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
+        differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when what
+        is open leaves no room for the job: every slot is held, or the open jobs
+        have another base model or compute type, or one of the two trains whole
+        weights, which takes a trainer alone. The metadata says what is held
+        (`job_id`, of several with commas between them, `base_model`, `max_jobs`)
+        and what is in the way (`held`: `slots`, `base_model`, `dtype`,
+        `trainable`). Fails with NOT_FOUND when the registry lacks the version or
+        the base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
         version to reload that has weights alone, INVALID_ARGUMENT for a
         specification that cannot be trained, and DATA_LOSS when a digest does not
-        match.
+        match. A refused job leaves the open ones as they are.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,7 +142,16 @@ class TrainerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Close(self, request, context):
-        """Frees the model. Idempotent. Fails only as every method does.
+        """Frees the job's slot, and with the last one the base model. Idempotent.
+        Fails only as every method does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTrainer(self, request, context):
+        """Says what the trainer holds and has room for. Answers while it computes.
+        Fails only as every method does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,6 +185,11 @@ def add_TrainerServiceServicer_to_server(servicer, server):
                     request_deserializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.CloseRequest.FromString,
                     response_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.CloseResponse.SerializeToString,
             ),
+            'GetTrainer': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTrainer,
+                    request_deserializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.GetTrainerRequest.FromString,
+                    response_serializer=podium_dot_trainer_dot_v1_dot_trainer__service__pb2.GetTrainerResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'podium.trainer.v1.TrainerService', rpc_method_handlers)
@@ -169,7 +199,10 @@ def add_TrainerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TrainerService:
-    """One job's optimizer. A trainer holds at most one open job.
+    """Jobs' optimizers. A trainer holds one open job; one that is shared
+    (PODIUM_TRAINER_MAX_JOBS) holds several LoRA jobs on one base model, and
+    computes for one of them at a time: projects take turns, then the jobs of a
+    project.
 
     Every method can also fail with UNAVAILABLE while the server drains and
     DEADLINE_EXCEEDED. After any failure of Step or Save the caller opens the
@@ -301,6 +334,33 @@ class TrainerService:
             '/podium.trainer.v1.TrainerService/Close',
             podium_dot_trainer_dot_v1_dot_trainer__service__pb2.CloseRequest.SerializeToString,
             podium_dot_trainer_dot_v1_dot_trainer__service__pb2.CloseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTrainer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/podium.trainer.v1.TrainerService/GetTrainer',
+            podium_dot_trainer_dot_v1_dot_trainer__service__pb2.GetTrainerRequest.SerializeToString,
+            podium_dot_trainer_dot_v1_dot_trainer__service__pb2.GetTrainerResponse.FromString,
             options,
             channel_credentials,
             insecure,

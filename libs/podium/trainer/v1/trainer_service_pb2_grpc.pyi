@@ -27,7 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TrainerServiceStub:
-    """One job's optimizer. A trainer holds at most one open job.
+    """Jobs' optimizers. A trainer holds one open job; one that is shared
+    (PODIUM_TRAINER_MAX_JOBS) holds several LoRA jobs on one base model, and
+    computes for one of them at a time: projects take turns, then the jobs of a
+    project.
 
     Every method can also fail with UNAVAILABLE while the server drains and
     DEADLINE_EXCEEDED. After any failure of Step or Save the caller opens the
@@ -42,12 +45,17 @@ class TrainerServiceStub:
     """Loads the base model and a new or published adapter. A new job (no
     resume_version) starts from an adapter that changes nothing. Idempotent:
     opening what is open at that version is a no-op; opening a version that
-    differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when
-    another job is open, NOT_FOUND when the registry lacks the version or the
-    base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
+    differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when what
+    is open leaves no room for the job: every slot is held, or the open jobs
+    have another base model or compute type, or one of the two trains whole
+    weights, which takes a trainer alone. The metadata says what is held
+    (`job_id`, of several with commas between them, `base_model`, `max_jobs`)
+    and what is in the way (`held`: `slots`, `base_model`, `dtype`,
+    `trainable`). Fails with NOT_FOUND when the registry lacks the version or
+    the base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
     version to reload that has weights alone, INVALID_ARGUMENT for a
     specification that cannot be trained, and DATA_LOSS when a digest does not
-    match.
+    match. A refused job leaves the open ones as they are.
     """
     Step: _grpc.StreamUnaryMultiCallable[_trainer_service_pb2.StepRequest, _trainer_service_pb2.StepResponse]
     """Takes one optimizer step over the groups of the stream: first a header,
@@ -74,11 +82,20 @@ class TrainerServiceStub:
     registry's AddState fails with.
     """
     Close: _grpc.UnaryUnaryMultiCallable[_trainer_service_pb2.CloseRequest, _trainer_service_pb2.CloseResponse]
-    """Frees the model. Idempotent. Fails only as every method does."""
+    """Frees the job's slot, and with the last one the base model. Idempotent.
+    Fails only as every method does.
+    """
+    GetTrainer: _grpc.UnaryUnaryMultiCallable[_trainer_service_pb2.GetTrainerRequest, _trainer_service_pb2.GetTrainerResponse]
+    """Says what the trainer holds and has room for. Answers while it computes.
+    Fails only as every method does.
+    """
 
 @_typing.type_check_only
 class TrainerServiceAsyncStub(TrainerServiceStub):
-    """One job's optimizer. A trainer holds at most one open job.
+    """Jobs' optimizers. A trainer holds one open job; one that is shared
+    (PODIUM_TRAINER_MAX_JOBS) holds several LoRA jobs on one base model, and
+    computes for one of them at a time: projects take turns, then the jobs of a
+    project.
 
     Every method can also fail with UNAVAILABLE while the server drains and
     DEADLINE_EXCEEDED. After any failure of Step or Save the caller opens the
@@ -90,12 +107,17 @@ class TrainerServiceAsyncStub(TrainerServiceStub):
     """Loads the base model and a new or published adapter. A new job (no
     resume_version) starts from an adapter that changes nothing. Idempotent:
     opening what is open at that version is a no-op; opening a version that
-    differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when
-    another job is open, NOT_FOUND when the registry lacks the version or the
-    base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
+    differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when what
+    is open leaves no room for the job: every slot is held, or the open jobs
+    have another base model or compute type, or one of the two trains whole
+    weights, which takes a trainer alone. The metadata says what is held
+    (`job_id`, of several with commas between them, `base_model`, `max_jobs`)
+    and what is in the way (`held`: `slots`, `base_model`, `dtype`,
+    `trainable`). Fails with NOT_FOUND when the registry lacks the version or
+    the base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
     version to reload that has weights alone, INVALID_ARGUMENT for a
     specification that cannot be trained, and DATA_LOSS when a digest does not
-    match.
+    match. A refused job leaves the open ones as they are.
     """
     Step: _aio.StreamUnaryMultiCallable[_trainer_service_pb2.StepRequest, _trainer_service_pb2.StepResponse]  # type: ignore[assignment]
     """Takes one optimizer step over the groups of the stream: first a header,
@@ -122,10 +144,19 @@ class TrainerServiceAsyncStub(TrainerServiceStub):
     registry's AddState fails with.
     """
     Close: _aio.UnaryUnaryMultiCallable[_trainer_service_pb2.CloseRequest, _trainer_service_pb2.CloseResponse]  # type: ignore[assignment]
-    """Frees the model. Idempotent. Fails only as every method does."""
+    """Frees the job's slot, and with the last one the base model. Idempotent.
+    Fails only as every method does.
+    """
+    GetTrainer: _aio.UnaryUnaryMultiCallable[_trainer_service_pb2.GetTrainerRequest, _trainer_service_pb2.GetTrainerResponse]  # type: ignore[assignment]
+    """Says what the trainer holds and has room for. Answers while it computes.
+    Fails only as every method does.
+    """
 
 class TrainerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """One job's optimizer. A trainer holds at most one open job.
+    """Jobs' optimizers. A trainer holds one open job; one that is shared
+    (PODIUM_TRAINER_MAX_JOBS) holds several LoRA jobs on one base model, and
+    computes for one of them at a time: projects take turns, then the jobs of a
+    project.
 
     Every method can also fail with UNAVAILABLE while the server drains and
     DEADLINE_EXCEEDED. After any failure of Step or Save the caller opens the
@@ -141,12 +172,17 @@ class TrainerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Loads the base model and a new or published adapter. A new job (no
         resume_version) starts from an adapter that changes nothing. Idempotent:
         opening what is open at that version is a no-op; opening a version that
-        differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when
-        another job is open, NOT_FOUND when the registry lacks the version or the
-        base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
+        differs reloads it. Fails with RESOURCE_EXHAUSTED (TRAINER_BUSY) when what
+        is open leaves no room for the job: every slot is held, or the open jobs
+        have another base model or compute type, or one of the two trains whole
+        weights, which takes a trainer alone. The metadata says what is held
+        (`job_id`, of several with commas between them, `base_model`, `max_jobs`)
+        and what is in the way (`held`: `slots`, `base_model`, `dtype`,
+        `trainable`). Fails with NOT_FOUND when the registry lacks the version or
+        the base model is unknown, FAILED_PRECONDITION (STATE_NOT_STORED) for a
         version to reload that has weights alone, INVALID_ARGUMENT for a
         specification that cannot be trained, and DATA_LOSS when a digest does not
-        match.
+        match. A refused job leaves the open ones as they are.
         """
 
     @_abc_1.abstractmethod
@@ -197,6 +233,18 @@ class TrainerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _trainer_service_pb2.CloseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_trainer_service_pb2.CloseResponse, _abc.Awaitable[_trainer_service_pb2.CloseResponse]]:
-        """Frees the model. Idempotent. Fails only as every method does."""
+        """Frees the job's slot, and with the last one the base model. Idempotent.
+        Fails only as every method does.
+        """
+
+    @_abc_1.abstractmethod
+    def GetTrainer(
+        self,
+        request: _trainer_service_pb2.GetTrainerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_trainer_service_pb2.GetTrainerResponse, _abc.Awaitable[_trainer_service_pb2.GetTrainerResponse]]:
+        """Says what the trainer holds and has room for. Answers while it computes.
+        Fails only as every method does.
+        """
 
 def add_TrainerServiceServicer_to_server(servicer: TrainerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
