@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from peft import PeftModel
-from podium.core.errors import InvalidArgumentError, Violation
 from podium.types.v1 import spec_pb2
 
 from podium_trainer.domain.packing import Row
@@ -21,10 +20,10 @@ from podium_trainer.learner.adapter import (
     add_adapter,
     experts_of,
 )
-from podium_trainer.learner.attention import chosen
+from podium_trainer.learner.base import Base, load_network
 from podium_trainer.learner.experts import Experts
 from podium_trainer.learner.families import check_family
-from podium_trainer.learner.network import Network, asking, checkpoint_gradients, load
+from podium_trainer.learner.network import Network, asking, checkpoint_gradients
 from podium_trainer.learner.parallel import Ranks, shard
 from podium_trainer.learner.precision import Masters
 
@@ -55,6 +54,7 @@ class Policy:
         dtype: torch.dtype,
         attention: str = "",
         ranks: Ranks | None = None,
+        base: Base | None = None,
     ) -> None:
         """Loads the model of `folder`; with an adapter, puts a fresh one on it.
 
@@ -66,19 +66,22 @@ class Policy:
             dtype: of the forward and backward pass.
             attention: one of `podium_trainer.learner.attention`; empty for the device's.
             ranks: the processes that train together; None for this one alone.
+            base: the model of `folder`, shared with other policies; an adapter trains.
 
         Raises:
             InvalidArgumentError: the model's kind cannot be packed, or a target module
                 is unknown.
         """
         ranks = ranks or Ranks()
-        attention = attention or chosen(ranks.device)
         lora = training.trainable != spec_pb2.TRAINABLE_KIND_FULL
         # What trains is read as the file has it: masters that were rounded to the compute type
         # first would start elsewhere than those of a sharded trainer, which are never rounded.
         stored = dtype if lora else torch.float32
-        self.network = _load(folder, stored, attention).to(ranks.device)
-        check_family(self.network, stored)
+        if base is not None:
+            self.network = base.network()
+        else:
+            self.network = load_network(folder, stored, attention, ranks.device)
+            check_family(self.network, stored)
         self._peft: PeftModel | None = None
         self.adapter_config: Mapping[str, Any] = {}
         self.experts = Experts()
@@ -92,7 +95,7 @@ class Policy:
             self._peft.eval()
             self.adapter_config = adapter_config(self._peft, base_model, self.experts)
         elif training.loss.kl_coefficient:
-            self._reference = _load(folder, dtype, attention).to(ranks.device)
+            self._reference = load_network(folder, dtype, attention, ranks.device)
             self._reference.requires_grad_(False)
         if training.gradient_checkpointing:
             checkpoint_gradients(self.network)
@@ -139,13 +142,3 @@ class Policy:
         if self._peft is not None:
             return adapter_parameters(self._peft)
         return dict(self.network.causal.named_parameters())
-
-
-def _load(folder: Path, dtype: torch.dtype, attention: str) -> Network:
-    try:
-        return Network(load(str(folder), dtype, attention))
-    except (ValueError, ImportError, KeyError) as error:
-        raise InvalidArgumentError(
-            violations=[Violation("base_model", f"Transformers cannot load it: {error}")],
-            reason="UNSUPPORTED_MODEL",
-        ) from error

@@ -57,6 +57,10 @@ class Network(torch.nn.Module):
         )
         return logprobs, entropy[slots]
 
+    def kept(self) -> list[torch.Tensor]:
+        """What it made of its weights and keeps: as large as they, and of frozen ones alone."""
+        return [self._frozen_head] if self._frozen_head is not None else []
+
     def plain(self, tokens: torch.Tensor) -> torch.Tensor:
         """[n] token ids of one sequence → [n, V] logits, by Transformers' own path."""
         before = self.causal.config._attn_implementation

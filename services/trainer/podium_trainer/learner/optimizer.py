@@ -79,6 +79,12 @@ class Optimizer:
             for key in (*_MOMENTS, "step")
         }
 
+    def move(self, device: torch.device) -> None:
+        """Moves the moments to `device`, where the weights must be when they step."""
+        for state in self._adam.state.values():
+            for key, value in state.items():
+                state[key] = value.to(device)
+
     def begin(self) -> None:
         """Moments of zero, to be filled through `state`."""
         for weight in self._weights.values():

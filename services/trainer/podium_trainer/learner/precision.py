@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 import torch
 from podium.types.v1 import spec_pb2
-
-log = logging.getLogger(__name__)
 
 
 def compute_dtype(
@@ -23,7 +20,6 @@ def compute_dtype(
         return torch.float32
     if device.type != "cpu" or bfloat16 == "native":
         return torch.bfloat16
-    log.info("on a CPU: bfloat16 weights, float32 arithmetic")
     return torch.float32
 
 
@@ -64,6 +60,14 @@ class Masters:
         for name, parameter in self._parameters.items():
             if self.weights[name] is not parameter:
                 parameter.copy_(self.weights[name])
+
+    def move(self, device: torch.device) -> None:
+        """Moves parameters and masters to `device`; there must be no gradients."""
+        for name, parameter in self._parameters.items():
+            parameter.data = parameter.data.to(device)
+            master = self.weights[name]
+            if master is not parameter:
+                master.data = master.data.to(device)
 
     def discard_gradients(self) -> None:
         """Forgets the gradients of a step that ended or was given up."""

@@ -1,8 +1,13 @@
-"""One open job: its policy, optimizer and step. Blocking; used from one thread at a time."""
+"""One open job: its policy, optimizer, random state and step.
+
+Blocking; used from one thread at a time. Where several share a base model one of them is live, on
+the device and with its random state in torch's generator; the others are parked in host memory.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +28,7 @@ from podium_trainer.domain.batch import Batch, build_batch
 from podium_trainer.domain.heldout import divided
 from podium_trainer.domain.mini_batches import Draw
 from podium_trainer.learner.adapter import check_same_shape
+from podium_trainer.learner.base import Base
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.heldout import mean_loss
 from podium_trainer.learner.model import Policy
@@ -33,6 +39,7 @@ from podium_trainer.learner.precision import compute_dtype
 from podium_trainer.learner.sharded import Shards, read_shards, shard_names
 from podium_trainer.learner.step import take_step
 
+logger = logging.getLogger(__name__)
 _tracer = tracer(__name__)
 
 _WEIGHTS, _OPTIMIZER = "weights.", "optimizer."
@@ -89,8 +96,11 @@ class Session:
         compute: Compute,
         checkpoint: Checkpoint | None = None,
         ranks: Ranks | None = None,
+        base: Base | None = None,
     ) -> None:
         """Loads the base model of `folder`; goes on from `checkpoint`, or starts fresh.
+
+        It is live, and so no other may be. An adapter is put on `base`, if there is one.
 
         Raises:
             InvalidArgumentError: the model or the specification cannot train, or is not
@@ -109,15 +119,20 @@ class Session:
         violations = training_violations(training, "training")
         if violations:
             raise InvalidArgumentError(violations=violations)
+        dtype = compute_dtype(training.dtype, compute.bfloat16, self._ranks.device)
+        if dtype == torch.float32 and training.dtype != spec_pb2.COMPUTE_DTYPE_FLOAT32:
+            logger.info("on a CPU: bfloat16 weights, float32 arithmetic")
         self.policy = Policy(
             folder,
             config.base_model,
             training,
             seed=config.seed,
-            dtype=compute_dtype(training.dtype, compute.bfloat16, self._ranks.device),
+            dtype=dtype,
             attention=compute.attention,
             ranks=self._ranks,
+            base=base,
         )
+        self._parked_rng: torch.Tensor | None = None
         self._optimizer = Optimizer(self.policy.masters.weights, training)
         torch.manual_seed(config.seed)
         if checkpoint is not None:
@@ -203,10 +218,27 @@ class Session:
             adapter_config=self.policy.adapter_config,
             optimizer=whole(self._optimizer.state()) if resumes and not full else {},
             shards=Shards(self._shards(), self._ranks) if resumes and full else None,
-            rng=torch.get_rng_state(),
+            rng=torch.get_rng_state() if self._parked_rng is None else self._parked_rng.clone(),
             base_model_digest=self.base_model_digest,
             config_digest=self.config.digest,
         )
+
+    def park(self) -> None:
+        """Makes room for another session: adapter, moments and random state wait on the host."""
+        if self._parked_rng is None:
+            self._parked_rng = torch.get_rng_state()
+        self._move(torch.device("cpu"))
+
+    def unpark(self) -> None:
+        """Is live again, exactly as it was."""
+        self._move(self._ranks.device)
+        if self._parked_rng is not None:
+            torch.set_rng_state(self._parked_rng)
+        self._parked_rng = None
+
+    def _move(self, device: torch.device) -> None:
+        self.policy.masters.move(device)
+        self._optimizer.move(device)
 
     def _tear(self) -> None:
         self.torn = True

@@ -1,0 +1,58 @@
+"""A base model that is in memory once, whichever policies are on it."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import torch
+from podium.core.errors import InvalidArgumentError, Violation
+
+from podium_trainer.learner.attention import chosen
+from podium_trainer.learner.families import check_family
+from podium_trainer.learner.network import Network, load
+
+
+class Base:
+    """Frozen weights, and as many networks over them as there are policies.
+
+    A policy's network is a tree of modules of its own whose weights are these: what PEFT, the
+    checkpointing of gradients or a hook does to one is in no other, and every policy computes
+    as it does alone.
+    """
+
+    def __init__(
+        self, folder: Path, digest: str, dtype: torch.dtype, attention: str, device: torch.device
+    ) -> None:
+        """Loads the model of `folder`.
+
+        Raises:
+            InvalidArgumentError: the model's kind cannot be packed.
+        """
+        self.digest = digest
+        self.dtype = dtype
+        self._network = load_network(folder, dtype, attention, device)
+        self._network.requires_grad_(False)
+        check_family(self._network, dtype)
+
+    def network(self) -> Network:
+        """A network over the weights, without an adapter."""
+        shared = [*self._network.parameters(), *self._network.kept()]
+        # A copy of modules and small buffers: what is in the memo already is not copied.
+        return copy.deepcopy(self._network, {id(tensor): tensor for tensor in shared})
+
+
+def load_network(folder: Path, dtype: torch.dtype, attention: str, device: torch.device) -> Network:
+    """The network of the model in `folder`; `attention` empty for the device's.
+
+    Raises:
+        InvalidArgumentError: Transformers cannot load it.
+    """
+    try:
+        causal = load(str(folder), dtype, attention or chosen(device))
+    except (ValueError, ImportError, KeyError) as error:
+        raise InvalidArgumentError(
+            violations=[Violation("base_model", f"Transformers cannot load it: {error}")],
+            reason="UNSUPPORTED_MODEL",
+        ) from error
+    return Network(causal).to(device)
