@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -28,6 +29,14 @@ logger = logging.getLogger(__name__)
 def main() -> None:
     """Serves until SIGTERM or SIGINT."""
     settings = load_settings(Settings)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if settings.max_jobs > 1 and processes > 1:
+        print(
+            f"PODIUM_TRAINER_MAX_JOBS: got {settings.max_jobs} with {processes} processes, over "
+            "which the base model is sharded with the job's adapter; allowed is 1",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     keep_freed_memory()
     prefer_intel_openmp()
     if int(os.environ.get("RANK", "0")):
@@ -48,8 +57,13 @@ def main() -> None:
             settings.registry_address, token=settings.peer_token(), tls=settings.tls()
         )
         ranks = await asyncio.to_thread(join, settings.collective_timeout_seconds)
-        team = Team(ranks, _compute(settings))
-        worker = Worker(RegistryVersions(registry, ranks), team, threads=settings.threads)
+        team = Team(ranks, _compute(settings), shares=settings.max_jobs > 1)
+        worker = Worker(
+            RegistryVersions(registry, ranks),
+            team,
+            threads=settings.threads,
+            max_jobs=settings.max_jobs,
+        )
         server.add(
             trainer_service_pb2_grpc.add_TrainerServiceServicer_to_server,
             TrainerServicer(worker),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from podium.core.contract import complete_training
+from podium.core.contract import apply_defaults, complete_training
 from podium.kit.rpc.streams import header_and_groups
 from podium.kit.telemetry import attributes, traced, tracer
 from podium.trainer.v1 import trainer_service_pb2 as pb
@@ -42,7 +42,8 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         complete_training(training)
         config = JobConfig(request.job_id, request.base_model, training, request.seed)
         resume = request.resume_version if request.HasField("resume_version") else None
-        session = await self._worker.open(config, resume)
+        project = apply_defaults(request).project
+        session = await self._worker.open(config, resume, project)
         return pb.OpenResponse(
             step=session.step, trainable_parameters=session.policy.trainable_parameters
         )
@@ -108,9 +109,9 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         self, request: pb.GetTrainerRequest, context: Context
     ) -> pb.GetTrainerResponse:
         """See the proto file."""
-        config = self._worker.held
+        held = self._worker.held
         return pb.GetTrainerResponse(
-            base_model=config.base_model if config is not None else "",
-            max_jobs=1,
-            open_jobs=[config.job_id] if config is not None else [],
+            base_model=held[0].base_model if held else "",
+            max_jobs=self._worker.max_jobs,
+            open_jobs=[claim.job_id for claim in held],
         )

@@ -22,6 +22,9 @@ class Settings(ServerSettings):
     """Where checkpoints go."""
     threads: int = Field(default=0, ge=0)
     """Threads of one matrix product; 0 for one a core."""
+    max_jobs: int = Field(default=1, ge=1)
+    """Jobs that may be open at once. More than one train adapters on one base model, which is
+    in memory once; with several processes there can be but one."""
     row_tokens: int = Field(default=2048, ge=16)
     """Tokens of a packed row, unless a trajectory needs more or the job allows fewer.
     Memory grows with it; larger rows share more prefixes."""

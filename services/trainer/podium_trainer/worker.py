@@ -1,33 +1,28 @@
-"""The one open job, driven from asyncio: calls take turns, computing has its own thread."""
+"""The open jobs, driven from asyncio: of one job one call at a time, of all one that computes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import torch
-from podium.core.errors import (
-    FailedPreconditionError,
-    RequestCancelledError,
-    ResourceExhaustedError,
-)
+from podium.core.errors import FailedPreconditionError, RequestCancelledError
 from podium.kit.telemetry import exemplar
 from podium.types.v1 import trajectory_pb2
 
 from podium_trainer.adapters.state_keeper import StateKeeper
 from podium_trainer.adapters.team import Team
 from podium_trainer.adapters.versions import Provenance, Published, Versions
+from podium_trainer.computing import Computing
 from podium_trainer.domain import metrics
-from podium_trainer.learner.checkpoint import Saving
+from podium_trainer.domain.sharing import Claim
+from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.session import JobConfig, Session, StepOutcome
+from podium_trainer.slots import OpenJob, Slots
 
 logger = logging.getLogger(__name__)
 
@@ -37,54 +32,54 @@ _LAST_WORDS_SECONDS = 0.5
 
 
 class Worker:
-    """Open, step, save and close, one at a time.
+    """Open, step, save and close.
 
-    What was begun is ended even when its caller goes away, so that the job is always
+    What was begun is ended even when its caller goes away, so that a job is always
     either before a call or after it; only a step's gradient is given up halfway.
     """
 
-    def __init__(self, versions: Versions, team: Team, *, threads: int = 0) -> None:
-        """`threads` of one matrix product; 0 for one a core."""
+    def __init__(
+        self, versions: Versions, team: Team, *, threads: int = 0, max_jobs: int = 1
+    ) -> None:
+        """`threads` of one matrix product; 0 for one a core. `max_jobs` may be open at once."""
         self._versions = versions
         self._team = team
-        self._turn = asyncio.Lock()
-        self._saving = asyncio.Lock()
-        self._keeping = asyncio.Lock()
-        self._keeper = StateKeeper(versions)
-        self._executor = ThreadPoolExecutor(1, "compute", initializer=lambda: _use(threads))
+        self._slots = Slots(versions, max_jobs)
+        self._computing = Computing(threads)
         self._running: set[asyncio.Task[Any]] = set()
-        self._stopping = threading.Event()
-        self._session: Session | None = None
-        self._published: Published | None = None
-        """The version that the session's state is known to be in the registry as."""
-        self._parent: int | None = None
-        """The version that the job was last at."""
-        self._metrics: Mapping[str, float] = {}
-        """Of the step that the weights are at."""
+        self._stopping = asyncio.Event()
 
     @property
-    def held(self) -> JobConfig | None:
-        """The open job."""
-        return self._session.config if self._session is not None else None
+    def max_jobs(self) -> int:
+        """How many may be open at once."""
+        return self._slots.max_jobs
 
-    async def open(self, config: JobConfig, resume_version: int | None) -> Session:
+    @property
+    def held(self) -> list[Claim]:
+        """Of the jobs that hold a slot, in the order in which they were opened."""
+        return self._slots.claims
+
+    async def open(
+        self, config: JobConfig, resume_version: int | None, project: str = "default"
+    ) -> Session:
         """See the proto file.
 
         Raises:
-            ResourceExhaustedError: TRAINER_BUSY, another job is open.
+            ResourceExhaustedError: TRAINER_BUSY, what is open leaves no room for it.
             NotFoundError: no such version, or no such base model.
             InvalidArgumentError: the specification cannot be trained.
             DataLossError: the version is damaged.
         """
-        return await self._to_the_end(self._open(config, resume_version))
+        return await self._to_the_end(self._open(config, resume_version, project))
 
     def expect(self, job_id: str, step: int) -> None:
-        """Whether `step` is the next one of the open job.
+        """Whether `step` is the next one of the job.
 
         Raises:
             FailedPreconditionError: JOB_NOT_OPEN or WRONG_STEP.
         """
-        _check_step(self._opened(job_id).step + 1, step, "the next step is")
+        _, session = self._slots.opened(job_id)
+        _check_step(session.step + 1, step, "the next step is")
 
     async def step(
         self, job_id: str, step: int, groups: Sequence[trajectory_pb2.Group]
@@ -95,7 +90,7 @@ class Worker:
             FailedPreconditionError: JOB_NOT_OPEN or WRONG_STEP.
             InvalidArgumentError: a token record contradicts itself.
         """
-        cancelled = threading.Event()
+        cancelled = asyncio.Event()
         try:
             return await self._to_the_end(self._step(job_id, step, groups, cancelled))
         except asyncio.CancelledError:
@@ -128,73 +123,86 @@ class Worker:
         await self._to_the_end(self._save_state(job_id, step))
 
     async def close(self, job_id: str) -> None:
-        """Frees the job, if it is the open one."""
+        """Frees the job's slot, if it holds one."""
         await self._to_the_end(self._close(job_id))
 
     async def stop(self) -> None:
-        """Gives up a running step and waits for the thread."""
+        """Gives up running steps and waits for the threads."""
         self._stopping.set()
         await asyncio.gather(*self._running, return_exceptions=True)
-        await self._keeper.settled()
+        await self._slots.settled()
         # The others may be gone already; then there is nobody to tell.
         with contextlib.suppress(RuntimeError):
-            await self._compute_in_thread(self._team.stop)
-        await asyncio.to_thread(self._executor.shutdown)
+            await self._compute(self._team.stop)
+        await asyncio.to_thread(self._computing.stop)
 
-    async def _open(self, config: JobConfig, resume_version: int | None) -> Session:
-        async with self._turn:
-            session = self._session
-            if session is not None and session.config.job_id != config.job_id:
-                raise ResourceExhaustedError(
-                    f"this trainer has job {session.config.job_id} open",
-                    reason="TRAINER_BUSY",
-                    metadata={"job_id": session.config.job_id},
-                )
-            if session is not None and session.config == config and self._is_at(resume_version):
-                return session
+    async def _open(self, config: JobConfig, resume_version: int | None, project: str) -> Session:
+        while True:
+            job = await self._slots.take(self._team.claim(config))
+            async with job.calls:
+                # Unless it was closed, or could not be opened, while this call waited.
+                if self._slots.get(config.job_id) is job:
+                    self._count_for(job, project)
+                    return await self._open_in(job, config, resume_version)
+
+    def _count_for(self, job: OpenJob, project: str) -> None:
+        if job.project != project:
+            self._computing.turns.forget(job.project, job.id)
+            job.project = project
+
+    async def _open_in(
+        self, job: OpenJob, config: JobConfig, resume_version: int | None
+    ) -> Session:
+        session = job.session
+        if session is not None and session.config == config and job.is_at(resume_version):
+            return session
+        try:
             # First, since memory may not hold two models; a fetch that fails leaves nothing open.
-            await self._release()
+            await self._release(job)
             checkpoint, published = None, None
             if resume_version is not None:
-                checkpoint, published = await self._versions.fetch(config.job_id, resume_version)
-
-            self._session = await self._compute_in_thread(
-                lambda: self._team.open(config, checkpoint)
-            )
-            self._published, self._parent = published, resume_version
-            self._keeper.open(resume_version)
-            metrics.opened(config.job_id, self._session.step)
-            logger.info("job opened", extra={"job_id": config.job_id, "step": self._session.step})
-            return self._session
+                checkpoint, published = await self._versions.fetch(job.id, resume_version)
+            async with self._computing.turn(job.project, job.id, None, self._stopping):
+                session = await self._compute(lambda: self._team.open(config, checkpoint))
+                self._computing.made(session)
+            job.opened(session, published, resume_version)
+        except BaseException:
+            self._forget(job)
+            raise
+        finally:
+            await self._slots.tell()
+        metrics.opened(job.id, session.step)
+        logger.info("job opened", extra={"job_id": job.id, "step": session.step})
+        return session
 
     async def _step(
         self,
         job_id: str,
         step: int,
         groups: Sequence[trajectory_pb2.Group],
-        cancelled: threading.Event,
+        cancelled: asyncio.Event,
     ) -> StepOutcome:
-        async with self._turn:
+        async with self._slots.call(job_id) as (job, session):
             self.expect(job_id, step)
-            session = self._opened(job_id)
 
             def given_up() -> bool:
                 return cancelled.is_set() or self._stopping.is_set()
 
             try:
-                outcome = await self._compute_in_thread(
-                    lambda: self._team.train(session, groups, given_up)
-                )
+                async with self._computing.turn(job.project, job.id, session, cancelled):
+                    outcome = await self._compute(
+                        lambda: self._team.train(session, groups, given_up)
+                    )
             except Exception as error:
                 cancel = isinstance(error, RequestCancelledError)
                 metrics.STEPS.labels("cancelled" if cancel else "failed").inc()
                 if session.torn and not self._team.broken_by(error):
                     # Nothing that was published is like it: who goes on opens the job again.
-                    await self._release()
+                    await self._leave(job)
                 raise
             # The weights have moved: no version is known to hold them.
-            self._published = None
-            self._metrics = outcome.metrics
+            job.published = None
+            job.metrics = outcome.metrics
             metrics.stepped(job_id, outcome.step, outcome.metrics, outcome.seconds, outcome.batch)
             return outcome
 
@@ -208,31 +216,29 @@ class Worker:
     ) -> Published:
         # One after another, so that a version's parent is published before it; but what was
         # copied needs no weights any more, and the next step may be taken meanwhile.
-        async with self._saving:
+        storing = self._slots.storing(job_id)
+        async with storing.saving:
             start = time.perf_counter()
-            async with self._turn:
-                session = self._opened(job_id)
+            async with self._slots.call(job_id) as (job, session):
                 _check_step(session.step, step, "the weights are at step")
                 # Its reply was lost, or the controller begins anew: the same version again.
-                if self._published is not None:
+                if job.published is not None:
                     if saving is Saving.BEHIND:
-                        await self._copy_state(session)
-                    return self._published
-                # Within the turn: the next step writes numbers of its own there.
-                measured = {**self._metrics, **numbers}
+                        await self._copy_state(job, session)
+                    return job.published
+                # Within the call: the next step writes numbers of its own there.
+                measured, parent = {**job.metrics, **numbers}, job.parent
                 if saving is Saving.BEHIND:
                     # Memory holds one copy.
-                    await self._keeper.settled()
-                checkpoint = await self._compute_in_thread(
-                    lambda: self._team.checkpoint(session, self._parent, saving)
-                )
+                    await storing.keeper.settled()
+                checkpoint = await self._copy(job, session, saving)
             try:
                 published = await self._versions.publish(
                     job_id,
                     checkpoint,
                     Provenance(
                         base_model=session.config.base_model,
-                        parent=self._parent,
+                        parent=parent,
                         group_ids=group_ids,
                         metrics=measured,
                     ),
@@ -245,86 +251,88 @@ class Worker:
                 # Also of weights that are refused: the other processes store their parts, and a
                 # version of the same step taken before has no state maybe.
                 if saving is Saving.BEHIND:
-                    self._keeper.begin(job_id, checkpoint)
+                    storing.keeper.begin(job_id, checkpoint)
             metrics.CHECKPOINT_SECONDS.observe(time.perf_counter() - start, exemplar())
             metrics.CHECKPOINT_BYTES.set(published.total_bytes)
             # While it was uploaded the job may have been closed, or opened at another version, and
             # what this one is then has nothing to do with it.
-            if self._session is session:
+            if job.session is session:
                 if saving is Saving.WITH:
-                    self._keeper.stored(step)
-                self._parent = published.version
+                    storing.keeper.stored(step)
+                job.parent = published.version
                 # Or a step was taken, whose weights are in no version yet.
                 if session.step == step:
-                    self._published = published
+                    job.published = published
             return published
 
     async def _save_state(self, job_id: str, step: int) -> None:
-        async with self._keeping:
-            self._opened(job_id)
-            if not self._is_kept(step):
-                async with self._turn:
-                    session = self._opened(job_id)
+        storing = self._slots.storing(job_id)
+        keeper = storing.keeper
+        async with storing.keeping:
+            self._slots.opened(job_id)
+            if not _is_kept(keeper, step):
+                async with self._slots.call(job_id) as (job, session):
                     _check_step(session.step, step, "the weights are at step")
-                    await self._copy_state(session)
-            if self._keeper.holds(step):
-                await self._keeper.wait(lambda: self._compute_in_thread(self._team.store_state))
+                    await self._copy_state(job, session)
+            if keeper.holds(step):
+                await keeper.wait(lambda: self._compute(self._team.store_state))
 
-    async def _copy_state(self, session: Session) -> None:
+    async def _copy_state(self, job: OpenJob, session: Session) -> None:
         """Begins to store the state of the current step, whose weights are published."""
-        if self._is_kept(session.step):
+        keeper = job.storing.keeper
+        if _is_kept(keeper, session.step):
             return
-        await self._keeper.settled()
-        checkpoint = await self._compute_in_thread(
-            lambda: self._team.checkpoint(session, self._parent, Saving.STATE)
-        )
-        self._keeper.begin(session.config.job_id, checkpoint)
+        await keeper.settled()
+        keeper.begin(job.id, await self._copy(job, session, Saving.STATE))
 
-    def _is_kept(self, step: int) -> bool:
-        return self._keeper.is_stored(step) or self._keeper.holds(step)
+    async def _copy(self, job: OpenJob, session: Session, saving: Saving) -> Checkpoint:
+        copied = self._computing.copy(
+            session, lambda: self._team.checkpoint(session, job.parent, saving)
+        )
+        return await self._watched(copied)
 
     async def _close(self, job_id: str) -> None:
-        async with self._turn:
-            if self._session is not None and self._session.config.job_id == job_id:
-                await self._release()
+        job = self._slots.get(job_id)
+        if job is None:
+            return
+        job.is_closing = True
+        async with job.calls:
+            if self._slots.get(job_id) is job:
+                await self._leave(job)
                 logger.info("job closed", extra={"job_id": job_id})
 
-    async def _release(self) -> None:
-        if self._session is not None:
-            metrics.closed(self._session.config.job_id)
-            await self._compute_in_thread(self._team.close)
-        self._session = self._published = self._parent = None
-        self._metrics = {}
-        self._keeper.open(None)
+    async def _leave(self, job: OpenJob) -> None:
+        await self._release(job)
+        self._forget(job)
+        await self._slots.tell()
 
-    def _is_at(self, resume_version: int | None) -> bool:
-        """Whether the open state is what opening at that version would make.
+    async def _release(self, job: OpenJob) -> None:
+        """Frees the session; the job keeps its slot."""
+        if job.session is not None:
+            metrics.closed(job.id)
+            await self._watched(self._computing.free(job.session, self._team.close))
+        job.released()
+        if len(self._slots) == 1:
+            self._team.drop_base()
 
-        A step that was taken but not published is not: its version may be another's.
-        """
-        if resume_version is None:
-            return self._session is not None and self._session.step == 0 and self._parent is None
-        return self._published is not None and self._published.version == resume_version
+    def _forget(self, job: OpenJob) -> None:
+        """Frees the slot."""
+        self._slots.free(job)
+        self._computing.turns.forget(job.project, job.id)
+        if not self._slots:
+            self._team.drop_base()
 
-    def _opened(self, job_id: str) -> Session:
-        if self._session is None or self._session.config.job_id != job_id:
-            raise FailedPreconditionError(
-                f"job {job_id} is not open here; open it first",
-                reason="JOB_NOT_OPEN",
-                metadata={"job_id": job_id},
-            )
-        return self._session
+    async def _compute(self, work: Callable[[], T]) -> T:
+        return await self._watched(self._computing.run(work))
 
-    async def _compute_in_thread(self, work: Callable[[], T]) -> T:
-        context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
+    async def _watched(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            return await loop.run_in_executor(self._executor, context.run, work)
+            return await work
         except Exception as error:
             if self._team.broken_by(error) and not self._stopping.is_set():
                 logger.exception("the processes of this trainer are out of step; ending all")
                 # After the caller has its answer.
-                loop.call_later(_LAST_WORDS_SECONDS, os._exit, 1)
+                asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, os._exit, 1)
             raise
 
     async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
@@ -341,9 +349,8 @@ class Worker:
             logger.debug("call ended with %s", error)
 
 
-def _use(threads: int) -> None:
-    if threads:
-        torch.set_num_threads(threads)
+def _is_kept(keeper: StateKeeper, step: int) -> bool:
+    return keeper.is_stored(step) or keeper.holds(step)
 
 
 def _check_step(expected: int, got: int, what: str) -> None:

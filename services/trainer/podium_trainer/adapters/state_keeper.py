@@ -50,6 +50,11 @@ class StateKeeper:
         if self._held is not None and self._held.has_failed:
             self._drop()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a copy is on its way."""
+        return self._held is not None and not self._held.task.done()
+
     def is_stored(self, step: int) -> bool:
         """Whether the registry has the state of that step of the open job."""
         return self._stored == (self._opening, step)

@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from podium.core.errors import PodiumError
+from podium.core.errors import PodiumError, ResourceExhaustedError
 from podium.local.models import digest, resolve
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.adapters.versions import FollowerVersions
+from podium_trainer.domain.sharing import Claim
+from podium_trainer.learner.base import Base
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.parallel import Ranks
+from podium_trainer.learner.precision import compute_dtype
 from podium_trainer.learner.session import Compute, JobConfig, Session, StepOutcome
 from podium_trainer.learner.sharded import Shards
 
@@ -43,21 +46,58 @@ class _Command(Enum):
 class Team:
     """What the first process calls; with one process, nothing but the session itself."""
 
-    def __init__(self, ranks: Ranks, compute: Compute) -> None:
+    def __init__(self, ranks: Ranks, compute: Compute, *, shares: bool = False) -> None:
+        """`shares`: sessions that train an adapter have the base model in common."""
+        assert not (shares and ranks.sharded), "sharded weights belong to one job"
         self._ranks = ranks
         self._compute = compute
+        self._shares = shares
+        self._base: Base | None = None
+
+    def claim(self, config: JobConfig) -> Claim:
+        """What the job takes of a trainer."""
+        dtype = compute_dtype(config.training.dtype, self._compute.bfloat16, self._ranks.device)
+        whole = config.training.trainable == spec_pb2.TRAINABLE_KIND_FULL
+        return Claim(
+            config.job_id, config.base_model, str(dtype).removeprefix("torch."), whole=whole
+        )
 
     def open(self, config: JobConfig, checkpoint: Checkpoint | None) -> Session:
-        """Loads the base model; goes on from `checkpoint`, or starts fresh.
+        """Loads the base model, unless it is held; goes on from `checkpoint`, or starts fresh.
 
         Raises:
             NotFoundError: there is no such base model.
+            ResourceExhaustedError: TRAINER_BUSY, its files are not those that are held.
             PodiumError: as `Session`.
         """
+        if self._shares and not self.claim(config).whole:
+            return self._open_shared(config, checkpoint)
         self._tell(_Command.OPEN, _wire(config), checkpoint and _outline(checkpoint))
         if checkpoint is not None and isinstance(checkpoint.shards, Path):
             checkpoint = replace(checkpoint, shards=self._ranks.nearest(checkpoint.shards))
         return _open(config, checkpoint, self._compute, self._ranks)
+
+    def _open_shared(self, config: JobConfig, checkpoint: Checkpoint | None) -> Session:
+        folder = resolve(config.base_model)
+        found = digest(folder)
+        dtype = compute_dtype(config.training.dtype, self._compute.bfloat16, self._ranks.device)
+        base = self._base
+        if base is None:
+            base = Base(folder, found, dtype, self._compute.attention, self._ranks.device)
+            self._base = base
+        # Its files may have changed since the first job was opened.
+        if (base.digest, base.dtype) != (found, dtype):
+            raise ResourceExhaustedError(
+                f"the files of {config.base_model} are {found} in {dtype}; this trainer holds "
+                f"{base.digest} in {base.dtype}, and allowed are jobs of that until all are closed",
+                reason="TRAINER_BUSY",
+                metadata={"held": "base_model", "base_model": config.base_model},
+            )
+        return Session(config, folder, found, self._compute, checkpoint, self._ranks, base)
+
+    def drop_base(self) -> None:
+        """Frees the base model that sessions had in common, when none is left."""
+        self._base = None
 
     def train(
         self,

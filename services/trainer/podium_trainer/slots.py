@@ -1,0 +1,196 @@
+"""The slots of a trainer: which jobs hold one, and what of their versions is being stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from podium.core.errors import FailedPreconditionError, ResourceExhaustedError
+
+from podium_trainer.adapters.state_keeper import StateKeeper
+from podium_trainer.adapters.versions import Published, Versions
+from podium_trainer.domain.sharing import Claim, check_room
+from podium_trainer.learner.session import Session
+
+
+@dataclass(eq=False)
+class Storing:
+    """Versions of a job on their way to the registry: of one that was closed, too."""
+
+    keeper: StateKeeper
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    keeping: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is on its way."""
+        return self.saving.locked() or self.keeping.locked() or self.keeper.is_busy
+
+
+@dataclass(eq=False)
+class OpenJob:
+    """A job that holds a slot: it is open, or being opened."""
+
+    claim: Claim
+    project: str
+    storing: Storing
+    calls: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by a call that needs the session as it is."""
+    session: Session | None = None
+    """None while it is being opened."""
+    is_closing: bool = False
+    published: Published | None = None
+    """The version that the session's state is known to be in the registry as."""
+    parent: int | None = None
+    """The version that the job was last at."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Of the step that the weights are at."""
+
+    @property
+    def id(self) -> str:
+        """The job's."""
+        return self.claim.job_id
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether it may soon hold its slot no more."""
+        return self.session is None or self.is_closing
+
+    def opened(self, session: Session, published: Published | None, version: int | None) -> None:
+        """It is open at that version, or fresh."""
+        self.session, self.published, self.parent = session, published, version
+        self.storing.keeper.open(version)
+
+    def released(self) -> None:
+        """Its session is no more."""
+        self.session = self.published = self.parent = None
+        self.metrics = {}
+        self.storing.keeper.open(None)
+
+    def is_at(self, version: int | None) -> bool:
+        """Whether the open state is what opening at that version would make.
+
+        A step that was taken but not published is not: its version may be another's.
+        """
+        if version is None:
+            return self.session is not None and self.session.step == 0 and self.parent is None
+        return self.published is not None and self.published.version == version
+
+
+class Slots:
+    """Up to `max_jobs` jobs that may be open at once."""
+
+    def __init__(self, versions: Versions, max_jobs: int) -> None:
+        self._versions = versions
+        self.max_jobs = max_jobs
+        self._jobs: dict[str, OpenJob] = {}
+        """The oldest first."""
+        self._changed = asyncio.Condition()
+        self._storing: dict[str, Storing] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @property
+    def claims(self) -> list[Claim]:
+        """Of the jobs that hold a slot, in the order in which they took it."""
+        return [job.claim for job in self._jobs.values()]
+
+    def get(self, job_id: str) -> OpenJob | None:
+        """The job, if it holds a slot."""
+        return self._jobs.get(job_id)
+
+    def opened(self, job_id: str) -> tuple[OpenJob, Session]:
+        """The job and its session.
+
+        Raises:
+            FailedPreconditionError: JOB_NOT_OPEN.
+        """
+        job = self._jobs.get(job_id)
+        if job is None or job.session is None:
+            raise _not_open(job_id)
+        return job, job.session
+
+    def storing(self, job_id: str) -> Storing:
+        """What of the job's versions is on its way; it may be being opened.
+
+        Raises:
+            FailedPreconditionError: JOB_NOT_OPEN.
+        """
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise _not_open(job_id)
+        return job.storing
+
+    @asynccontextmanager
+    async def call(self, job_id: str) -> AsyncIterator[tuple[OpenJob, Session]]:
+        """The job to itself, once its other calls have ended.
+
+        Raises:
+            FailedPreconditionError: JOB_NOT_OPEN.
+        """
+        while (job := self._jobs.get(job_id)) is not None:
+            async with job.calls:
+                if self._jobs.get(job_id) is job:
+                    yield self.opened(job_id)
+                    return
+        raise _not_open(job_id)
+
+    async def take(self, claim: Claim) -> OpenJob:
+        """The job's slot, or a free one. Waits while one that is in the way may be leaving.
+
+        Raises:
+            ResourceExhaustedError: TRAINER_BUSY.
+        """
+        async with self._changed:
+            while True:
+                job = self._jobs.get(claim.job_id)
+                others = [each for each in self._jobs.values() if each is not job]
+                try:
+                    check_room(claim, [each.claim for each in others], self.max_jobs)
+                except ResourceExhaustedError:
+                    if not any(each.is_changing for each in others):
+                        raise
+                    await self._changed.wait()
+                    continue
+                if job is None:
+                    job = OpenJob(claim, "", self._storing_of(claim.job_id))
+                    self._jobs[claim.job_id] = job
+                # From now on others are measured by it.
+                job.claim = claim
+                return job
+
+    def free(self, job: OpenJob) -> None:
+        """The job holds its slot no more; `tell` those that wait."""
+        del self._jobs[job.id]
+
+    async def tell(self) -> None:
+        """Has those that wait in `take` look again."""
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def settled(self) -> None:
+        """Returns when no state is on its way, whatever became of it."""
+        await asyncio.gather(*(each.keeper.settled() for each in self._storing.values()))
+
+    def _storing_of(self, job_id: str) -> Storing:
+        if self.max_jobs == 1:
+            # One after another, whosever they are: memory holds one copy, and other processes
+            # store their parts in the order in which they were asked.
+            job_id = ""
+        self._storing = {
+            name: storing
+            for name, storing in self._storing.items()
+            if name in ("", job_id) or name in self._jobs or storing.is_busy
+        }
+        return self._storing.setdefault(job_id, Storing(StateKeeper(self._versions)))
+
+
+def _not_open(job_id: str) -> FailedPreconditionError:
+    return FailedPreconditionError(
+        f"job {job_id} is not open here; open it first",
+        reason="JOB_NOT_OPEN",
+        metadata={"job_id": job_id},
+    )
