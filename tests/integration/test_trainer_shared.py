@@ -154,13 +154,15 @@ async def test_what_it_holds_and_refuses_is_told(setting: Setting) -> None:
             await stub.Open(setting.opening("c", "told-"), timeout=120)
         assert refused.value.reason == "TRAINER_BUSY"
         assert refused.value.metadata["held"] == "slots"
-        assert "told-b, told-a" in refused.value.message
+        assert refused.value.metadata["job_id"] == "told-b,told-a"
         await stub.Close(pb.CloseRequest(job_id="told-b"))
         await stub.Open(setting.opening("c", "told-"), timeout=120)
         url = f"http://127.0.0.1:{process.metrics_port}/metrics"
         page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
         assert 'job_id="told-b"' not in page
         assert 'podium_trainer_step{job_id="told-c"} 0.0' in page
+        assert "podium_trainer_open_jobs 2.0" in page
+        assert "podium_trainer_wait_duration_seconds_count 3.0" in page
         assert await process.terminate() == 0
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import torch
+from podium.kit.telemetry import exemplar
 
+from podium_trainer.domain import metrics
 from podium_trainer.domain.fair_lock import FairLock
 from podium_trainer.learner.session import Session
 
@@ -50,7 +53,9 @@ class Computing:
         Raises:
             RequestCancelledError: `given_up` was set while it waited.
         """
+        start = time.perf_counter()
         async with self.turns.hold(project, job_id, given_up):
+            metrics.WAIT_SECONDS.observe(time.perf_counter() - start, exemplar())
             async with self._placing:
                 live = self._live
                 if live is None or live is not session:

@@ -11,6 +11,7 @@ from podium.core.errors import FailedPreconditionError, ResourceExhaustedError
 
 from podium_trainer.adapters.state_keeper import StateKeeper
 from podium_trainer.adapters.versions import Published, Versions
+from podium_trainer.domain import metrics
 from podium_trainer.domain.sharing import Claim, check_room
 from podium_trainer.learner.session import Session
 
@@ -158,6 +159,7 @@ class Slots:
                 if job is None:
                     job = OpenJob(claim, "", self._storing_of(claim.job_id))
                     self._jobs[claim.job_id] = job
+                    metrics.OPEN_JOBS.set(len(self._jobs))
                 # From now on others are measured by it.
                 job.claim = claim
                 return job
@@ -165,6 +167,7 @@ class Slots:
     def free(self, job: OpenJob) -> None:
         """The job holds its slot no more; `tell` those that wait."""
         del self._jobs[job.id]
+        metrics.OPEN_JOBS.set(len(self._jobs))
 
     async def tell(self) -> None:
         """Has those that wait in `take` look again."""

@@ -82,6 +82,12 @@ JOB_PHASE_SECONDS = Counter(
     "Seconds of a job's steps by phase, as above.",
     ["job_id", "phase"],
 )
+OPEN_JOBS = Gauge("podium_trainer_open_jobs", "Jobs that hold a slot.")
+WAIT_SECONDS = Histogram(
+    "podium_trainer_wait_duration_seconds",
+    "Time that a step, or the opening of a job, waited for other jobs' steps.",
+    buckets=_SECONDS,
+)
 TOKENS = Counter(
     "podium_trainer_tokens_total",
     "Tokens by kind: trained, packed (computed), flat (as separate sequences).",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from podium.core.errors import ResourceExhaustedError
 
 _NAMED = 5
+_ID_CHARACTERS = 1500
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def busy(message: str, what: str, held: Sequence[Claim], max_jobs: int) -> Resou
         message,
         reason="TRAINER_BUSY",
         metadata={
-            "job_id": held[0].job_id,
+            "job_id": _ids(held),
             "base_model": held[0].base_model,
             "max_jobs": str(max_jobs),
             "held": what,
@@ -89,8 +90,13 @@ def busy(message: str, what: str, held: Sequence[Claim], max_jobs: int) -> Resou
     )
 
 
+def _ids(held: Sequence[Claim]) -> str:
+    """As many as fit: an error travels in headers, which have a bound."""
+    text = ",".join(claim.job_id for claim in held)
+    return text if len(text) <= _ID_CHARACTERS else text[: text.rindex(",", 0, _ID_CHARACTERS)]
+
+
 def _names(held: Sequence[Claim]) -> str:
-    """Few: an error travels in headers, which have a bound."""
     names = [claim.job_id for claim in held[:_NAMED]]
     more = len(held) - len(names)
     word = "job" if len(held) == 1 else "jobs"
