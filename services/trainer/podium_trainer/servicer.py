@@ -42,6 +42,9 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         complete_training(training)
         config = JobConfig(request.job_id, request.base_model, training, request.seed)
         resume = request.resume_version if request.HasField("resume_version") else None
+        if not request.project:
+            # An empty name is none, and no project of its own.
+            request.ClearField("project")
         project = apply_defaults(request).project
         session = await self._worker.open(config, resume, project)
         return pb.OpenResponse(

@@ -8,9 +8,12 @@ from typing import Any, cast
 
 import pytest
 from podium.core.errors import FailedPreconditionError, ResourceExhaustedError
+from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium_trainer.computing import Computing
 from podium_trainer.domain.sharing import Claim, check_room
+from podium_trainer.servicer import TrainerServicer
 from podium_trainer.slots import OpenJob, Slots
+from support.trainer_doubles import Asked, Parked
 
 ONE = Claim("one", "base", "float32", whole=False)
 
@@ -134,17 +137,14 @@ async def test_what_strangers_name_leaves_nothing_behind() -> None:
     assert len(slots._storing) == 1
 
 
-class Parked:
-    """A session's part in who is live."""
-
-    def __init__(self, name: str, said: list[str]) -> None:
-        self.name, self.said = name, said
-
-    def park(self) -> None:
-        self.said.append(f"park {self.name}")
-
-    def unpark(self) -> None:
-        self.said.append(f"unpark {self.name}")
+async def test_a_job_without_a_project_counts_for_the_default_one() -> None:
+    """An empty name is none: it would have a turn of its own beside the default project's."""
+    worker = Asked()
+    servicer = TrainerServicer(cast("Any", worker))
+    for given in ({}, {"project": ""}, {"project": "red"}):
+        with pytest.raises(NotImplementedError):
+            await servicer.Open(pb.OpenRequest(job_id="job", **given), cast("Any", None))
+    assert worker.projects == ["default", "default", "red"]
 
 
 async def test_a_session_is_parked_when_another_computes_and_no_sooner() -> None:
