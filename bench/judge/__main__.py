@@ -18,7 +18,7 @@ from bench.judge.server import Exchange, Recorder, recorder
 
 MODEL = "smollm2-135m-instruct"
 REPEATS = 5
-"""Prompts of each group on Podium's side: they differ by a random nonce, and the longest counts."""
+"""Prompts of each group on Podium's side: each of another group's id, and the longest counts."""
 PARTS = ("prompt", "schema", "answer")
 Count = Callable[[Exchange], dict[str, int]]
 
@@ -54,8 +54,8 @@ async def _measure(ruler: art_side.Ruler, count: Count) -> list[dict[str, Any]]:
             theirs = await art_side.judge(ruler, kind, server.base_url)
             art = _totals(server, count)
             runs: list[dict[str, int]] = []
-            for _ in range(REPEATS):
-                ours = await podium_side.judge(kind, server.base_url)
+            for number in range(REPEATS):
+                ours = await podium_side.judge(kind, server.base_url, number)
                 _assert_equal(kind, ours, theirs)
                 runs.append(_totals(server, count))
             podium = max(runs, key=lambda totals: sum(totals.values()))

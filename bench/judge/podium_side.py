@@ -39,9 +39,9 @@ def _history(kind: Kind, attempt: int) -> trajectory_pb2.History:
     return history
 
 
-def group_of(kind: Kind) -> trajectory_pb2.Group:
-    """The group as the controller would send it."""
-    group = trajectory_pb2.Group(id=f"bench/{kind.name}")
+def group_of(kind: Kind, number: int = 0) -> trajectory_pb2.Group:
+    """The group as the controller would send it, by another id for each number."""
+    group = trajectory_pb2.Group(id=f"bench/{kind.name}/{number}")
     for attempt in range(len(kind.attempts)):
         group.trajectories.add(
             id=f"{group.id}/t{attempt}",
@@ -53,10 +53,10 @@ def group_of(kind: Kind) -> trajectory_pb2.Group:
     return group
 
 
-async def judge(kind: Kind, base_url: str) -> list[float] | None:
+async def judge(kind: Kind, base_url: str, number: int) -> list[float] | None:
     """What Podium makes of a group: one score an attempt, or None when it is skipped."""
     reward = spec_pb2.RewardSpec(scorers=[spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)])
-    request = judge_service_pb2.ScoreGroupRequest(group=group_of(kind), reward=reward)
+    request = judge_service_pb2.ScoreGroupRequest(group=group_of(kind, number), reward=reward)
     context: grpc.aio.ServicerContext[Any, Any] = None  # type: ignore[assignment]
     async with httpx.AsyncClient(timeout=None) as client:
         servicer = JudgeServicer(Settings(base_url=base_url, model="judge"), client)

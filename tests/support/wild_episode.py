@@ -29,6 +29,7 @@ def wild_episode(number: int = 0, step: int = 3, tokens: int = 4) -> pb.Trajecto
         info=struct_of({"found": [1, None, {"deep": True}]}),
         failure=pb.Failure(type="ValueError", message=WILD, traceback="Traceback\n  line 1\n"),
     )
+    _judge(made)
     made.start_time.FromJsonString("2026-01-02T03:04:05Z")
     made.end_time.FromJsonString("2026-01-02T03:04:08.250Z")
     for reward, ended in ((0.25, False), (1.0, True)):
@@ -48,6 +49,28 @@ def wild_episode(number: int = 0, step: int = 3, tokens: int = 4) -> pb.Trajecto
     second.messages.add(role=pb.ROLE_ASSISTANT, content="It is the second.")
     _sample(second, 5, tokens, version=3)
     return made
+
+
+def _judge(made: pb.Trajectory) -> None:
+    ruler = made.judgements.add(part="ruler", agreement=0.5)
+    ruler.opinions.add(
+        model=f"judge {WILD}",
+        address="http://judge:8000/v1",
+        attempts=[pb.JudgedAttempt(trajectory_id=made.id, score=0.25, place=3)],
+        temperature=0.5,
+        seed=2**62,
+        order_seed=made.group_id,
+        prompt_digest="abcdef0123456789" * 4,
+        finish_reason=WILD,
+        refused_parameters=["response_format"],
+        max_completion_tokens=512,
+        cached=True,
+    )
+    ruler.opinions.add(failure=f"no answer, {WILD}", address="http://other:8000/v1")
+    alone = pb.JudgedAttempt(
+        trajectory_id=made.id, score=0.75, prompt_digest="12" * 32, finish_reason="stop", seed=7
+    )
+    made.judgements.add(part="rubric").opinions.add(model="grader", attempts=[alone], cost=0.5)
 
 
 def _sample(history: pb.History, prompt: int, count: int, version: int) -> None:

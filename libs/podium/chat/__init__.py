@@ -2,7 +2,7 @@
 
 from podium.chat.config import CallLimits, Endpoint, Price, Sampling, Usage
 from podium.chat.http_api import HttpApi, Observer
-from podium.chat.replies import Reply
+from podium.chat.replies import Asked, Reply
 from podium.chat.structured import (
     PromptTooLongError,
     RequestRefusedError,
@@ -10,6 +10,7 @@ from podium.chat.structured import (
 )
 
 __all__ = [
+    "Asked",
     "CallLimits",
     "Endpoint",
     "HttpApi",

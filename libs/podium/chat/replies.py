@@ -10,6 +10,18 @@ from typing import Any
 from podium.core.outside import clean, count_of
 
 _BYTES_PER_TOKEN = 3
+_MAX_FINISH_CHARS = 64
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which parameters a request had, beside its messages."""
+
+    temperature: float | None = None
+    seed: int | None = None
+    max_completion_tokens: int | None = None
+    refused: tuple[str, ...] = ()
+    """Those that the API refuses by name, in alphabetical order."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +31,9 @@ class Reply:
     text: str
     cut_off: bool = False
     """Whether it ran into its token limit."""
+    finish_reason: str = ""
+    """Why it ended, in the API's own word; empty where it says none."""
+    asked: Asked = Asked()
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ def completion_of(body: bytes, asked_bytes: int) -> Completion:
         choice = answer["choices"][0]
         message = choice["message"]
         text = clean(_text(message))
-        cut_off = choice.get("finish_reason") == "length"
+        ended = choice.get("finish_reason")
         usage = answer.get("usage")
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("no chat completion") from error
@@ -56,7 +71,8 @@ def completion_of(body: bytes, asked_bytes: int) -> Completion:
     prompt, written = (count_of(counts.get(f"{kind}_tokens")) for kind in ("prompt", "completion"))
     if not prompt and not written:
         prompt, written = (-(-n // _BYTES_PER_TOKEN) for n in (asked_bytes, len(text.encode())))
-    return Completion(Reply(text, cut_off), prompt, written)
+    said = clean(ended[:_MAX_FINISH_CHARS]) if isinstance(ended, str) else ""
+    return Completion(Reply(text, ended == "length", said), prompt, written)
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ from opentelemetry.trace import SpanKind
 from podium.chat.config import CallLimits, Endpoint, Price, Sampling, Usage
 from podium.chat.http_api import HttpApi, Nobody, Observer
 from podium.chat.models import frozen_model
-from podium.chat.replies import Reply, completion_of
+from podium.chat.replies import Asked, Reply, completion_of
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.core.weight_modes import MERGED, WEIGHT_MODE_HEADER
 from podium.kit.telemetry import attributes, traced, tracer
@@ -28,6 +29,7 @@ _OPTIONAL_PARAMETERS = {
     "response_format": ("response_format", "json_schema", "guided"),
     "temperature": ("temperature",),
     "max_completion_tokens": ("max_completion_tokens", "max_tokens"),
+    "seed": ("seed",),
 }
 
 
@@ -85,12 +87,14 @@ class StructuredChat:
         schema: Mapping[str, Any],
         usage: Usage,
         name: str = "answer",
+        seed: int | None = None,
     ) -> Reply:
         """One answer; adds its cost to `usage`.
 
         Args:
             messages: the conversation, as the API takes it.
             schema: JSON Schema of the answer, called `name`.
+            seed: of the sampling, unless the endpoint's own parameters have one.
 
         Raises:
             PromptTooLongError: the conversation does not fit the model's context.
@@ -102,13 +106,13 @@ class StructuredChat:
         if not self._model:
             looked_up = self._model = await self._frozen_model()
         try:
-            return await self._traced(messages, schema, usage, name)
+            return await self._traced(messages, schema, usage, name, seed)
         except FailedPreconditionError as error:
             if self._endpoint.model or error.metadata.get("status") != "404" or looked_up:
                 raise
         # What was found there once is there no more.
         self._model = await self._frozen_model()
-        return await self._traced(messages, schema, usage, name)
+        return await self._traced(messages, schema, usage, name, seed)
 
     async def merges(self) -> bool:
         """Whether its endpoint is a pool of Podium's that merges what it trains.
@@ -127,13 +131,14 @@ class StructuredChat:
         schema: Mapping[str, Any],
         usage: Usage,
         name: str,
+        seed: int | None,
     ) -> Reply:
         told = {
             attributes.GEN_AI_OPERATION_NAME: "chat",
             attributes.GEN_AI_REQUEST_MODEL: self._model,
         }
         with traced(_tracer, f"chat {self._model}", told, kind=SpanKind.CLIENT):
-            return await self._chat(messages, schema, usage, name)
+            return await self._chat(messages, schema, usage, name, seed)
 
     async def _chat(
         self,
@@ -141,9 +146,10 @@ class StructuredChat:
         schema: Mapping[str, Any],
         usage: Usage,
         name: str,
+        seed: int | None,
     ) -> Reply:
         while True:
-            body = self._body(messages, schema, name)
+            body = self._body(messages, schema, name, seed)
             response = await self._api.request("POST", "/chat/completions", body)
             usage.calls += 1
             if response.status_code in (400, 413, 422):
@@ -157,18 +163,27 @@ class StructuredChat:
             return self._reply(response, body, usage)
 
     def _body(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], name: str
+        self,
+        messages: Sequence[Mapping[str, str]],
+        schema: Mapping[str, Any],
+        name: str,
+        seed: int | None,
     ) -> dict[str, Any]:
-        body: dict[str, Any] = json.loads(self._sampling.extra_body) | {
-            "model": self._model,
-            "messages": list(messages),
-            "temperature": self._sampling.temperature,
-            "max_completion_tokens": self._sampling.max_completion_tokens,
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": name, "strict": True, "schema": schema},
-            },
-        }
+        drawn = {} if seed is None else {"seed": seed}
+        body: dict[str, Any] = (
+            drawn
+            | json.loads(self._sampling.extra_body)
+            | {
+                "model": self._model,
+                "messages": list(messages),
+                "temperature": self._sampling.temperature,
+                "max_completion_tokens": self._sampling.max_completion_tokens,
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": name, "strict": True, "schema": schema},
+                },
+            }
+        )
         return {key: value for key, value in body.items() if key not in self._dropped}
 
     def _refused_parameter(self, body: Mapping[str, Any], text: str) -> str:
@@ -196,7 +211,7 @@ class StructuredChat:
         usage.cost += cost or 0.0
         self._observer.spent(prompt, completion, cost)
         self._observer.called("ok")
-        return answer.reply
+        return replace(answer.reply, asked=_asked(body, self._dropped))
 
     async def _frozen_model(self) -> str:
         """The first model that the API lists, but for those that Podium trains there."""
@@ -218,6 +233,17 @@ class StructuredChat:
                 reason=self._api.reason("MISCONFIGURED"),
             )
         return name
+
+
+def _asked(body: Mapping[str, Any], dropped: Set[str]) -> Asked:
+    seed = body.get("seed")
+    return Asked(
+        body.get("temperature"),
+        # A job's own parameters hold anything.
+        seed if type(seed) is int and -(2**63) <= seed < 2**63 else None,
+        body.get("max_completion_tokens"),
+        tuple(sorted(each for each in dropped if each not in body)),
+    )
 
 
 def _refusal(response: httpx.Response, role: str) -> RequestRefusedError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli import traces
+from podium.cli import judged, traces
 from podium.cli.ranges import Range
 from podium.cli.safe_text import one_line, visible
 from podium.cli.views import duration
@@ -192,6 +192,8 @@ def _facts(trajectory: pb.Trajectory) -> Iterator[str]:
     if trajectory.explanation:
         yield click.style("judge", bold=True)
         yield textwrap.indent(visible(trajectory.explanation), "  ")
+    for line in judged.opinions(trajectory):
+        yield click.style(f"  {line}", dim=True)
 
 
 def _title(part: _Part, count: int) -> str:

@@ -19,6 +19,7 @@ from google.protobuf.descriptor import EnumDescriptor
 
 from podium.core.contract.text import enum_number, short_name
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.judgement_rows import judgement_of, judgement_to_plain
 from podium.core.openai_messages import message_of, to_openai, tools_of, tools_to_openai
 from podium.core.outside import plain_of, struct_of
 from podium.types.v1 import trajectory_pb2 as pb
@@ -117,6 +118,7 @@ def _episode(trajectory: pb.Trajectory, split: str) -> Row:
         "metrics": _numbers(trajectory.metrics),
         "transitions": [_transition(each) for each in trajectory.transitions],
         "explanation": trajectory.explanation,
+        "judgements": [judgement_to_plain(each) for each in trajectory.judgements],
         "stop_reason": short_name(_STOPS, trajectory.stop_reason),
         "failure": _failure(trajectory.failure) if trajectory.HasField("failure") else None,
         "info": plain_of(trajectory.info) if trajectory.HasField("info") else None,
@@ -135,6 +137,7 @@ def _trajectory(name: str, rows: list[Mapping[str, Any]], histories: int) -> pb.
         metrics={key: _number(value) for key, value in row["metrics"].items()},
         environment=row.get("environment", ""),
         transitions=[_to_transition(each) for each in row["transitions"]],
+        judgements=[judgement_of(each) for each in row.get("judgements", ())],
         stop_reason=_enum(_STOPS, row["stop_reason"]),
         **{key: row[key] for key in _TEXTS if row[key] is not None},
         **{key: row[key] for key in _NUMBERS if row.get(key) is not None},

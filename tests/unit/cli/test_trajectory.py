@@ -44,6 +44,14 @@ async def test_an_episode_is_read_turn_by_turn(cli_with_episode: Cli) -> None:
     assert "raised ValueError" in lines
     assert "    line 1" in lines
     assert lines[-1] == "[failed, reward 0.750, success 1, turns 2]"
+    words = "café \\x1b[2J\\x07\\u202e 𝄞\\nsecond\\u2028line\\tend"
+    assert (
+        f"  ruler: judge {words} at http://judge:8000/v1: 0.25, place 3; temperature 0.5, seed"
+        f" {2**62}, ended by {words}, prompt abcdef012345, order of w/s3/g0, refuses"
+        " response_format, known already"
+    ) in lines
+    assert f"  ruler: no model at http://other:8000/v1: does not count, no answer, {words}" in lines
+    assert "  rubric: grader at ?: 0.75; seed 7, ended by stop, prompt 121212121212" in lines
     assert done.out.count("Be brief.") == 1
 
 

@@ -87,7 +87,7 @@ async def test_parquet_has_typed_columns_and_the_same_rows(cli_with_episodes: Cl
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """A row of Parquet as docs/trajectories.md says that it is to be read."""
-    for name in ("messages", "tools", "reward_parts", "metrics", "transitions", "failure", "info"):
+    for name in files.JSON_COLUMNS:
         row[name] = None if row[name] is None else json.loads(row[name])
     for name in ("start_time", "end_time"):
         row[name] = row[name] and row[name].isoformat()

@@ -13,6 +13,7 @@ from support.console import MARK, Console, console, trajectory
 from support.fake_job_service import watched_job
 from support.fake_podium import FakePodium
 from support.job_records import evaluations, job, steps
+from support.wild_episode import wild_episode
 
 MEGABYTE = 1_000_000
 
@@ -220,6 +221,19 @@ async def test_a_long_text_comes_whole_by_slices_and_an_episode_by_windows(
         page = await ok(here, "/api/jobs/a/episode", **where, start=page["next"])
         shown += page["messages"]
     assert [each["index"] for each in shown] == list(range(302))
+
+
+async def test_an_episode_tells_how_its_judges_were_asked(fake: FakePodium, here: Console) -> None:
+    fake.jobs.known["w"] = job("w", 3, 3)
+    fake.jobs.trajectories = [wild_episode()]
+    page = await ok(here, "/api/jobs/w/episode", id="w/s3/g0/t1")
+    ruler, gone, rubric = page["opinions"]
+    # More than JavaScript's numbers hold.
+    assert (ruler["seed"], ruler["score"], ruler["place"]) == (str(2**62), 0.25, 3)
+    assert (ruler["temperature"], ruler["refused"]) == (0.5, "response_format")
+    assert (gone["score"], gone["temperature"], gone["seed"]) == (None, None, "")
+    assert gone["failure"].startswith("no answer")
+    assert (rubric["prompt_digest"], rubric["finish_reason"]) == ("12" * 32, "stop")
 
 
 @pytest.mark.parametrize(

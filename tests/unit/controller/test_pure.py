@@ -20,6 +20,7 @@ from podium_controller.domain.step_metrics import (
     seconds_per_step,
     step_metrics,
 )
+from podium_controller.domain.trajectory_page import TrajectoryPage
 from podium_controller.training.evaluator import is_due
 from podium_controller.training.judging import failure_text, unusable
 from podium_controller.training.scenario_order import ScenarioOrder
@@ -244,3 +245,29 @@ def test_page_tokens_fit_only_their_own_call() -> None:
 def test_scenarios_are_spread_evenly_over_a_long_run() -> None:
     counts = Counter(draws(ScenarioOrder(SCENARIOS, 5), range(1, 8), 7))
     assert set(counts.values()) == {7}
+
+
+def test_a_listed_trajectory_has_what_each_judge_said_about_it_alone() -> None:
+    group = trajectory_pb2.Group(id="g")
+    for name in ("t0", "t1"):
+        group.trajectories.add(id=name, attempt=int(name[1]))
+    ruler = group.judgements.add(part="ruler", agreement=0.5)
+    both = ruler.opinions.add(model="m", address="http://m/v1", seed=7)
+    for place, name in enumerate(("t1", "t0"), 1):
+        both.attempts.add(trajectory_id=name, score=place / 4, place=place)
+    ruler.opinions.add(model="gone", failure="no answer")
+    # Of another side, or an attempt that it could not grade.
+    group.judgements.add(part="rubric").opinions.add(attempts=[{"trajectory_id": "t1"}])
+
+    page = TrajectoryPage(None, 10, 10**6)
+    assert page.add((1, "", 0), group.SerializeToString())
+    first, second = page.trajectories
+    (judged,) = first.judgements
+    assert (judged.part, judged.agreement) == ("ruler", 0.5)
+    said, gone = judged.opinions
+    assert (said.model, said.address, said.seed) == ("m", "http://m/v1", 7)
+    assert [(each.trajectory_id, each.score, each.place) for each in said.attempts] == [
+        ("t0", 0.5, 2)
+    ]
+    assert gone.failure == "no answer"
+    assert [each.part for each in second.judgements] == ["ruler", "rubric"]

@@ -92,7 +92,7 @@ async def told(url: str, trusted: bool) -> str:
         config = JudgeConfig(Endpoint(url, "m"), trusted=trusted)
         judge = OpenAIJudge(client, config, ONCE)
         with pytest.raises((UnavailableError, FailedPreconditionError, RequestRefusedError)) as e:
-            await judge.ask([{"role": "user", "content": "?"}], {}, Usage())
+            await judge.ask([{"role": "user", "content": "?"}], {}, Usage(), 0)
     return str(e.value)
 
 

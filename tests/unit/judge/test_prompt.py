@@ -73,10 +73,10 @@ def test_nothing_an_agent_says_can_open_or_close_a_section() -> None:
     assert json.loads(seen(prompt)[prompt.labels[0]])["assistant"] == nasty
 
 
-def test_the_nonce_cannot_be_known_beforehand() -> None:
+def test_the_nonce_follows_from_every_word_so_that_no_attempt_can_hold_it() -> None:
     nonces = {
-        re.findall(r"<attempt-([a-z]{4}) ", prompt_of([answer("a"), answer("b")]).user)[0]
-        for _ in range(20)
+        re.findall(r"<attempt-([a-z]{4}) ", prompt_of([answer("a"), answer(f"b{n}")]).user)[0]
+        for n in range(20)
     }
     assert len(nonces) == 20
 

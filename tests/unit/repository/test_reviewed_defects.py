@@ -72,6 +72,16 @@ HELD = {
         "test_an_answer_is_found_wherever_it_stands_with_one_paid_call",
         "integration/test_judge_choice.py::test_a_judge_that_reasons_is_read_with_one_call",
     ],
+    "j. a score could not be audited: nothing said how its judge was asked": [
+        "unit/judge/test_replay.py::"
+        "test_the_same_group_is_asked_about_in_the_same_words_and_the_opinion_says_which",
+        "unit/judge/test_replay.py::test_what_an_api_refuses_is_told_and_not_that_it_was_sent",
+        "unit/judge/test_replay.py::"
+        "test_attempts_that_are_seen_alone_have_each_a_prompt_of_their_own",
+        "unit/judge/test_replay.py::test_an_opinion_that_does_not_count_says_how_it_came_about",
+        "unit/controller/test_pure.py::"
+        "test_a_listed_trajectory_has_what_each_judge_said_about_it_alone",
+    ],
     "k. a judge that sees places alone still trained": [
         "unit/judge/test_both_orders.py::test_a_judge_that_sees_places_alone_ranks_nobody",
         "unit/judge/test_t26_prompt.py::"
@@ -84,8 +94,6 @@ HELD = {
         "unit/rollout/test_group.py::test_a_lost_call_costs_its_attempt_which_begins_again_alone",
     ],
 }
-"""Of j, that a score cannot be audited, nothing is mended yet: the contract has no place for what a
-judge was asked with."""
 
 
 @pytest.mark.parametrize("defect", HELD)

@@ -28,6 +28,7 @@ JSON_COLUMNS = (
     "reward_parts",
     "metrics",
     "transitions",
+    "judgements",
     "failure",
     "info",
 )
@@ -224,6 +225,7 @@ COLUMNS = (
     "metrics",
     "transitions",
     "explanation",
+    "judgements",
     "stop_reason",
     "failure",
     "info",

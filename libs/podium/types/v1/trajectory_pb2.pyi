@@ -656,6 +656,7 @@ class Trajectory(_message.Message):
     ENVIRONMENT_WEIGHT_FIELD_NUMBER: _builtins.int
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     TEACHER_FIELD_NUMBER: _builtins.int
+    JUDGEMENTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
     same after any retry.
@@ -746,6 +747,14 @@ class Trajectory(_message.Message):
         `score_reward` add up to environment_reward.
         """
 
+    @_builtins.property
+    def judgements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Judgement]:
+        """What each judge said about it, and how it was asked, so that it can be
+        asked again: the group's judgements, each opinion with this attempt's
+        score alone. Filled in where trajectories are listed; within a group they
+        stand there.
+        """
+
     def __init__(
         self,
         *,
@@ -772,10 +781,11 @@ class Trajectory(_message.Message):
         environment_weight: _builtins.float | None = ...,
         environment: _builtins.str = ...,
         teacher: _builtins.str = ...,
+        judgements: _abc.Iterable[Global___Judgement] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "teacher", b"teacher", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "judgements", b"judgements", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "teacher", b"teacher", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015
@@ -833,6 +843,9 @@ class JudgedAttempt(_message.Message):
     TRAJECTORY_ID_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    PROMPT_DIGEST_FIELD_NUMBER: _builtins.int
+    FINISH_REASON_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
     trajectory_id: _builtins.str
     """The attempt. Those of the same words share score and place."""
     score: _builtins.float
@@ -841,18 +854,29 @@ class JudgedAttempt(_message.Message):
     """Where the judge saw it among the attempts, from 1; 0 when it saw it alone,
     or was no judge model.
     """
+    prompt_digest: _builtins.str
+    """Of an attempt that the judge saw alone: as JudgeOpinion.prompt_digest."""
+    finish_reason: _builtins.str
+    """Of an attempt that the judge saw alone: as JudgeOpinion.finish_reason."""
+    seed: _builtins.int
+    """Of an attempt that the judge saw alone: as JudgeOpinion.seed."""
     def __init__(
         self,
         *,
         trajectory_id: _builtins.str = ...,
         score: _builtins.float = ...,
         place: _builtins.int = ...,
+        prompt_digest: _builtins.str = ...,
+        finish_reason: _builtins.str = ...,
+        seed: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "seed", b"seed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "score", b"score", "trajectory_id", b"trajectory_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_seed", b"_seed", "finish_reason", b"finish_reason", "place", b"place", "prompt_digest", b"prompt_digest", "score", b"score", "seed", b"seed", "trajectory_id", b"trajectory_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
+    _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
 
 Global___JudgedAttempt: _TypeAlias = JudgedAttempt  # noqa: Y015
 
@@ -874,6 +898,14 @@ class JudgeOpinion(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
+    ORDER_SEED_FIELD_NUMBER: _builtins.int
+    PROMPT_DIGEST_FIELD_NUMBER: _builtins.int
+    FINISH_REASON_FIELD_NUMBER: _builtins.int
+    REFUSED_PARAMETERS_FIELD_NUMBER: _builtins.int
+    MAX_COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model's name; empty when its API was never reached to list it. Of a
     scorer over HTTP that names no model, its address.
@@ -899,9 +931,43 @@ class JudgeOpinion(_message.Message):
     """Tokens it wrote."""
     cost: _builtins.float
     """What they cost, or of a scorer over HTTP its calls; absent without prices."""
+    address: _builtins.str
+    """Base URL of the API, or scorer over HTTP, that was asked."""
+    temperature: _builtins.float
+    """The sampling temperature that was sent; absent when the API refuses the
+    parameter, or gave no answer, and of scorers over HTTP.
+    """
+    seed: _builtins.int
+    """The sampling seed that was sent, from `order_seed` and the prompt, or the
+    job's own of `extra_body`; absent as `temperature` is, and of attempts
+    that were seen alone, each of which has its own.
+    """
+    order_seed: _builtins.str
+    """What the order of the attempts follows from: the group's id, and with
+    `#N` the judge's number after the first. Of a cached opinion those of the
+    group that asked.
+    """
+    prompt_digest: _builtins.str
+    """Hex SHA-256 of the prompt: of the system's message, a NUL and the user's,
+    in UTF-8. The same group, asked about in the same words by the same
+    release, has the same prompt. Empty of attempts that were seen alone, each
+    of which has its own, and of scorers over HTTP.
+    """
+    finish_reason: _builtins.str
+    """Why the last answer ended, in the API's own word, such as `stop` or
+    `length`; empty where it says none, and of attempts that were seen alone.
+    """
+    max_completion_tokens: _builtins.int
+    """Most tokens of an answer that were asked for; absent as `temperature` is."""
     @_builtins.property
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___JudgedAttempt]:
         """Its scores, one for each attempt that it judged; none with a failure."""
+
+    @_builtins.property
+    def refused_parameters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Parameters that the API refuses by name and that were left out of the
+        request, such as `temperature`, `seed` or `response_format`.
+        """
 
     def __init__(
         self,
@@ -916,19 +982,39 @@ class JudgeOpinion(_message.Message):
         prompt_tokens: _builtins.int = ...,
         completion_tokens: _builtins.int = ...,
         cost: _builtins.float | None = ...,
+        address: _builtins.str = ...,
+        temperature: _builtins.float | None = ...,
+        seed: _builtins.int | None = ...,
+        order_seed: _builtins.str = ...,
+        prompt_digest: _builtins.str = ...,
+        finish_reason: _builtins.str = ...,
+        refused_parameters: _abc.Iterable[_builtins.str] | None = ...,
+        max_completion_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_position_correlation", b"_position_correlation", "cost", b"cost", "position_correlation", b"position_correlation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_max_completion_tokens", b"_max_completion_tokens", "_position_correlation", b"_position_correlation", "_seed", b"_seed", "_temperature", b"_temperature", "cost", b"cost", "max_completion_tokens", b"max_completion_tokens", "position_correlation", b"position_correlation", "seed", b"seed", "temperature", b"temperature"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_position_correlation", b"_position_correlation", "attempts", b"attempts", "bytes_left_out", b"bytes_left_out", "cached", b"cached", "calls", b"calls", "completion_tokens", b"completion_tokens", "cost", b"cost", "failure", b"failure", "model", b"model", "position_correlation", b"position_correlation", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_max_completion_tokens", b"_max_completion_tokens", "_position_correlation", b"_position_correlation", "_seed", b"_seed", "_temperature", b"_temperature", "address", b"address", "attempts", b"attempts", "bytes_left_out", b"bytes_left_out", "cached", b"cached", "calls", b"calls", "completion_tokens", b"completion_tokens", "cost", b"cost", "failure", b"failure", "finish_reason", b"finish_reason", "max_completion_tokens", b"max_completion_tokens", "model", b"model", "order_seed", b"order_seed", "position_correlation", b"position_correlation", "prompt_digest", b"prompt_digest", "prompt_tokens", b"prompt_tokens", "refused_parameters", b"refused_parameters", "seed", b"seed", "temperature", b"temperature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
     _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
+    _WhichOneofReturnType__max_completion_tokens: _TypeAlias = _typing.Literal["max_completion_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_completion_tokens: _TypeAlias = _typing.Literal["_max_completion_tokens", b"_max_completion_tokens"]  # noqa: Y015
     _WhichOneofReturnType__position_correlation: _TypeAlias = _typing.Literal["position_correlation"]  # noqa: Y015
     _WhichOneofArgType__position_correlation: _TypeAlias = _typing.Literal["_position_correlation", b"_position_correlation"]  # noqa: Y015
+    _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
+    _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
+    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_completion_tokens) -> _WhichOneofReturnType__max_completion_tokens | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__position_correlation) -> _WhichOneofReturnType__position_correlation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
 
 Global___JudgeOpinion: _TypeAlias = JudgeOpinion  # noqa: Y015
 

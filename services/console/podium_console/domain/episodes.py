@@ -25,7 +25,7 @@ SLICE = 100_000
 """Characters of a text that one further request brings."""
 _MESSAGES_BYTES = 500_000
 _SMALL = 300
-_TOOLS, _TRANSITIONS = 64, 1000
+_TOOLS, _TRANSITIONS, _OPINIONS = 64, 1000, 64
 _ID = re.compile(r"(?P<job>[^/]+)/(?P<kind>[sv])(?P<number>[0-9]{1,18})(-[^/]+)?/.+")
 
 
@@ -88,6 +88,11 @@ def whole(found: pb.Trajectory, start: int = 0) -> dict[str, Any]:
         "parts": numbers(found.reward_parts.items()),
         "metrics": numbers(found.metrics.items()),
         "explanation": _text(found.explanation),
+        "opinions": [
+            _opinion(judgement.part, opinion)
+            for judgement in found.judgements
+            for opinion in judgement.opinions
+        ][:_OPINIONS],
         "traceback": views.cut(found.failure.traceback, 20_000),
         "trace_id": found.trace_id,
         "info": _json(found.info, TEXT),
@@ -165,6 +170,27 @@ def _message(index: int, history: int, message: pb.Message) -> dict[str, Any]:
     }
 
 
+def _opinion(part: str, found: pb.JudgeOpinion) -> dict[str, Any]:
+    attempt = found.attempts[0] if found.attempts else pb.JudgedAttempt()
+    seeds = [each.seed for each in (found, attempt) if each.HasField("seed")]
+    return {
+        "part": part,
+        "model": views.cut(found.model, _SMALL),
+        "address": views.cut(found.address, _SMALL),
+        "failure": views.cut(found.failure, _SMALL),
+        "score": rounded(attempt.score) if found.attempts else None,
+        "place": attempt.place or None,
+        "temperature": _optional(found, "temperature"),
+        # A text: JavaScript has no whole numbers beyond 2^53.
+        "seed": str(seeds[0]) if seeds else "",
+        "finish_reason": views.cut(found.finish_reason or attempt.finish_reason, _SMALL),
+        "prompt_digest": found.prompt_digest or attempt.prompt_digest,
+        "order_seed": views.cut(found.order_seed, _SMALL),
+        "refused": views.cut(", ".join(found.refused_parameters), _SMALL),
+        "cached": found.cached,
+    }
+
+
 def _text(text: str) -> dict[str, Any]:
     return {"text": text[:TEXT], "chars": len(text)}
 
@@ -189,5 +215,5 @@ def _json(value: Struct, most: int) -> str:
     return views.cut(json.dumps(plain, ensure_ascii=False, indent=1), most)
 
 
-def _optional(found: pb.Trajectory, name: str) -> float | None:
+def _optional(found: pb.Trajectory | pb.JudgeOpinion, name: str) -> float | None:
     return rounded(getattr(found, name)) if found.HasField(name) else None  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def groups_for(
             trajectory.group_id = group.id
             trajectory.scenario_id = group.scenario.id
             trajectory.attempt = attempt
-            for field in ("reward", "reward_parts", "explanation"):
+            for field in ("reward", "reward_parts", "explanation", "judgements"):
                 trajectory.ClearField(field)
             for told in ("environment", "environment_weight"):
                 trajectory.ClearField(told)

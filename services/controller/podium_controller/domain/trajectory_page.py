@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from podium.types.v1 import trajectory_pb2
@@ -31,10 +32,12 @@ class TrajectoryPage:
             place: its step, mode and position.
             body: the group, serialised.
         """
-        for trajectory in trajectory_pb2.Group.FromString(body).trajectories:
+        group = trajectory_pb2.Group.FromString(body)
+        for trajectory in group.trajectories:
             here = (*place, trajectory.attempt)
             if self._after is not None and here <= self._after:
                 continue
+            trajectory.judgements.extend(_judged(group, trajectory.id))
             self._bytes += trajectory.ByteSize()
             full = len(self.trajectories) == self._limit or self._bytes > self._max_bytes
             if full and self.trajectories:
@@ -43,3 +46,21 @@ class TrajectoryPage:
             self.trajectories.append(trajectory)
             self._latest = here
         return True
+
+
+def _judged(group: trajectory_pb2.Group, trajectory_id: str) -> Iterator[trajectory_pb2.Judgement]:
+    """What a group's judges said about one attempt; nothing of those that only saw others."""
+    for judgement in group.judgements:
+        found = trajectory_pb2.Judgement()
+        for opinion in judgement.opinions:
+            about = [each for each in opinion.attempts if each.trajectory_id == trajectory_id]
+            if about or opinion.failure:
+                told = found.opinions.add()
+                told.CopyFrom(opinion)
+                del told.attempts[:]
+                told.attempts.extend(about)
+        if found.opinions:
+            found.part = judgement.part
+            if judgement.HasField("agreement"):
+                found.agreement = judgement.agreement
+            yield found

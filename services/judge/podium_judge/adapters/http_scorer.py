@@ -72,6 +72,11 @@ class HttpSource:
         return self._endpoint.model or self._endpoint.base_url
 
     @property
+    def address(self) -> str:
+        """See `ScoreSource.address`."""
+        return self._endpoint.base_url
+
+    @property
     def is_priced(self) -> bool:
         """See `ScoreSource.is_priced`."""
         return self._call_price is not None

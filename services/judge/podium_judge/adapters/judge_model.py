@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 from podium.chat import PromptTooLongError, Reply, RequestRefusedError, StructuredChat
@@ -29,6 +30,7 @@ class OpenAIJudge:
     def __init__(self, client: httpx.AsyncClient, config: JudgeConfig, limits: CallLimits) -> None:
         """Asks nothing yet."""
         self._trusted = config.trusted
+        self._address = shown(config.endpoint.base_url)
         self._chat = StructuredChat(
             client,
             config.endpoint,
@@ -44,16 +46,25 @@ class OpenAIJudge:
         """See `JudgeModel.name`."""
         return self._chat.name
 
+    @property
+    def address(self) -> str:
+        """See `JudgeModel.address`."""
+        return self._address
+
     async def merges(self) -> bool:
         """See `StructuredChat.merges`."""
         return await self._chat.merges()
 
     async def ask(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
+        self,
+        messages: Sequence[Mapping[str, str]],
+        schema: Mapping[str, Any],
+        usage: Usage,
+        seed: int,
     ) -> Reply:
         """See `JudgeModel.ask`."""
         try:
-            return await self._chat.ask(messages, schema, usage, "scores")
+            return await self._chat.ask(messages, schema, usage, "scores", seed)
         except (UnavailableError, FailedPreconditionError) as error:
             if self._trusted:
                 raise
@@ -64,6 +75,12 @@ class OpenAIJudge:
                 raise
             log.info("a judge that a job names: %s", error)
             raise RequestRefusedError(UNTOLD) from error
+
+
+def shown(base_url: str) -> str:
+    """An address as jobs may read it: an operator's may hold a user, a key, or a query."""
+    parts = urlsplit(base_url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 class CallMetrics:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from dataclasses import dataclass
 from typing import Protocol
 
 from podium.chat import PromptTooLongError, Reply, RequestRefusedError
@@ -14,7 +15,7 @@ from podium.core.errors import FailedPreconditionError, PodiumError, Unavailable
 from podium_judge.domain import metrics, verdict
 from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge_config import JudgeConfig
-from podium_judge.domain.opinion import Failure, FailureKind, Opinion
+from podium_judge.domain.opinion import Failure, FailureKind, Opinion, Record
 from podium_judge.domain.ports import JudgeModel
 from podium_judge.domain.question import JudgePrompt, Question
 from podium_judge.domain.scores import Score, Usage
@@ -36,6 +37,26 @@ class Judge(Protocol):
         ...
 
 
+@dataclass
+class _Trail:
+    """How far a question has come: the prompt that was asked last, and its last answer."""
+
+    prompt: JudgePrompt
+    order_seed: str
+    reply: Reply | None = None
+
+    def record(self, address: str) -> Record:
+        digest = self.prompt.digest()
+        if self.reply is None:
+            return Record(address, self.order_seed, digest)
+        return Record(address, self.order_seed, digest, self.reply.finish_reason, self.reply.asked)
+
+    def sampling_seed(self) -> int:
+        """Another for each prompt and each judge of a panel: 31 bits, which every API takes."""
+        drawn = hashlib.sha256(f"{self.prompt.digest()}/{self.order_seed}".encode()).digest()
+        return int.from_bytes(drawn[:4], "big") >> 1
+
+
 class ModelJudge:
     """A judge that asks a model."""
 
@@ -48,12 +69,12 @@ class ModelJudge:
     async def opinion(self, question: Question, seed: str) -> Opinion:
         """See `Judge.opinion`."""
         usage = Usage()
-        prompt = JudgePrompt("", "", ())
+        trail = _Trail(question.prompt(seed), seed)
         scores: list[Score] = []
         failure = None
         try:
             async with asyncio.timeout(self._seconds):
-                prompt, scores = await self._fitting(question, seed, usage)
+                scores = await self._fitting(question, trail, usage)
         except verdict.VerdictError as error:
             failure = Failure(FailureKind.USELESS, f"the judge's answer: {error}")
         except RequestRefusedError as error:
@@ -71,32 +92,32 @@ class ModelJudge:
         return Opinion(
             self._model.name,
             tuple(scores),
-            prompt.places,
+            trail.prompt.places,
             failure,
             usage,
             self._has_price,
-            bytes_left_out=prompt.bytes_left_out,
+            bytes_left_out=trail.prompt.bytes_left_out,
+            record=trail.record(self._model.address),
         )
 
-    async def _fitting(
-        self, question: Question, seed: str, usage: Usage
-    ) -> tuple[JudgePrompt, list[Score]]:
+    async def _fitting(self, question: Question, trail: _Trail, usage: Usage) -> list[Score]:
         """Asks; halves the prompt as long as the model's context is too short for it."""
-        prompt = question.prompt(seed)
         for _ in range(_SHORTENINGS):
             try:
-                return prompt, await self._repaired(prompt, usage)
+                return await self._repaired(trail, usage)
             except PromptTooLongError:
                 log.warning("the prompt is too long for the judge's context")
+                prompt = trail.prompt
                 half = tokens_of(prompt.system + prompt.user) // 2
-                shorter = question.prompt(seed, half)
+                shorter = question.prompt(trail.order_seed, half)
                 if len(shorter.user) >= len(prompt.user):
                     raise
-                prompt = shorter
-        return prompt, await self._repaired(prompt, usage)
+                trail.prompt = shorter
+        return await self._repaired(trail, usage)
 
-    async def _repaired(self, prompt: JudgePrompt, usage: Usage) -> list[Score]:
+    async def _repaired(self, trail: _Trail, usage: Usage) -> list[Score]:
         """Asks, and once more with the complaint when the answer cannot be used."""
+        prompt, seed = trail.prompt, trail.sampling_seed()
         if prompt.bytes_left_out:
             metrics.TRIMMED.inc()
         schema = verdict.schema(prompt.labels, prompt.subject)
@@ -104,7 +125,7 @@ class ModelJudge:
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": prompt.user},
         ]
-        reply = await self._model.ask(messages, schema, usage)
+        trail.reply = reply = await self._model.ask(messages, schema, usage, seed)
         try:
             return _read(reply, prompt)
         except verdict.VerdictError as error:
@@ -118,7 +139,8 @@ class ModelJudge:
                 "0 to 1.",
             },
         ]
-        return _read(await self._model.ask(messages, schema, usage), prompt)
+        trail.reply = await self._model.ask(messages, schema, usage, seed)
+        return _read(trail.reply, prompt)
 
 
 def absence(error: FailedPreconditionError) -> PodiumError:

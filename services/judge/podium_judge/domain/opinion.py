@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from podium.chat import Asked
 from podium.core.errors import PodiumError
 
 from podium_judge.domain.scores import Score, Usage
@@ -37,6 +38,20 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Record:
+    """How a judge was asked: what it takes to ask it again."""
+
+    address: str = ""
+    order_seed: str = ""
+    prompt_digest: str = ""
+    """See `question.digest_of`."""
+    finish_reason: str = ""
+    """Of the last answer; empty without one."""
+    asked: Asked | None = None
+    """With which parameters the last answer was asked for; None without one."""
+
+
+@dataclass(frozen=True)
 class Opinion:
     """One judge's scores for the attempts of a question, or why there are none."""
 
@@ -50,3 +65,4 @@ class Opinion:
     has_price: bool = False
     cached: bool = False
     bytes_left_out: int = 0
+    record: Record = field(default_factory=Record)

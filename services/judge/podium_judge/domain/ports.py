@@ -18,10 +18,19 @@ class JudgeModel(Protocol):
         """As its API calls it; empty until the API has been asked what it serves."""
         ...
 
+    @property
+    def address(self) -> str:
+        """The API's base URL, without what would be a secret in it."""
+        ...
+
     async def ask(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any], usage: Usage
+        self,
+        messages: Sequence[Mapping[str, str]],
+        schema: Mapping[str, Any],
+        usage: Usage,
+        seed: int,
     ) -> Reply:
-        """One answer; adds its cost to `usage`.
+        """One answer, sampled by `seed` where the API takes one; adds its cost to `usage`.
 
         Raises:
             PromptTooLongError: the conversation does not fit the model's context.

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
+from string import ascii_lowercase
 from typing import Protocol
 
 from podium_judge.domain.verdict import ATTEMPT, Subject
+
+_NONCE_LETTERS = 4
+_TRIES = 8
 
 
 @dataclass(frozen=True)
@@ -23,12 +30,18 @@ class JudgePrompt:
     subject: Subject = ATTEMPT
     """What the labels are of."""
 
+    def digest(self) -> str:
+        """Hex SHA-256 of its words: the system's, a NUL and the user's."""
+        return hashlib.sha256(
+            f"{self.system}\0{self.user}".encode(errors="surrogatepass")
+        ).hexdigest()
+
 
 class Question(Protocol):
     """What is asked: the same for every judge."""
 
     def prompt(self, seed: str, max_tokens: int = 0) -> JudgePrompt:
-        """The question in words; `seed` fixes what order there is.
+        """The question in words, always the same; `seed` fixes what order there is.
 
         `max_tokens` is about the most tokens of it, the question's own for 0.
         """
@@ -41,3 +54,20 @@ class Question(Protocol):
     def tokens(self) -> tuple[int, int]:
         """About how many a judge reads and writes about it."""
         ...
+
+
+def nonce_of(seed: str, texts: Iterable[str]) -> str:
+    """What the tags of a prompt end in: of `seed`, and in none of the texts.
+
+    A policy that writes a text cannot know it: it follows from all that the prompt shows, that
+    text among it, and another is taken when a text holds it nevertheless.
+    """
+    texts = list(texts)
+    for number in count():
+        digest = hashlib.sha256(f"{seed}/{number}".encode()).digest()
+        # Few, as each tag costs its tokens; more where whoever wrote the texts tried them all.
+        letters = digest[: _NONCE_LETTERS + number // _TRIES]
+        nonce = "".join(ascii_lowercase[each % len(ascii_lowercase)] for each in letters)
+        if not any(f"-{nonce}" in text for text in texts):
+            break
+    return nonce

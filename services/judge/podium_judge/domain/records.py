@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from podium.chat import Asked
 from podium.types.v1 import trajectory_pb2
 
 from podium_judge.domain.opinion import Opinion
@@ -17,6 +18,11 @@ def told(opinion: Opinion, shown: Sequence[tuple[str, int]]) -> trajectory_pb2.J
         shown: the id of each attempt, and which of the opinion's scores is its.
     """
     said = _head([opinion])
+    record = opinion.record
+    said.prompt_digest = record.prompt_digest
+    said.finish_reason = record.finish_reason
+    if record.asked and record.asked.seed is not None:
+        said.seed = record.asked.seed
     if opinion.failure:
         said.failure = opinion.failure.text
         return said
@@ -33,25 +39,34 @@ def told(opinion: Opinion, shown: Sequence[tuple[str, int]]) -> trajectory_pb2.J
 
 
 def told_together(
-    opinions: Sequence[Opinion], scores: Sequence[tuple[str, float]]
+    opinions: Sequence[Opinion], scores: Sequence[tuple[str, float, Opinion]]
 ) -> trajectory_pb2.JudgeOpinion:
     """What one judge said about attempts that it saw one by one.
 
     Args:
         opinions: one an attempt of other words, at least one.
-        scores: the id and score of each attempt that it scored.
+        scores: the id and score of each attempt that it scored, and of which opinion it is.
     """
     said = _head(opinions)
     failures = [opinion.failure.text for opinion in opinions if opinion.failure]
     if failures and not scores:
         said.failure = "; ".join(dict.fromkeys(failures))
-    for trajectory_id, score in scores:
-        said.attempts.add(trajectory_id=trajectory_id, score=score)
+    for trajectory_id, score, opinion in scores:
+        record = opinion.record
+        said.attempts.add(
+            trajectory_id=trajectory_id,
+            score=score,
+            prompt_digest=record.prompt_digest,
+            finish_reason=record.finish_reason,
+            seed=record.asked.seed if record.asked else None,
+        )
     return said
 
 
 def _head(opinions: Sequence[Opinion]) -> trajectory_pb2.JudgeOpinion:
     priced = any(opinion.has_price for opinion in opinions)
+    first = opinions[0].record
+    asked = next((each.record.asked for each in opinions if each.record.asked), Asked())
     return trajectory_pb2.JudgeOpinion(
         model=next((each.model for each in opinions if each.model), ""),
         cached=all(each.cached for each in opinions),
@@ -60,4 +75,9 @@ def _head(opinions: Sequence[Opinion]) -> trajectory_pb2.JudgeOpinion:
         prompt_tokens=sum(each.usage.prompt_tokens for each in opinions),
         completion_tokens=sum(each.usage.completion_tokens for each in opinions),
         cost=sum(each.usage.cost for each in opinions) if priced else None,
+        address=first.address,
+        order_seed=first.order_seed,
+        temperature=asked.temperature,
+        max_completion_tokens=asked.max_completion_tokens,
+        refused_parameters=asked.refused,
     )

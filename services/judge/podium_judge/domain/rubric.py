@@ -124,12 +124,12 @@ class RubricScorer:
         # A fallback is asked about some attempts alone; each judge keeps its place in all.
         for column in zip_longest(*(verdict.opinions for verdict in verdicts)):
             scores = {
-                attempt: self._mean([score.value for score in opinion.scores])
+                attempt: (self._mean([score.value for score in opinion.scores]), opinion)
                 for attempt, opinion in zip(distinct, column, strict=True)
                 if opinion and not opinion.failure
             }
             shown = [
-                (trajectory.id, scores[attempt])
+                (trajectory.id, *scores[attempt])
                 for trajectory, attempt in zip(trajectories, words, strict=True)
                 if attempt in scores
             ]

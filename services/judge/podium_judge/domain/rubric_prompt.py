@@ -1,7 +1,7 @@
 """What the judge model reads: a rubric, and one attempt that is graded by it alone.
 
 What agents wrote stands as RULER's prompt has it (`prompt`, `transcript`): untrusted, in
-JSON Lines between tags with a random nonce.
+JSON Lines between tags with a nonce that no text has.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from podium_judge.domain.prompt import new_nonce, records
-from podium_judge.domain.question import JudgePrompt
+from podium_judge.domain.prompt import records
+from podium_judge.domain.question import JudgePrompt, nonce_of
 from podium_judge.domain.transcript import Attempt, show
 from podium_judge.domain.trimming import BYTES_PER_TOKEN, size_of, tokens_of
 from podium_judge.domain.verdict import CRITERION
@@ -44,7 +44,8 @@ class RubricQuestion:
 
     def prompt(self, seed: str, max_tokens: int = 0) -> JudgePrompt:
         """See `Question.prompt`; there is no order, so `seed` changes nothing."""
-        nonce = new_nonce()
+        lines = (line for each in self.attempt for line in each)
+        nonce = nonce_of(self.digest(), (*self.tools, *lines))
         system = self._system(nonce)
         sections = [("tools", "", self.tools)] if self.tools else []
         room = (max_tokens or self.max_tokens) - tokens_of(system)

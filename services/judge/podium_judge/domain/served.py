@@ -27,6 +27,11 @@ class ScoreSource(Protocol):
         ...
 
     @property
+    def address(self) -> str:
+        """Where it is asked."""
+        ...
+
+    @property
     def is_priced(self) -> bool:
         """Whether it is known what its calls cost."""
         ...
@@ -107,7 +112,10 @@ class ServedScorer:
         spent: Usage,
     ) -> trajectory_pb2.Judgement:
         told = trajectory_pb2.JudgeOpinion(
-            model=self._source.name, calls=spent.calls, prompt_tokens=spent.prompt_tokens
+            model=self._source.name,
+            address=self._source.address,
+            calls=spent.calls,
+            prompt_tokens=spent.prompt_tokens,
         )
         if self._source.is_priced:
             told.cost = spent.cost

@@ -46,8 +46,9 @@ export async function episodePage({ main, signal, query }, job) {
       card(first.versions.join(", ") || "–", "version of the weights")),
     first.failure ? h("div", { class: "problem" }, h("p", {}, first.failure),
       first.traceback ? h("details", {}, h("summary", {}, "Traceback"), h("pre", {}, first.traceback)) : null) : null,
-    first.explanation.text ? h("section", { class: "panel judge" }, h("h2", {}, "The judge"),
-      text(first.explanation, (offset) => ask(0, "explanation", offset))) : null,
+    first.explanation.text || first.opinions.length ? h("section", { class: "panel judge" }, h("h2", {}, "The judge"),
+      first.explanation.text ? text(first.explanation, (offset) => ask(0, "explanation", offset)) : null,
+      opinions(first.opinions)) : null,
     h("section", { "aria-label": "Turns" }, turns, more),
     details(first));
   add(first);
@@ -61,6 +62,22 @@ function turn(message, ask) {
       h("p", { class: "who" }, `calls ${call.name}`),
       text(call.arguments, (offset) => ask(message.index, `call:${at}`, offset)))),
     message.malformed.map((each) => h("p", { class: "note" }, "A call that could not be read: ", each)));
+}
+
+/** Who judged, what each gave, and how it was asked. */
+function opinions(found) {
+  if (!found.length) return null;
+  const names = ["Scorer", "Judge", "Score", "Place", "Temperature", "Seed", "Ended by", "Prompt"];
+  return h("details", {}, h("summary", {}, `How the judges were asked (${found.length})`),
+    h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, found.map((each) => h("tr", {}, h("td", {}, each.part),
+        h("td", {}, each.model || "–", h("p", { class: "soft" }, each.address)),
+        h("td", {}, each.failure ? `does not count: ${each.failure}` : number(each.score, 3)),
+        h("td", {}, each.place ?? "–"), h("td", {}, each.temperature === null ? "–" : number(each.temperature, 3)),
+        h("td", {}, each.seed || "–"),
+        h("td", {}, each.finish_reason || "–", each.cached ? " (known already)" : "", each.refused ? h("p", { class: "soft" }, `refuses ${each.refused}`) : null),
+        h("td", {}, h("code", { title: each.prompt_digest }, each.prompt_digest.slice(0, 12)),
+          each.order_seed ? h("p", { class: "soft" }, `order of ${each.order_seed}`) : null))))));
 }
 
 /** A text, of a long one its beginning; the rest comes when it is asked for. */
