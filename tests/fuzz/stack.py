@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from fuzz import wilder
@@ -28,7 +29,7 @@ from support.one_process import services
 from support.rollout_service import environment_here
 from support.wild_services import Echo, WildError
 
-GROUPS, ATTEMPTS, STEPS, TURNS = 16, 8, 16, 4
+GROUPS, ATTEMPTS, STEPS, TURNS = 16, 8, 8, 12
 _MOST = 4_000
 """Bytes of most replies: a token is a byte here."""
 
@@ -54,6 +55,8 @@ class Wide(Echo):
     """As many scenarios as a step has groups."""
 
     calls = raised = 0
+    # A turn costs less than an episode.
+    ends = 0.08
 
     def scenarios(self, split: str) -> Sequence[Scenario]:
         return [Scenario(f"s{number}", {}) for number in range(GROUPS)]
@@ -102,7 +105,7 @@ async def fuzz(seed: int, fleet: Fleet, groups: int = GROUPS, steps: int = STEPS
         async with _services(seed, fleet, counts) as (client, environment):
             spec = _spec(seed, environment * remote, groups, steps)
             job = await client.create(spec, f"fuzz-{seed}")
-            job = await client.until(job.id, lambda job: job.state in ENDED, within=3600)
+            job = await client.until(job.id, lambda job: job.state in ENDED, within=3600, every=1.0)
             counts.jobs += 1
             counts.outcomes[jobs_pb.JobState.Name(job.state)] += 1
             if job.state != jobs_pb.JOB_STATE_SUCCEEDED:
@@ -133,11 +136,15 @@ async def _services(seed: int, fleet: Fleet, counts: Counts) -> AsyncIterator[tu
     async with AsyncExitStack() as stack:
         model = stack.enter_context(fake_judge())
         requests = model.requests
+        asked: Counter[str] = Counter()
 
         def behave(request: dict[str, Any]) -> Answer:
             counts.answers += 1
             requests.clear()
-            wild = wilder.of(seed, "judge", json.dumps(request["messages"]))
+            prompt = sha256(json.dumps(request["messages"]).encode()).hexdigest()
+            asked[prompt] += 1
+            # The same question again, after an answer that was none, has another.
+            wild = wilder.of(seed, "judge", prompt, asked[prompt])
             if wild.chance(0.02):
                 body = wild.text().encode(errors="replace")
                 return Answer(wild.choice((200, 402, 404, 418, 500)), body)
@@ -154,6 +161,7 @@ async def _services(seed: int, fleet: Fleet, counts: Counts) -> AsyncIterator[tu
                 call_format=call_format,
                 reasoning_parser=wilder.REASONING[seed % len(wilder.REASONING)],
                 judge=judge,
+                poll_seconds=1.0,
             )
         )
         yield client, environment

@@ -98,7 +98,11 @@ class Client:
             return list((await self.stub.ListTrajectories(request)).trajectories)
 
     async def until(
-        self, job_id: str, condition: Callable[[pb.Job], bool], within: float = 200
+        self,
+        job_id: str,
+        condition: Callable[[pb.Job], bool],
+        within: float = 200,
+        every: float = 0.05,
     ) -> pb.Job:
         """The job once the condition holds; through restarts of the controller."""
         job = pb.Job()
@@ -115,7 +119,7 @@ class Client:
                         assert job.state not in ENDED, (
                             f"{job.failure_reason}: {job.failure_message}"
                         )
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(every)
         except TimeoutError:
             raise AssertionError(f"did not happen within {within} seconds; {job}") from None
 

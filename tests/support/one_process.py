@@ -70,6 +70,7 @@ async def services(
     call_format: str = "hermes",
     reasoning_parser: str = "",
     judge: str = "",
+    poll_seconds: float = 0.1,
 ) -> AsyncIterator[Client]:
     """A client of the real controller over real inference and rollout services.
 
@@ -115,5 +116,7 @@ async def services(
         if judge:
             changes["judge_address"] = judge
         yield await stack.enter_async_context(
-            running_controller(fleet, name, lease_seconds=600.0, **changes)
+            running_controller(
+                fleet, name, lease_seconds=600.0, poll_seconds=poll_seconds, **changes
+            )
         )

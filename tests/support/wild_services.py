@@ -36,6 +36,8 @@ class Echo(Environment):
     name: ClassVar[str] = "echo"
     description: ClassVar[str] = "Says it again."
     splits: ClassVar[tuple[str, ...]] = ("train",)
+    ends = 0.3
+    """The share of steps that end the task."""
 
     def scenarios(self, split: str) -> Sequence[Scenario]:
         return [Scenario("one", {})]
@@ -58,7 +60,7 @@ class Echo(Environment):
         return StepResult(
             seen,
             reward=len(words) % 7,
-            terminated=self._wild.chance(0.3),
+            terminated=self._wild.chance(self.ends),
             metrics={words[:5]: 1.0},
             info={"result": words, "expected": {"keywords": decoded}},
         )
