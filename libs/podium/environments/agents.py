@@ -8,7 +8,7 @@ from typing import Any
 
 from podium.environments.agent import Agent
 from podium.environments.base import Environment
-from podium.environments.types import Message, Observation, Scenario
+from podium.environments.types import Message, Observation, Scenario, Tool
 
 
 class Scripted(Agent):
@@ -35,6 +35,10 @@ class Played:
     truncated: bool = False
     metrics: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+    """All that the agent saw and said, in order."""
+    tools: tuple[Tool, ...] = ()
+    """Those it was offered first."""
 
 
 async def play(
@@ -47,8 +51,12 @@ async def play(
     played = Played()
     try:
         observation = await environment.reset(scenario, seed)
+        played.tools = tuple(observation.tools)
+        played.messages.extend(observation.messages)
         while played.turns < max_turns and not (played.terminated or played.truncated):
-            result = await environment.step(await agent.act(observation))
+            action = await agent.act(observation)
+            result = await environment.step(action)
+            played.messages += [action, *result.observation.messages]
             played.turns += 1
             played.reward += result.reward
             played.terminated, played.truncated = result.terminated, result.truncated

@@ -12,7 +12,7 @@ import pytest
 from podium.core.statistics import clustered_share_interval
 from podium.sdk import AsyncClient
 from support.cli import Result, invoke
-from support.fake_judge import FakeJudge, fails, fake_judge, scores
+from support.fake_judge import FakeJudge, fails, fake_judge, says, scores
 from support.fake_podium import FakePodium, fake_podium
 from support.judging import by_number, judge_service
 
@@ -24,9 +24,11 @@ class Installation:
 
     def __init__(self, fake: FakePodium, model: FakeJudge, judge: str) -> None:
         self.fake, self.model, self.judge = fake, model, judge
+        self.openai = ""
 
     async def run(self, folder: Path, *arguments: str) -> Result:
-        environment = {**self.fake.environment, "PODIUM_JUDGE_ADDRESS": self.judge}
+        addresses = {"PODIUM_JUDGE_ADDRESS": self.judge, "OPENAI_BASE_URL": self.openai}
+        environment = {**self.fake.environment, **addresses}
         return await invoke("eval", *arguments, cwd=folder, environment=environment)
 
 
@@ -139,12 +141,91 @@ async def test_a_judge_that_cannot_compare_is_refused_before_anything_runs(
         ((*two, "wrong.yaml"), "quorum"),
         ((*two, "list.yaml"), "allowed is a"),
         ((*two, "missing.yaml"), "No such file"),
-        (
-            ("email_search", "-a", "base", "-a", "baseline:random", "--judge", "ruler"),
-            "got 'baseline:random'",
-        ),
     ):
         result = await here.run(tmp_path, *arguments)
         assert result.code == 2, (arguments, result.err)
         assert words in result.err, result.err
     assert not here.fake.rollout.requests
+
+
+def names_nothing(text: str) -> float:
+    """A judge of email search that likes whoever selected one."""
+    last = json.loads(text.splitlines()[-1])
+    return float(last.get("assistant", "select: none") != "select: none")
+
+
+async def test_baselines_and_models_of_others_are_read_and_compared_too(
+    here: Installation, tmp_path: Path
+) -> None:
+    with fake_judge() as api:
+        api.then(says("select: none"))
+        here.openai = api.base_url
+        here.model.then(fails(401))
+        command = (
+            *("email_search", "-a", "openai:m", "-a", "baseline:scripted", "--limit", "3"),
+            *("--judge", "ruler", "--name", "n", "-o", "json", "--no-store"),
+        )
+        refused = await here.run(tmp_path, *command)
+        assert refused.code == 3, refused.err
+        here.model.then(scores(names_nothing))
+        result = await here.run(tmp_path, *command)
+        assert result.code == 0, result.err
+        # What was said is kept with what came of it.
+        assert len(api.requests) == 3
+    model, scripted = json.loads(result.out)
+    assert model["judged_against_first"] is None
+    assert scripted["judged_against_first"]["scenarios"] == 3
+    assert scripted["judged_against_first"]["win_rate"] == 1.0
+    assert len(here.model.requests) == 6
+    for request in here.model.requests:
+        system, user = (message["content"] for message in request["messages"])
+        assert "Judge 2 attempts" in system
+        # The rules that both were given stand once, and what each saw after its own words.
+        assert user.count("You find emails") == 1
+        assert "Results:" in user
+
+
+async def test_an_attempt_that_was_never_answered_is_in_no_comparison_and_one_that_raised_loses(
+    here: Installation, tmp_path: Path
+) -> None:
+    (tmp_path / "task.py").write_text(RAISING)
+    with fake_judge() as api:
+        api.then(says("fine"), says("fine"), fails(418))
+        here.openai = api.base_url
+        here.model.then(scores(lambda _: 0.5))
+        result = await here.run(
+            tmp_path,
+            *("task:Task", "-a", "baseline:broken", "-a", "openai:m", "--split", "train"),
+            *("--concurrency", "1", "--judge", "ruler", "-o", "json", "--no-store"),
+        )
+    assert result.out, result.err
+    _, model = json.loads(result.out)
+    found = model["judged_against_first"]
+    assert (found["scenarios"], found["win_rate"], found["unjudged"]) == (2, 1.0, {})
+    assert not here.model.requests
+
+
+RAISING = """
+from podium.environments import Agent, Environment, Observation, Scenario, StepResult, user
+
+
+class Broken(Agent):
+    async def act(self, observation):
+        raise ValueError("\\ud800")
+
+
+class Task(Environment):
+    name = "task"
+    description = "Says something."
+    splits = ("train",)
+    baselines = {"broken": Broken}
+
+    def scenarios(self, split):
+        return [Scenario(str(n), {}) for n in range(3)]
+
+    async def reset(self, scenario, seed):
+        return Observation([user(scenario.id)])
+
+    async def step(self, action):
+        return StepResult(Observation(), reward=1.0, terminated=True)
+"""

@@ -23,7 +23,7 @@ def read_judge(given: str, agents: Sequence[str]) -> spec_pb2.RewardSpec | None:
     """What `--judge` says: a RULER scorer, asked in both orders; None for no judge.
 
     Raises:
-        click.UsageError: it says something else, or there are no two policies.
+        click.UsageError: it says something else, or there are no two agents.
         InvalidArgumentError: a file that is wrong, by its keys.
     """
     import yaml
@@ -37,11 +37,6 @@ def read_judge(given: str, agents: Sequence[str]) -> spec_pb2.RewardSpec | None:
         return None
     if len(agents) < 2:
         raise click.UsageError("--judge compares agents with the first one: name two or more")
-    if others := [agent for agent in agents if ":" in agent]:
-        raise click.UsageError(
-            f"--judge compares policies, whose episodes the rollout service records; got"
-            f" {others[0]!r}"
-        )
     if given == RULER:
         plain: object = {"scorers": [{"kind": RULER}]}
     else:

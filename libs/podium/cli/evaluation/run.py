@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     "--judge",
     default="",
     metavar="ruler|FILE",
-    help="Has a judge compare each further policy with the first, in both orders: `ruler` is the "
+    help="Has a judge compare each further agent with the first, in both orders: `ruler` is the "
     "judge service's own, FILE a reward with a RULER scorer as in a job file.",
 )
 @click.option(

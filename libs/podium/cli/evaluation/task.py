@@ -38,7 +38,7 @@ class Measured:
     samples: bool = True
     """Whether it draws tokens."""
     records: list[trajectory_pb2.Trajectory] = field(default_factory=list)
-    """Of its episodes, for a judge; none of an agent that is no policy."""
+    """Of its episodes, for a judge; none without one."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Task:
         if not colon:
             return await self._policy(agent)
         if kind == "baseline":
-            return Measured(await self._local(agent, self._baseline(name)), samples=False)
+            return await self._local(agent, self._baseline(name), samples=False)
         if kind == "openai":
-            return Measured(await self._model(name))
+            return await self._model(name)
         raise _wrong_agent(agent)
 
     def place(self) -> spec_pb2.EnvironmentSpec:
@@ -128,7 +128,6 @@ class Task:
     async def _policy(self, agent: str) -> Measured:
         from podium.cli.serving import named
         from podium.core.policy_names import resolve_policy
-        from podium.types.v1 import trajectory_pb2
 
         journal = self._journal(agent, pool=self.pool)
         policy = journal.policy or await resolve_policy(agent, self.client.checkpoints.get)
@@ -147,20 +146,11 @@ class Task:
         whole = whole_scenarios(known, self.attempts)
         if len(whole) < len(digests) * self.attempts:
             await self.served.serve(policy)
-        records = (
-            [trajectory_pb2.Trajectory.FromString(each.record) for each in whole.values()]
-            if self.judged
-            else []
-        )
-        latest: list[trajectory_pb2.Trajectory] = []
+        recorder = _Recorder(self.judged, whole)
         told = self._progress(agent, len(scenarios), len(whole))
 
         def done(attempt: Attempt) -> None:
-            # Its record came just before.
-            record = latest.pop() if self.judged else None
-            if record is not None:
-                records.append(record)
-            journal.keep(attempt, digests[attempt.scenario_id], record)
+            journal.keep(attempt, digests[attempt.scenario_id], recorder.latest())
             told()
 
         attempts = await self.client.environments.run(
@@ -174,12 +164,12 @@ class Task:
             seed=self.seed,
             concurrency=self.concurrency,
             done=done,
-            recorded=latest.append if self.judged else _forget,
+            recorded=recorder.take,
             known={key: each.attempt for key, each in whole.items()},
         )
-        return Measured(attempts, policy, records=records)
+        return Measured(attempts, policy, records=recorder.records)
 
-    async def _model(self, name: str) -> list[Attempt]:
+    async def _model(self, name: str) -> Measured:
         import httpx
 
         from podium.sdk.evaluation import ChatModel
@@ -201,8 +191,8 @@ class Task:
             )
 
     async def _local(
-        self, agent: str, make: Callable[[int], Agent], **depends: object
-    ) -> list[Attempt]:
+        self, agent: str, make: Callable[[int], Agent], samples: bool = True, **depends: object
+    ) -> Measured:
         from podium.sdk.evaluation import run_local
 
         kind = self._class()
@@ -218,14 +208,15 @@ class Task:
         self._not_empty(scenarios)
         journal = self._journal(agent, **depends)
         digests = {each.id: digest_of(each) for each in scenarios}
-        known = journal.known(digests, self.attempts, recorded=False)
+        known = journal.known(digests, self.attempts, recorded=self.judged)
+        recorder = _Recorder(self.judged, known)
         told = self._progress(agent, len(scenarios), len(known))
 
         def done(attempt: Attempt) -> None:
-            journal.keep(attempt, digests[attempt.scenario_id])
+            journal.keep(attempt, digests[attempt.scenario_id], recorder.latest())
             told()
 
-        return await run_local(
+        attempts = await run_local(
             kind,
             self.config,
             scenarios,
@@ -235,8 +226,10 @@ class Task:
             max_turns=self.max_turns,
             concurrency=self.concurrency,
             done=done,
+            recorded=recorder.take if self.judged else None,
             known={key: each.attempt for key, each in known.items()},
         )
+        return Measured(attempts, samples=samples, records=recorder.records)
 
     def _progress(self, agent: str, scenarios: int, known: int) -> Callable[[], None]:
         count = scenarios * self.attempts
@@ -277,8 +270,30 @@ def whole_scenarios(
     return {key: each for key, each in known.items() if counts[key[0]] == attempts}
 
 
-def _forget(_: trajectory_pb2.Trajectory) -> None:
-    """Records are large, and only a judge reads them."""
+class _Recorder:
+    """The episodes for a judge: records are large, and nobody else reads them."""
+
+    def __init__(self, wanted: bool, known: Mapping[tuple[str, int], Known]) -> None:
+        from podium.types.v1 import trajectory_pb2
+
+        self.records = [
+            trajectory_pb2.Trajectory.FromString(each.record)
+            for each in (known.values() if wanted else ())
+        ]
+        self._wanted = wanted
+        self._latest: list[trajectory_pb2.Trajectory] = []
+
+    def take(self, record: trajectory_pb2.Trajectory) -> None:
+        """Of the attempt that is told of next."""
+        if self._wanted:
+            self._latest.append(record)
+
+    def latest(self) -> trajectory_pb2.Trajectory | None:
+        """That of the attempt that was told of; None where it has none, or nobody wants it."""
+        if not self._latest:
+            return None
+        self.records.append(self._latest.pop())
+        return self.records[-1]
 
 
 def _wrong_agent(agent: str) -> click.UsageError:

@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podium.environments import Agent, Environment, Scenario, play
+from podium.core.outside import clean
+from podium.environments import Agent, Environment, Played, Scenario, play
+from podium.environments.serving.convert import message_to_pb, tool_to_pb
 from podium.sdk.evaluation.attempts import Attempt
 from podium.sdk.evaluation.retries import NotAnsweredError
+from podium.types.v1 import trajectory_pb2
+
+Recorded = Callable[[trajectory_pb2.Trajectory], None]
 
 
 async def run_local(
@@ -22,6 +27,7 @@ async def run_local(
     max_turns: int = 10,
     concurrency: int = 8,
     done: Callable[[Attempt], None] = lambda attempt: None,
+    recorded: Recorded | None = None,
     known: Mapping[tuple[str, int], Attempt] | None = None,
 ) -> list[Attempt]:
     """Plays every scenario `attempts` times with a fresh agent each.
@@ -36,6 +42,7 @@ async def run_local(
         max_turns: after which an episode is cut.
         concurrency: episodes at once.
         done: told of each attempt as it ends.
+        recorded: given what was seen and said in each attempt that counts, just before.
         known: by scenario and number, attempts of an earlier call, which are not played again.
     """
     slots = asyncio.Semaphore(concurrency)
@@ -44,7 +51,19 @@ async def run_local(
         if before := (known or {}).get((scenario.id, number)):
             return before
         async with slots:
-            attempt = await _play(environment, config, scenario, agent, number, seed, max_turns)
+            record = _begun(scenario, number)
+            attempt = await _play(
+                environment,
+                config,
+                scenario,
+                agent,
+                number,
+                seed,
+                max_turns,
+                record if recorded else None,
+            )
+        if recorded and not attempt.unanswered:
+            recorded(record)
         done(attempt)
         return attempt
 
@@ -61,6 +80,7 @@ async def _play(
     number: int,
     seed: int,
     max_turns: int,
+    record: trajectory_pb2.Trajectory | None,
 ) -> Attempt:
     try:
         played = await play(
@@ -70,16 +90,41 @@ async def _play(
             seed=seed,
             max_turns=max_turns,
         )
+        if record is not None:
+            _tell(record, played)
     except Exception as error:
+        if record is not None:
+            record.stop_reason = trajectory_pb2.STOP_REASON_FAILED
+            record.failure.type = clean(type(error).__name__)
+            record.failure.message = clean(str(error))
         return Attempt(
             scenario.id,
             number,
             0.0,
             False,
             0,
-            failure=f"{type(error).__name__}: {error}",
+            failure=clean(f"{type(error).__name__}: {error}"),
             unanswered=isinstance(error, NotAnsweredError),
         )
-    return Attempt(
-        scenario.id, number, played.reward, played.terminated, played.turns, played.metrics
+    metrics = {clean(name): value for name, value in played.metrics.items()}
+    return Attempt(scenario.id, number, played.reward, played.terminated, played.turns, metrics)
+
+
+def _begun(scenario: Scenario, number: int) -> trajectory_pb2.Trajectory:
+    name = clean(scenario.id)
+    group = f"eval/{name}"
+    return trajectory_pb2.Trajectory(
+        id=f"{group}/t{number}", group_id=group, scenario_id=name, attempt=number
+    )
+
+
+def _tell(record: trajectory_pb2.Trajectory, played: Played) -> None:
+    if played.terminated:
+        record.stop_reason = trajectory_pb2.STOP_REASON_TERMINATED
+    elif played.truncated:
+        record.stop_reason = trajectory_pb2.STOP_REASON_TRUNCATED
+    else:
+        record.stop_reason = trajectory_pb2.STOP_REASON_MAX_TURNS
+    record.histories.add(
+        messages=map(message_to_pb, played.messages), tools=map(tool_to_pb, played.tools)
     )
