@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dashboard_panels import PODS, P, Panel, R, Row, gpus, mean, quantiles, rate
 
+
+def _mean_reward() -> str:
+    """Of an episode; a histogram of what may be below zero has no sum."""
+    name, by = "podium_rollout_environment_reward", "environment"
+    above, below = (rate(f"{name}s_total", by, f'sign="{s}"') for s in ("positive", "negative"))
+    return f"({above} - {below}) / ({rate(f'{name}_count', by)} > 0)"
+
+
 _SERVING: Row = (
     "Serving",
     (
@@ -184,7 +192,7 @@ _EPISODES: Row = (
             "Environment's reward",
             "Mean sum of an episode's rewards, by environment.",
             "none",
-            ((mean("podium_rollout_environment_reward", "environment"), "{{environment}}"),),
+            ((_mean_reward(), "{{environment}}"),),
             empty="no data: the judge alone gives rewards",
         ),
         Panel(

@@ -33,16 +33,18 @@ class Metric:
     """As it is scraped: a counter's with `_total`."""
     labels: frozenset[str]
     histogram: bool
+    sums: bool = True
+    """Whether a histogram has a `_sum`: Prometheus' client leaves it out where values may fall."""
 
     @property
     def series(self) -> dict[str, frozenset[str]]:
         """The names of its series, each with its labels."""
         if not self.histogram:
             return {self.name: self.labels}
+        names = ("_sum", "_count") if self.sums else ("_count",)
         return {
             f"{self.name}_bucket": self.labels | {"le"},
-            f"{self.name}_sum": self.labels,
-            f"{self.name}_count": self.labels,
+            **{self.name + name: self.labels for name in names},
         }
 
 
@@ -55,7 +57,9 @@ def metrics_of(home: str) -> list[Metric]:
                 (described,) = each.describe()
                 name = described.name + ("_total" if described.type == "counter" else "")
                 labels = frozenset(each._labelnames)
-                found.append(Metric(name, labels, described.type == "histogram"))
+                histogram = described.type == "histogram"
+                sums = not histogram or each._upper_bounds[0] >= 0
+                found.append(Metric(name, labels, histogram, sums))
     return found
 
 

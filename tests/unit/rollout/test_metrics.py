@@ -1,7 +1,8 @@
-"""Labels of metrics: jobs cannot make series."""
+"""Metrics: jobs cannot make series by their labels, and rewards have a mean."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from podium.environment.v1 import environment_service_pb2_grpc as environment_gr
 from podium.environments.serving.servicer import EnvironmentServicer
 from podium.kit.rpc import Server, ServerSettings
 from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain import metrics
 from podium_rollout.domain.episode import Episode
 from prometheus_client import REGISTRY
 from support.guess_environment import Guess
@@ -68,3 +70,27 @@ async def test_the_names_of_sixty_environments_of_jobs_make_one_label(address: s
 async def test_a_built_in_environment_has_its_name() -> None:
     await play("guess")
     assert any("guess" in each for each in series())
+
+
+def scraped(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"podium_rollout_environment_{name}", labels) or 0.0
+
+
+@pytest.mark.parametrize(
+    ("rewards", "mean"),
+    [
+        ((1.0, 0.0), 0.5),
+        ((-1.0, 0.5, -0.25), -0.25),
+        ((-2.0,), -2.0),
+        # Sums that overflowed are no episode's reward, and would be in every mean after them.
+        ((math.inf, 0.5, -math.inf, math.nan), 0.5),
+    ],
+)
+def test_a_mean_of_rewards_may_be_below_zero(rewards: tuple[float, ...], mean: float) -> None:
+    label = f"mean of {rewards}"
+    for reward in rewards:
+        metrics.rewarded(label, reward)
+    above, below = (
+        scraped("rewards_total", environment=label, sign=s) for s in ("positive", "negative")
+    )
+    assert (above - below) / scraped("reward_count", environment=label) == pytest.approx(mean)

@@ -115,7 +115,7 @@ class Episode:
         metrics.EPISODES.labels(label, outcome).inc()
         metrics.TURNS.labels(label).observe(sum(progress.turns.values()))
         metrics.EPISODE_SECONDS.labels(label).observe(time.time() - progress.began, exemplar())
-        metrics.ENVIRONMENT_REWARD.labels(label).observe(progress.reward)
+        metrics.rewarded(label, progress.reward)
 
     async def _run(self) -> pb.StopReason.ValueType:
         async with AsyncExitStack() as stack:

@@ -6,6 +6,8 @@ are `other`, so that their names cannot make series.
 
 from __future__ import annotations
 
+import math
+
 from podium.environments.catalog import builtin_names
 from podium.types.v1 import spec_pb2
 from prometheus_client import Counter, Gauge, Histogram
@@ -46,6 +48,12 @@ ENVIRONMENT_REWARD = Histogram(
     ["environment"],
     buckets=(-1, -0.5, -0.1, 0, 0.1, 0.25, 0.5, 0.75, 0.9, 1, 2, 5, 10, 100),
 )
+# What may be below zero has no sum in Prometheus' client: a counter is not to fall.
+ENVIRONMENT_REWARDS = Counter(
+    "podium_rollout_environment_rewards_total",
+    "Environment rewards added up, those of episodes above zero and those below it apart.",
+    ["environment", "sign"],
+)
 GROUPS_IN_FLIGHT = Gauge("podium_rollout_groups_in_flight", "Groups being collected.")
 EPISODES_IN_FLIGHT = Gauge("podium_rollout_episodes_in_flight", "Episodes running.")
 EPISODES_WAITING = Gauge(
@@ -61,6 +69,15 @@ WORKERS_DIED = Counter(
     "podium_rollout_workers_died_total",
     "Worker processes that died while the service ran; each is started anew.",
 )
+
+
+def rewarded(label: str, reward: float) -> None:
+    """Tells of an episode's reward; a sum that is no number any more is no one's mean."""
+    if math.isfinite(reward):
+        ENVIRONMENT_REWARD.labels(label).observe(reward)
+        # Both, as a mean subtracts one from the other.
+        ENVIRONMENT_REWARDS.labels(label, "positive").inc(max(reward, 0.0))
+        ENVIRONMENT_REWARDS.labels(label, "negative").inc(max(-reward, 0.0))
 
 
 def label_of(environment: spec_pb2.EnvironmentSpec) -> str:
