@@ -90,12 +90,19 @@ def controller_env(values: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("size", "bytes_"), [("40Gi", 40 * 2**30), ("1Ti", 2**40), ("12345", 12345), ("0", 0)]
 )
-def test_how_long_trajectories_stay_and_what_gpus_cost(size: str, bytes_: int) -> None:
-    env = controller_env(
-        {"controller": {"trajectories": {"maxSize": size, "maxDays": 1.5}, "gpuHourPrice": 2.25}}
-    )
-    assert int(env["PODIUM_CONTROLLER_TRAJECTORY_STORE_MAX_BYTES"]) == bytes_
-    assert float(env["PODIUM_CONTROLLER_TRAJECTORY_RETENTION_DAYS"]) == 1.5
+@pytest.mark.parametrize(
+    ("what", "name"), [("trajectories", "TRAJECTORY"), ("evaluations", "EVALUATION")]
+)
+def test_how_long_what_is_stored_stays(what: str, name: str, size: str, bytes_: int) -> None:
+    env = controller_env({"controller": {what: {"maxSize": size, "maxDays": 1.5}}})
+    assert int(env[f"PODIUM_CONTROLLER_{name}_STORE_MAX_BYTES"]) == bytes_
+    assert float(env[f"PODIUM_CONTROLLER_{name}_RETENTION_DAYS"]) == 1.5
+    # Of the one, and not of the other.
+    assert len([each for each in env if "RETENTION" in each or "STORE_MAX" in each]) == 2
+
+
+def test_what_gpus_cost() -> None:
+    env = controller_env({"controller": {"gpuHourPrice": 2.25}})
     assert float(env["PODIUM_CONTROLLER_GPU_HOUR_PRICE"]) == 2.25
 
 
@@ -104,12 +111,15 @@ def test_a_size_or_price_that_is_none_is_refused_and_none_is_stated_by_default()
         {"trajectories": {"maxSize": "40GB"}},
         {"trajectories": {"maxSize": "-1"}},
         {"trajectories": {"maxDays": -1}},
+        {"evaluations": {"maxSize": "40GB"}},
+        {"evaluations": {"maxDays": 36501}},
         {"gpuHourPrice": -1},
         {"gpuHourPrice": "2"},
     ):
         with pytest.raises(HelmError):
             render({"controller": wrong})
-    assert not {name for name in controller_env({}) if "TRAJECTORY" in name or "PRICE" in name}
+    stated = ("TRAJECTORY", "EVALUATION", "PRICE")
+    assert not [n for n in controller_env({}) for each in stated if each in n]
 
 
 @pytest.mark.parametrize(
