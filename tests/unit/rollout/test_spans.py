@@ -11,10 +11,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from podium.environments import Observation, Tool, ToolCall, tool_result, user
 from podium.environments.email_search import tutorial
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.kit.telemetry import attributes, content, tracer
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain import spans as episode_spans
 from podium_rollout.domain.episode import Episode
 from podium_rollout.domain.group import GroupRunner
 from podium_rollout.domain.seeds import derive
@@ -162,3 +164,12 @@ async def test_a_failure_is_told_by_its_type_and_not_by_its_words(
     for span in (root, step):
         assert span.status.status_code is StatusCode.ERROR
         assert span.attributes[attributes.ERROR_TYPE] == "RuntimeError"
+
+
+def test_a_reason_of_a_newer_engine_breaks_no_episode_that_is_traced(
+    spans: InMemorySpanExporter,
+) -> None:
+    with tracer("test").start_as_current_span("chat") as span:
+        episode_spans.answered(span, inference_pb.Generation(finish_reason=99))  # type: ignore[arg-type]
+    (told_of,) = spans.get_finished_spans()
+    assert told_of.attributes["gen_ai.response.finish_reasons"] == ("unknown",)

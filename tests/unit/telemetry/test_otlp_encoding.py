@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -36,7 +37,7 @@ def made(**limits: int) -> tuple[TracerProvider, InMemorySpanExporter]:
 def assert_same(spans: list[ReadableSpan]) -> None:
     for _ in range(2):
         # The second time everything is known.
-        ours = encode(spans).SerializeToString(deterministic=True)
+        ours = encode(spans)
         assert ours == encode_spans(spans).SerializeToString(deterministic=True)
 
 
@@ -105,5 +106,5 @@ def test_spans_of_every_shape(kind: SpanKind) -> None:
     spans = list(kept.get_finished_spans())
     assert_same(spans)
     assert_same([])
-    both = encode([*spans, *elsewhere.get_finished_spans()])
+    both = ExportTraceServiceRequest.FromString(encode([*spans, *elsewhere.get_finished_spans()]))
     assert [len(each.scope_spans) for each in both.resource_spans] == [2, 1]

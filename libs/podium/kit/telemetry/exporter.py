@@ -7,7 +7,6 @@ nowhere because of a wrong variable are an error at the start.
 
 from __future__ import annotations
 
-import io
 import os
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
@@ -15,15 +14,12 @@ from urllib.parse import SplitResult, urlsplit
 from podium.core.errors import InvalidArgumentError, Violation
 
 if TYPE_CHECKING:
-    import requests
     from opentelemetry.sdk.trace.export import SpanExporter
 
 GRPC: Final = "grpc"
 HTTP: Final = "http/protobuf"
 PROTOCOLS: Final = (GRPC, HTTP)
 """OTLP's protocols that services speak; gRPC unless a variable says otherwise."""
-
-_ANSWER_BYTES = 64 * 1024
 
 _EXPORTERS = "OTEL_TRACES_EXPORTER"
 _SAMPLER = "OTEL_TRACES_SAMPLER"
@@ -92,27 +88,12 @@ def check_sampler() -> None:
 def _make(protocol: str) -> SpanExporter:
     # Imported here: most processes export nothing, and each costs time.
     if protocol == HTTP:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as OfHttp
+        from podium.kit.telemetry.http_exporter import HttpSpanExporter
 
-        return OfHttp(session=_session())
+        return HttpSpanExporter()
     from podium.kit.telemetry.grpc_exporter import GrpcSpanExporter
 
     return GrpcSpanExporter()
-
-
-def _session() -> requests.Session:
-    """Reads no answer of unknown or great length: a collector's words are of no use here."""
-    import requests
-
-    def bounded(response: requests.Response, **_: object) -> None:
-        length = response.headers.get("Content-Length", "")
-        if not (length.isdecimal() and int(length) <= _ANSWER_BYTES):
-            response.raw.close()
-            response.raw = io.BytesIO()
-
-    session = requests.Session()
-    session.hooks["response"].append(bounded)
-    return session
 
 
 def _variable(what: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from podium.kit.telemetry import content
+from podium.kit.telemetry.light_spans import LightSpan
 from podium.kit.telemetry.span_metrics import SPANS
 
 _QUEUE = 16_384
@@ -46,14 +47,17 @@ class SpanQueue(SpanProcessor):
     def on_end(self, span: ReadableSpan) -> None:
         """Queues a span that is kept."""
         context = span.get_span_context()
-        if context is None or not context.trace_flags.sampled:
-            return
+        if context is not None and context.trace_flags.sampled:
+            self.put(span)
+
+    def put(self, span: ReadableSpan | LightSpan) -> None:
+        """Queues a span, whoever made it."""
         with self._lock:
             if self._waiting - self._counted.taken >= self._size:
                 SPANS.labels("dropped").inc()
             else:
                 self._waiting += 1
-        self._queue.on_end(span)
+        self._queue.on_end(span)  # type: ignore[arg-type]
 
     def shutdown(self) -> None:
         """Exports what is left, while the exporter takes it."""

@@ -7,8 +7,9 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
@@ -78,7 +79,6 @@ def span_of(trace_id: str, span_id: str) -> trace.SpanContext | None:
     return context if context.is_valid else None
 
 
-@contextmanager
 def traced(
     made_by: trace.Tracer,
     name: str,
@@ -86,8 +86,8 @@ def traced(
     *,
     kind: trace.SpanKind = trace.SpanKind.INTERNAL,
     root: bool = False,
-) -> Iterator[trace.Span]:
-    """A span around a block. What the block raises is told by its type alone.
+) -> AbstractContextManager[trace.Span]:
+    """A span around a block, that begins now. What the block raises is told by its type alone.
 
     A message or a traceback may hold what an environment, an agent or a user said, and that is
     no span's to tell unasked.
@@ -96,25 +96,42 @@ def traced(
         told: attributes of the span.
         root: begins a trace, linked to the span outside the block if there is one.
     """
-    if not root and (dropped := unkept()) is not None:
-        yield dropped
-        return
-    links, context = [], None
-    if root:
-        outside = trace.get_current_span().get_span_context()
-        links, context = ([trace.Link(outside)] if outside.is_valid else []), Context()
-    span = made_by.start_span(name, context, kind, told, links)
-    # By hand: `trace.use_span` costs a tenth of a span.
-    token = attach(trace.set_span_in_context(span))
-    try:
-        yield span
-    # Who is cancelled, or ended early, has not failed.
-    except Exception as error:
-        failed(span, error)
-        raise
-    finally:
-        detach(token)
-        span.end()
+    if not root:
+        if (dropped := unkept()) is not None:
+            return nullcontext(dropped)
+        return Around(made_by.start_span(name, None, kind, told))
+    outside = trace.get_current_span().get_span_context()
+    links = [trace.Link(outside)] if outside.is_valid else []
+    return Around(made_by.start_span(name, Context(), kind, told, links))
+
+
+class Around:
+    """Ends a span with the block, in which it is the current one.
+
+    By hand: `trace.use_span` costs a tenth of a span, and a generator as much again.
+    """
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: trace.Span) -> None:
+        """The span has begun."""
+        self._span = span
+
+    def __enter__(self) -> trace.Span:
+        self._token = attach(trace.set_span_in_context(self._span))
+        return self._span
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Who is cancelled, or ended early, has not failed.
+        if isinstance(error, Exception):
+            failed(self._span, error)
+        detach(self._token)
+        self._span.end()
 
 
 def failed(span: trace.Span, error: BaseException) -> None:
@@ -157,15 +174,19 @@ def _exporting(service: str, exporter: SpanExporter) -> TracerProvider:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.sampling import ParentBased
 
+    from podium.kit.telemetry.light_spans import LightTracerProvider, limited
     from podium.kit.telemetry.sampler import RolloutsAtOnce
     from podium.kit.telemetry.span_queue import SpanQueue
 
-    bound = RolloutsAtOnce()
+    bound, queue = RolloutsAtOnce(), SpanQueue(exporter)
     # Without one of ours the SDK takes that of the variable.
     sampler = None if sampler_is_named() else ParentBased(bound)
-    provider = TracerProvider(sampler, _resource(service), shutdown_on_exit=False)
+    if limited():
+        provider = TracerProvider(sampler, _resource(service), shutdown_on_exit=False)
+    else:
+        provider = LightTracerProvider(sampler, _resource(service), queue.put)
     provider.add_span_processor(bound)
-    provider.add_span_processor(SpanQueue(exporter))
+    provider.add_span_processor(queue)
     return provider
 
 

@@ -191,7 +191,7 @@ class Episode:
         action.conversation = name
         action.ClearField("reasoning")
         tools = progress.conversations.history.request.tools
-        with spans.Acting(action, tools, number).step() as acting:
+        with spans.Acting(action, tools, number) as acting:
             result = await self._environment(
                 session.step(action), self._request.episode.step_timeout_seconds
             )

@@ -7,8 +7,9 @@ of them, unless whoever runs the service asks for it (see `telemetry.content`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
@@ -25,11 +26,22 @@ _UNKNOWN_TOOL = "_unknown"
 _MAX_TOOL_SPANS = 16
 """Of one turn; a model may call without end."""
 
+_UNKNOWN = "unknown"
+"""A reason that a newer engine gives."""
+
+
+def _short(name: str) -> str:
+    return name.partition("REASON_")[2].lower()
+
+
+_FINISHED = {value: _short(name) for name, value in pb.FinishReason.items()}
+
 _tracer = tracer(__name__)
 
 
-@contextmanager
-def rollout(request: rollout_pb.CollectGroupRequest, trajectory_id: str) -> Iterator[trace.Span]:
+def rollout(
+    request: rollout_pb.CollectGroupRequest, trajectory_id: str
+) -> AbstractContextManager[trace.Span]:
     """The root of an episode's trace, linked to the call that asked for its group."""
     told: dict[str, AttributeValue] = {
         attributes.GEN_AI_OPERATION_NAME: "invoke_agent",
@@ -45,8 +57,7 @@ def rollout(request: rollout_pb.CollectGroupRequest, trajectory_id: str) -> Iter
         attributes.SCENARIO_ID: request.scenario.id,
         attributes.ENVIRONMENT_NAME: request.environment.name,
     }
-    with traced(_tracer, f"invoke_agent {request.environment.name}", told, root=True) as span:
-        yield span
+    return traced(_tracer, f"invoke_agent {request.environment.name}", told, root=True)
 
 
 def ended(span: trace.Span, trajectories: Sequence[pb.Trajectory]) -> None:
@@ -68,14 +79,12 @@ def ended(span: trace.Span, trajectories: Sequence[pb.Trajectory]) -> None:
         span.set_attribute(attributes.GEN_AI_OUTPUT_MESSAGES, content.messages(last))
 
 
-@contextmanager
 def chat(
     request: inference_pb.GenerateRequest, turn: int, trajectory_id: str
-) -> Iterator[trace.Span]:
+) -> AbstractContextManager[trace.Span]:
     """One call of a policy."""
     if (dropped := unkept()) is not None:
-        yield dropped
-        return
+        return nullcontext(dropped)
     sampling, policy = request.sampling, request.policy
     told: dict[str, AttributeValue] = {
         attributes.GEN_AI_OPERATION_NAME: "chat",
@@ -92,15 +101,14 @@ def chat(
         told[attributes.GEN_AI_INPUT_MESSAGES] = content.messages(request.render.messages)
     # Without the version: names of spans are to be few.
     name = f"chat {policy.job or 'base'}"
-    with traced(_tracer, name, told, kind=SpanKind.CLIENT) as span:
-        yield span
+    return traced(_tracer, name, told, kind=SpanKind.CLIENT)
 
 
 def answered(span: trace.Span, generation: inference_pb.Generation) -> None:
     """Says on the span of a call what came of it; its tokens are on the engine's."""
     if not span.is_recording():
         return
-    reason = _short(pb.FinishReason.Name(generation.finish_reason))
+    reason = _FINISHED.get(generation.finish_reason, _UNKNOWN)
     span.set_attributes(
         {
             attributes.GEN_AI_RESPONSE_ID: generation.request_id,
@@ -113,11 +121,9 @@ def answered(span: trace.Span, generation: inference_pb.Generation) -> None:
         span.set_attribute(attributes.GEN_AI_OUTPUT_MESSAGES, content.messages([said], reason))
 
 
-@contextmanager
-def environment(name: str) -> Iterator[trace.Span]:
+def environment(name: str) -> AbstractContextManager[trace.Span]:
     """A call of the environment: `environment_reset`, `environment_score`."""
-    with traced(_tracer, name) as span:
-        yield span
+    return traced(_tracer, name)
 
 
 class Acting:
@@ -132,24 +138,29 @@ class Acting:
         self._calls = action.tool_calls
         self._turn = turn
         self._spans: dict[str, trace.Span] = {}
+        self._step: AbstractContextManager[trace.Span] | None = None
 
-    @contextmanager
-    def step(self) -> Iterator[Acting]:
-        """Around the step."""
-        if unkept() is not None:
-            yield self
-            return
-        told: dict[str, AttributeValue] = {attributes.TURN: self._turn}
-        if self._calls:
-            told[attributes.TOOL_CALLS] = len(self._calls)
-        with traced(_tracer, "environment_step", told):
+    def __enter__(self) -> Acting:
+        if unkept() is None:
+            told: dict[str, AttributeValue] = {attributes.TURN: self._turn}
+            if self._calls:
+                told[attributes.TOOL_CALLS] = len(self._calls)
+            self._step = traced(_tracer, "environment_step", told)
+            self._step.__enter__()
             for call in self._calls[:_MAX_TOOL_SPANS]:
                 self._spans[call.id] = self._begin(call)
-            try:
-                yield self
-            finally:
-                for span in self._spans.values():
-                    span.end()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for span in self._spans.values():
+            span.end()
+        if self._step is not None:
+            self._step.__exit__(kind, error, traceback)
 
     def answered(self, messages: Sequence[pb.Message]) -> None:
         """What the tools said, where that is wanted."""
@@ -169,10 +180,6 @@ class Acting:
         if content.wanted():
             told[attributes.GEN_AI_TOOL_CALL_ARGUMENTS] = content.cut(call.arguments_json)
         return _tracer.start_span(f"execute_tool {name}", attributes=told)
-
-
-def _short(name: str) -> str:
-    return name.partition("REASON_")[2].lower()
 
 
 def _policy_name(policy: policy_pb2.PolicyRef) -> str:
