@@ -108,10 +108,13 @@ def _telemetry(options: argparse.Namespace) -> int:
     ]
     for row in rows:
         met = "met" if row["seconds_ratio"] <= TELEMETRY else "MISSED"
+        known = row["cpu_ratio_error"]
+        error = "" if known is None else f", its standard error {known:.3f}"
         print(
             f"{row['episodes']} episodes of {row['turns']} turns, {row['latency_s']:g} s a"
             f" generation: with spans exported {row['seconds_ratio']:.3f} times the seconds,"
             f" target {TELEMETRY} {met}; {row['cpu_ratio']:.3f} times the CPU"
+            f" (mean {row['cpu_ratio_mean']:.3f}{error})"
         )
     _write(options.output, {"telemetry": rows})
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
@@ -76,9 +77,22 @@ async def measure(
         "sides": sides,
         "seconds_ratio": _ratio(sides, "seconds"),
         "cpu_ratio": _ratio(sides, "cpu_seconds"),
+        "cpu_ratio_mean": statistics.mean(_ratios(sides, "cpu_seconds")),
+        "cpu_ratio_error": _standard_error(_ratios(sides, "cpu_seconds")),
     }
 
 
 def _ratio(sides: dict[str, list[dict[str, float]]], what: str) -> float:
+    return statistics.median(_ratios(sides, what))
+
+
+def _ratios(sides: dict[str, list[dict[str, float]]], what: str) -> list[float]:
     pairs = zip(sides["on"], sides["off"], strict=True)
-    return statistics.median(on[what] / off[what] for on, off in pairs)
+    return [on[what] / off[what] for on, off in pairs]
+
+
+def _standard_error(values: list[float]) -> float | None:
+    """Of their mean; a single one has none."""
+    if len(values) < 2:
+        return None
+    return statistics.stdev(values) / math.sqrt(len(values))
