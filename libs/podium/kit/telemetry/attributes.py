@@ -18,6 +18,7 @@ RPC_SYSTEM_NAME: Final = "rpc.system.name"
 RPC_METHOD: Final = "rpc.method"
 RPC_RESPONSE_STATUS_CODE: Final = "rpc.response.status_code"
 ERROR_TYPE: Final = "error.type"
+EXCEPTION_TYPE: Final = "exception.type"
 CLIENT_ADDRESS: Final = "client.address"
 SERVER_ADDRESS: Final = "server.address"
 

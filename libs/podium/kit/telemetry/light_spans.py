@@ -26,8 +26,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import Attributes, AttributeValue
 
+from podium.kit.telemetry import attributes
+
 MOST_ATTRIBUTES: Final = 128
 """Of a span, as the SDK bounds them: the oldest fall out."""
+# By a name of its own: spans' methods have an argument that is called so.
+_EXCEPTION_TYPE: Final = attributes.EXCEPTION_TYPE
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +137,7 @@ class LightSpan(trace.Span):
         escaped: bool = False,
     ) -> None:
         """By its type alone: its message may hold what somebody said."""
-        told = {"exception.type": type(exception).__qualname__, **(attributes or {})}
+        told = {_EXCEPTION_TYPE: type(exception).__qualname__, **(attributes or {})}
         self.add_event("exception", told, timestamp)
 
     def end(self, end_time: int | None = None) -> None:
