@@ -92,12 +92,13 @@ async def test_jobs_leave_the_series_of_the_first(
 ) -> None:
     kinds = (evaluated, failed, paused_and_cancelled)
     async with running_controller(fleet, poll_seconds=0.05) as client:
+        # The registry outlives the case, and a deleted job's versions keep its id.
         for number, kind in enumerate(kinds):
-            await ended(client, f"first-{number}", kind)
+            await ended(client, f"first-of-{jobs}-{number}", kind)
         before = await exposed(registry)
         for number in range(jobs):
             kind = kinds[number % 3 if number % 10 < 3 else 0]
-            await ended(client, f"later-{number}", kind)
+            await ended(client, f"later-of-{jobs}-{number}", kind)
         after = await exposed(registry)
     for process, found in after.items():
         assert found == before[process], process
