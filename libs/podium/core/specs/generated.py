@@ -252,8 +252,9 @@ class JobSpec(Spec[spec_pb2.JobSpec]):
             (podium.jobs.v1.SessionService) instead of the rollout service.
         fork: Set, the job starts from another model's checkpoint instead of from the base
             model: weights and optimizer, with the steps counted on from there.
-        trainer: Where its trainer runs, on Kubernetes. Without a cluster there is one
-            trainer, and anything but the defaults is refused.
+        trainer: Where it trains: in a trainer pool beside other jobs, or in a trainer of its
+            own, and where that runs on Kubernetes. Without a cluster there is one trainer,
+            and nothing of the latter is to be chosen.
         project: The project that it counts for: its limits, and its share of a pool. Which
             there are, with which limits, is the installation's to say; one that names none
             takes every name. Default `default`. Allowed: matches
@@ -310,8 +311,9 @@ class JobSpec(Spec[spec_pb2.JobSpec]):
     weights and optimizer, with the steps counted on from there.
     """
     trainer: TrainerSpec | None = None
-    """Where its trainer runs, on Kubernetes. Without a cluster there is one trainer, and
-    anything but the defaults is refused.
+    """Where it trains: in a trainer pool beside other jobs, or in a trainer of its own, and
+    where that runs on Kubernetes. Without a cluster there is one trainer, and nothing of the
+    latter is to be chosen.
     """
     project: str | None = None
     """The project that it counts for: its limits, and its share of a pool. Which there are, with
@@ -1417,6 +1419,14 @@ class TrainerSpec(Spec[spec_pb2.TrainerSpec]):
             matches [a-z0-9]([-.a-z0-9]*[a-z0-9])?; at most 63 characters.
         priority_class: PriorityClass of the pods; empty for the installation's own. Allowed:
             matches [a-z0-9]([-.a-z0-9]*[a-z0-9])?; at most 253 characters.
+        pool: The trainer pool that it trains at, beside other jobs. Which there are is the
+            installation's to say. Only for `lora` without `lora.target_parameters`; not with
+            `dedicated`, nor with `nodes`, `gpus_per_node`, `queue` or `priority_class`, which
+            are of a trainer of its own. Empty: of the pools that hold the job's base model
+            the emptiest, where there is one and the job is such a job; else a trainer of its
+            own. Allowed: matches [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
+        dedicated: Whether it has a trainer of its own although there are trainer pools.
+            Default false.
     """
 
     message_class = spec_pb2.TrainerSpec
@@ -1437,6 +1447,16 @@ class TrainerSpec(Spec[spec_pb2.TrainerSpec]):
     """PriorityClass of the pods; empty for the installation's own. Allowed: matches
     [a-z0-9]([-.a-z0-9]*[a-z0-9])?; at most 253 characters.
     """
+    pool: str | None = None
+    """The trainer pool that it trains at, beside other jobs. Which there are is the
+    installation's to say. Only for `lora` without `lora.target_parameters`; not with
+    `dedicated`, nor with `nodes`, `gpus_per_node`, `queue` or `priority_class`, which are of
+    a trainer of its own. Empty: of the pools that hold the job's base model the emptiest,
+    where there is one and the job is such a job; else a trainer of its own. Allowed: matches
+    [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
+    """
+    dedicated: bool | None = None
+    """Whether it has a trainer of its own although there are trainer pools. Default false."""
 
 
 class TrainingSpec(Spec[spec_pb2.TrainingSpec]):

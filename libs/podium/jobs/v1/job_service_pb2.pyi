@@ -151,6 +151,7 @@ class Job(_message.Message):
     EPISODES_WAITING_FIELD_NUMBER: _builtins.int
     GROUPS_COLLECTED_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    TRAINER_POOL_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The job's id, a DNS label; also the model name in the registry and the
     policy name at the pool.
@@ -202,6 +203,10 @@ class Job(_message.Message):
     """Groups of the step in progress that are collected and kept, of
     rollout.groups_per_step. With episodes_waiting. Output only.
     """
+    trainer_pool: _builtins.str
+    """The trainer pool that it trains at, or trained at last; empty for a trainer
+    of its own, and before it first ran. Output only.
+    """
     @_builtins.property
     def spec(self) -> _spec_pb2.JobSpec:
         """What it trains, every default filled in."""
@@ -248,10 +253,11 @@ class Job(_message.Message):
         episodes_waiting: _builtins.int | None = ...,
         groups_collected: _builtins.int | None = ...,
         usage: Global___Usage | None = ...,
+        trainer_pool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "groups_collected", b"groups_collected", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "completed_steps", b"completed_steps", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "failure_message", b"failure_message", "failure_reason", b"failure_reason", "groups_collected", b"groups_collected", "id", b"id", "latest_metrics", b"latest_metrics", "phase", b"phase", "pool", b"pool", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time", "state", b"state", "usage", b"usage", "wait_message", b"wait_message", "wait_reason", b"wait_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running", "_episodes_waiting", b"_episodes_waiting", "_groups_collected", b"_groups_collected", "_remaining_seconds", b"_remaining_seconds", "completed_steps", b"completed_steps", "create_time", b"create_time", "end_time", b"end_time", "episodes_running", b"episodes_running", "episodes_waiting", b"episodes_waiting", "failure_message", b"failure_message", "failure_reason", b"failure_reason", "groups_collected", b"groups_collected", "id", b"id", "latest_metrics", b"latest_metrics", "phase", b"phase", "pool", b"pool", "remaining_seconds", b"remaining_seconds", "spec", b"spec", "start_time", b"start_time", "state", b"state", "trainer_pool", b"trainer_pool", "usage", b"usage", "wait_message", b"wait_message", "wait_reason", b"wait_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__episodes_running: _TypeAlias = _typing.Literal["episodes_running"]  # noqa: Y015
     _WhichOneofArgType__episodes_running: _TypeAlias = _typing.Literal["_episodes_running", b"_episodes_running"]  # noqa: Y015
@@ -305,7 +311,9 @@ class Usage(_message.Message):
     trained_tokens: _builtins.int
     """Tokens that committed steps have trained on."""
     trainer_seconds: _builtins.float
-    """Seconds in which it held a trainer."""
+    """Seconds in which it held a trainer; of a trainer pool its share of those in
+    which the trainer worked, by the calls of jobs in flight.
+    """
     trainer_gpu_seconds: _builtins.float
     """The same times the trainer's GPUs, as far as the installation knows them."""
     pool_seconds: _builtins.float

@@ -759,8 +759,9 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def trainer(self) -> Global___TrainerSpec:
-        """Where its trainer runs, on Kubernetes. Without a cluster there is one
-        trainer, and anything but the defaults is refused.
+        """Where it trains: in a trainer pool beside other jobs, or in a trainer of
+        its own, and where that runs on Kubernetes. Without a cluster there is one
+        trainer, and nothing of the latter is to be chosen.
         """
 
     @_builtins.property
@@ -1332,6 +1333,8 @@ class TrainerSpec(_message.Message):
     GPUS_PER_NODE_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     PRIORITY_CLASS_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    DEDICATED_FIELD_NUMBER: _builtins.int
     nodes: _builtins.int
     """Pods that train together; each goes where there is room for it. Default 1."""
     gpus_per_node: _builtins.int
@@ -1340,6 +1343,18 @@ class TrainerSpec(_message.Message):
     """Kueue's LocalQueue that says when the pods may start; empty for none."""
     priority_class: _builtins.str
     """PriorityClass of the pods; empty for the installation's own."""
+    pool: _builtins.str
+    """The trainer pool that it trains at, beside other jobs. Which there are is
+    the installation's to say. Only for TRAINABLE_KIND_LORA without
+    `lora.target_parameters`; not with `dedicated`, nor with `nodes`,
+    `gpus_per_node`, `queue` or `priority_class`, which are of a trainer of its
+    own. Empty: of the pools that hold the job's base model the emptiest, where
+    there is one and the job is such a job; else a trainer of its own.
+    """
+    dedicated: _builtins.bool
+    """Whether it has a trainer of its own although there are trainer pools.
+    Default false.
+    """
     def __init__(
         self,
         *,
@@ -1347,15 +1362,21 @@ class TrainerSpec(_message.Message):
         gpus_per_node: _builtins.int | None = ...,
         queue: _builtins.str = ...,
         priority_class: _builtins.str = ...,
+        pool: _builtins.str = ...,
+        dedicated: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_gpus_per_node", b"_gpus_per_node", "_nodes", b"_nodes", "gpus_per_node", b"gpus_per_node", "nodes", b"nodes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dedicated", b"_dedicated", "_gpus_per_node", b"_gpus_per_node", "_nodes", b"_nodes", "dedicated", b"dedicated", "gpus_per_node", b"gpus_per_node", "nodes", b"nodes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gpus_per_node", b"_gpus_per_node", "_nodes", b"_nodes", "gpus_per_node", b"gpus_per_node", "nodes", b"nodes", "priority_class", b"priority_class", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dedicated", b"_dedicated", "_gpus_per_node", b"_gpus_per_node", "_nodes", b"_nodes", "dedicated", b"dedicated", "gpus_per_node", b"gpus_per_node", "nodes", b"nodes", "pool", b"pool", "priority_class", b"priority_class", "queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__dedicated: _TypeAlias = _typing.Literal["dedicated"]  # noqa: Y015
+    _WhichOneofArgType__dedicated: _TypeAlias = _typing.Literal["_dedicated", b"_dedicated"]  # noqa: Y015
     _WhichOneofReturnType__gpus_per_node: _TypeAlias = _typing.Literal["gpus_per_node"]  # noqa: Y015
     _WhichOneofArgType__gpus_per_node: _TypeAlias = _typing.Literal["_gpus_per_node", b"_gpus_per_node"]  # noqa: Y015
     _WhichOneofReturnType__nodes: _TypeAlias = _typing.Literal["nodes"]  # noqa: Y015
     _WhichOneofArgType__nodes: _TypeAlias = _typing.Literal["_nodes", b"_nodes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dedicated) -> _WhichOneofReturnType__dedicated | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__gpus_per_node) -> _WhichOneofReturnType__gpus_per_node | None: ...
     @_typing.overload
