@@ -1420,11 +1420,11 @@ class TrainerSpec(Spec[spec_pb2.TrainerSpec]):
         priority_class: PriorityClass of the pods; empty for the installation's own. Allowed:
             matches [a-z0-9]([-.a-z0-9]*[a-z0-9])?; at most 253 characters.
         pool: The trainer pool that it trains at, beside other jobs. Which there are is the
-            installation's to say. Only for `lora` without `lora.target_parameters`; not with
-            `dedicated`, nor with `nodes`, `gpus_per_node`, `queue` or `priority_class`, which
-            are of a trainer of its own. Empty: of the pools that hold the job's base model
-            the emptiest, where there is one and the job is such a job; else a trainer of its
-            own. Allowed: matches [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
+            installation's to say. Only for `lora` without `experts`; not with `dedicated`,
+            nor with `nodes`, `gpus_per_node`, `queue` or `priority_class`, which are of a
+            trainer of its own. Empty: of the pools for the job's base model the emptiest,
+            where there is one and the job is such a job; else a trainer of its own. Allowed:
+            matches [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
         dedicated: Whether it has a trainer of its own although there are trainer pools.
             Default false.
     """
@@ -1449,11 +1449,11 @@ class TrainerSpec(Spec[spec_pb2.TrainerSpec]):
     """
     pool: str | None = None
     """The trainer pool that it trains at, beside other jobs. Which there are is the
-    installation's to say. Only for `lora` without `lora.target_parameters`; not with
-    `dedicated`, nor with `nodes`, `gpus_per_node`, `queue` or `priority_class`, which are of
-    a trainer of its own. Empty: of the pools that hold the job's base model the emptiest,
-    where there is one and the job is such a job; else a trainer of its own. Allowed: matches
-    [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
+    installation's to say. Only for `lora` without `experts`; not with `dedicated`, nor with
+    `nodes`, `gpus_per_node`, `queue` or `priority_class`, which are of a trainer of its own.
+    Empty: of the pools for the job's base model the emptiest, where there is one and the job
+    is such a job; else a trainer of its own. Allowed: matches [a-z0-9]([-a-z0-9]*[a-z0-9])?;
+    at most 63 characters.
     """
     dedicated: bool | None = None
     """Whether it has a trainer of its own although there are trainer pools. Default false."""

@@ -1346,10 +1346,10 @@ class TrainerSpec(_message.Message):
     pool: _builtins.str
     """The trainer pool that it trains at, beside other jobs. Which there are is
     the installation's to say. Only for TRAINABLE_KIND_LORA without
-    `lora.target_parameters`; not with `dedicated`, nor with `nodes`,
-    `gpus_per_node`, `queue` or `priority_class`, which are of a trainer of its
-    own. Empty: of the pools that hold the job's base model the emptiest, where
-    there is one and the job is such a job; else a trainer of its own.
+    `experts`; not with `dedicated`, nor with `nodes`, `gpus_per_node`, `queue`
+    or `priority_class`, which are of a trainer of its own. Empty: of the pools
+    for the job's base model the emptiest, where there is one and the job is
+    such a job; else a trainer of its own.
     """
     dedicated: _builtins.bool
     """Whether it has a trainer of its own although there are trainer pools.

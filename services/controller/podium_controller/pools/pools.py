@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from podium.core.errors import PodiumError
-from podium.core.tasks import cancel_and_wait
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import spec_pb2
 
 from podium_controller.domain.ports import Inference
 from podium_controller.pools.fair_share import FairShare
-
-logger = logging.getLogger(__name__)
-
-# Within this an answer is not asked for again.
-_FRESH_SECONDS = 30.0
-# A pool that is down is still known for what it served, so long.
-_REMEMBER_SECONDS = 3600.0
-# Between two questions to a pool that does not answer, when nobody waits for it.
-_RETRY_SECONDS = 5.0
-_ASK_SECONDS = 5.0
+from podium_controller.pools.hearing import Hearing
 
 
 @dataclass(frozen=True)
@@ -74,23 +61,14 @@ class Offer:
         )
 
 
-@dataclass
-class _Heard:
-    engine: inference_pb.GetEngineResponse | None = None
-    answered_at: float = 0.0
-    asked_at: float | None = None
-    error: str = ""
-    asking: asyncio.Task[None] | None = None
-
-
 class Pools:
     """All pools of the installation. A pool that is down costs the others nothing."""
 
     def __init__(self, pools: Sequence[Pool], clock: Callable[[], float] = time.monotonic) -> None:
         """Nothing is asked yet."""
         self._pools = {pool.name: pool for pool in pools}
-        self._heard = {pool.name: _Heard() for pool in pools}
-        self._clock = clock
+        questions = {pool.name: pool.inference.engine for pool in pools}
+        self._hearing = Hearing("pool", questions, clock)
 
     def get(self, name: str) -> Pool | None:
         """A pool by its name; without a name the only one. None when there is none, or many."""
@@ -104,57 +82,20 @@ class Pools:
 
     async def ask(self) -> list[Offer]:
         """The offers after every pool was asked whose answer is not fresh."""
-        stale = [pool for pool in self._pools.values() if not self._is_fresh(pool)]
-        await asyncio.gather(*(asyncio.shield(self._asking(pool)) for pool in stale))
+        await self._hearing.ask()
         return self.offers()
 
     def refresh(self, on_answer: Callable[[], None]) -> None:
         """Has pools asked in the background whose answer is not fresh; says when one came."""
-        for pool in self._pools.values():
-            heard = self._heard[pool.name]
-            lately = heard.asked_at is not None and (
-                self._clock() - heard.asked_at < _RETRY_SECONDS
-            )
-            if not lately and heard.asking is None and not self._is_fresh(pool):
-                self._asking(pool).add_done_callback(lambda _: on_answer())
+        self._hearing.refresh(on_answer)
 
     async def close(self) -> None:
         """Ends questions that are still open."""
-        await cancel_and_wait(*(h.asking for h in self._heard.values() if h.asking is not None))
-
-    def _asking(self, pool: Pool) -> asyncio.Task[None]:
-        heard = self._heard[pool.name]
-        if heard.asking is None:
-            heard.asking = asyncio.create_task(self._ask(pool, heard), name=f"ask-{pool.name}")
-        return heard.asking
-
-    async def _ask(self, pool: Pool, heard: _Heard) -> None:
-        try:
-            async with asyncio.timeout(_ASK_SECONDS):
-                heard.engine = await pool.inference.engine()
-            heard.error = ""
-            heard.answered_at = self._clock()
-        except TimeoutError:
-            heard.error = f"it did not answer within {_ASK_SECONDS:g} seconds"
-        except PodiumError as error:
-            heard.error = error.message
-        finally:
-            heard.asked_at = self._clock()
-            heard.asking = None
-        if heard.error:
-            logger.info("a pool does not answer", extra={"pool": pool.name, "error": heard.error})
-
-    def _is_fresh(self, pool: Pool) -> bool:
-        heard = self._heard[pool.name]
-        if heard.engine is None or heard.error:
-            return False
-        return self._clock() - heard.answered_at < _FRESH_SECONDS
+        await self._hearing.close()
 
     def _offer(self, pool: Pool) -> Offer:
-        heard = self._heard[pool.name]
-        known = heard.engine is not None and (self._clock() - heard.answered_at < _REMEMBER_SECONDS)
-        answers = heard.asked_at is not None and not heard.error
-        return Offer(pool, heard.engine if known else None, answers, heard.error)
+        heard = self._hearing.of(pool.name)
+        return Offer(pool, heard.said, heard.answers, heard.error)
 
 
 def served(offers: Iterable[Offer]) -> str:
