@@ -42,6 +42,8 @@ class Fleet:
         """The replicas, which a controller finds behind one address."""
         self.judge = JudgeDouble(self)
         self.trainer = TrainerDouble(self)
+        self.trainer_pools: dict[str, TrainerDouble] = {}
+        """By name, besides the one above."""
         self.client = RegistryClient(self.registry.address)
         self.at: Point = _nothing
         self.step_seconds = 0.0
@@ -50,7 +52,8 @@ class Fleet:
 
     @property
     def doubles(self) -> tuple[Member, ...]:
-        return (*self.pools.values(), *self.rollouts, self.judge, self.trainer)
+        trainers = (self.trainer, *self.trainer_pools.values())
+        return (*self.pools.values(), *self.rollouts, self.judge, *trainers)
 
     def pool(self, name: str) -> InferenceDouble:
         if name not in self.pools:
@@ -62,6 +65,13 @@ class Fleet:
     ) -> InferenceDouble:
         """A further pool, running; before the controller is."""
         pool = self.pools[name] = InferenceDouble(self, base_model, adapters=adapters)
+        await pool.start()
+        return pool
+
+    async def add_trainer_pool(self, name: str, rooms: int) -> TrainerDouble:
+        """A trainer that so many jobs share, running; before the controller is."""
+        pool = self.trainer_pools[name] = TrainerDouble(self)
+        pool.rooms = rooms
         await pool.start()
         return pool
 
@@ -110,6 +120,8 @@ class Fleet:
         if len(self.pools) > 1:
             addresses = [f"{name}={pool.address}" for name, pool in self.pools.items()]
             found["PODIUM_CONTROLLER_POOLS"] = ",".join(addresses)
+        trainers = [f"{name}={pool.address}" for name, pool in self.trainer_pools.items()]
+        found["PODIUM_CONTROLLER_TRAINER_POOLS"] = ",".join(trainers)
         return found
 
     def settings(self) -> dict[str, str]:

@@ -54,6 +54,8 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         self.states: dict[tuple[str, int], asyncio.Task[None]] = {}
         """What is or was stored behind the weights, by job and step."""
         self.opens: list[tuple[str, int]] = []
+        self.projects: dict[str, str] = {}
+        """Of each job that was opened."""
         self.taken: list[tuple[str, int]] = []
         self.ages: dict[int, list[int]] = {}
         """Step to the versions that its groups were sampled from."""
@@ -77,12 +79,20 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
     def job(self) -> str:
         return next(reversed(self.opened), "")
 
+    async def GetTrainer(self, request: Any, context: Any) -> trainer_pb.GetTrainerResponse:
+        model = next((each.base_model for each in self.opened.values()), "")
+        return trainer_pb.GetTrainerResponse(
+            base_model=model, max_jobs=self.rooms, open_jobs=list(self.opened)
+        )
+
     async def Open(self, request: Any, context: Any) -> trainer_pb.OpenResponse:
         await self.reached("open", request.job_id)
         here = self.opened.get(request.job_id)
         if here is None and len(self.opened) >= self.rooms:
             raise ResourceExhaustedError(
-                f"job {self.job} is open", reason="TRAINER_BUSY", metadata={"job_id": self.job}
+                f"{', '.join(self.opened)} are open",
+                reason="TRAINER_BUSY",
+                metadata={"job_id": ",".join(self.opened)},
             )
         at = request.resume_version if request.HasField("resume_version") else 0
         if here is None or here.step != at or self.fleet.trainer_reloads:
@@ -92,6 +102,7 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
             here = _Opened(request.base_model, at, weights)
         self.opened[request.job_id] = here
         self.opens.append((request.job_id, at))
+        self.projects[request.job_id] = request.project
         return trainer_pb.OpenResponse(step=at, trainable_parameters=1)
 
     async def Step(self, requests: Any, context: Any) -> trainer_pb.StepResponse:

@@ -21,7 +21,11 @@ from podium_controller.api.project_budgets import ProjectBudgets
 from podium_controller.api.session_servicer import SessionServicer
 from podium_controller.api.trackers import Trackers
 from podium_controller.domain.notifications import Notifications
-from podium_controller.grpc_peers.peers import connected, connected_pools
+from podium_controller.grpc_peers.peers import (
+    connected,
+    connected_pools,
+    connected_trainer_pools,
+)
 from podium_controller.pools.projects import Projects
 from podium_controller.scheduling.scheduler import Scheduler
 from podium_controller.settings import Settings
@@ -49,7 +53,8 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
         notifications = Notifications()
         usage = UsageStore(database)
         async with (
-            connected(settings) as peers,
+            connected_trainer_pools(settings) as trainer_pools,
+            connected(settings, trainer_pools) as peers,
             connected_pools(settings, projects) as pools,
         ):
             scheduler = Scheduler(
@@ -59,12 +64,13 @@ async def controller(server: Server, settings: Settings) -> AsyncIterator[None]:
                 LeaseStore(database),
                 lambda epoch: SqlLedger(database, notifications, epoch),
                 settings,
+                trainer_pools,
             )
             server.add(
                 job_service_pb2_grpc.add_JobServiceServicer_to_server,
                 JobServicer(
                     JobStore(database, notifications),
-                    Admission(peers, pools, projects, trackers),
+                    Admission(peers, pools, projects, trackers, trainer_pools),
                     notifications,
                     scheduler.wake,
                     settings.poll_seconds,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from podium.kit.rpc import ServerSettings
-from podium.kit.rpc.pools import DEFAULT_POOL, PoolAddresses
-from pydantic import Field
+from podium.kit.rpc.pools import DEFAULT_POOL, PoolAddresses, TrainerPoolSettings
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 UseJobSets = Literal["auto", "always", "never"]
@@ -37,7 +37,11 @@ class Settings(ServerSettings):
     rollout_address: str = "127.0.0.1:50054"
     judge_address: str = "127.0.0.1:50055"
     trainer_address: str = "127.0.0.1:50056"
-    """The one trainer, of every job in turn; unused with a trainer_template."""
+    """The one trainer, of every job in turn; unused with a trainer_template. Empty, with
+    trainer_pools, for none but those."""
+    trainer_pools: TrainerPoolSettings = Field(default={})
+    """Trainers that several LoRA jobs of one base model share: `name=address,…` or a JSON object,
+    whose values may be objects with address, base_model, max_jobs and gpus."""
 
     trainer_template: Path | None = None
     """A batch/v1 Job as YAML: every job gets a trainer of its own, made from it, on Kubernetes.
@@ -105,6 +109,12 @@ class Settings(ServerSettings):
     """Deadline of publishing a version, and of loading it."""
     close_seconds: float = Field(default=10.0, gt=0)
     """What freeing trainer and pool may take at the end of a job."""
+
+    @model_validator(mode="after")
+    def _has_trainers(self) -> Settings:
+        if not self.trainer_address and not self.trainer_pools and self.trainer_template is None:
+            raise ValueError("trainer_address is empty; that is allowed with trainer_pools")
+        return self
 
     def pool_addresses(self) -> dict[str, str]:
         """The pools by name."""

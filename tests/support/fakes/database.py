@@ -36,6 +36,7 @@ class JobRow:
     create_time: int
     queue_time: int
     pool: str = ""
+    trainer_pool: str = ""
     state: job_states.State = pb.JOB_STATE_QUEUED
     phase: str = "wait"
     start_time: int | None = None

@@ -61,13 +61,13 @@ class MemoryLedger:
 
         return await self._database.transact(work)
 
-    async def start(self, job_id: str, pool: str) -> bool:
+    async def start(self, job_id: str, pool: str, trainer_pool: str = "") -> bool:
         def work() -> bool:
             row = self._database.any_job(job_id)
             if row.state != pb.JOB_STATE_QUEUED:
                 return False
             move(row, pb.JOB_STATE_RUNNING)
-            row.pool = pool
+            row.pool, row.trainer_pool = pool, trainer_pool
             return True
 
         return await self._told(job_id, work)

@@ -15,7 +15,7 @@ from podium.core.skip_reasons import ALL_FAILED, ZERO_VARIANCE
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller.domain.ports import JobRecord, OnWait
+from podium_controller.domain.ports import JobRecord, OnWait, TrainerState
 from support.fakes.registry import FakeRegistry, Weights
 from support.fakes.wire import Later, Wire
 
@@ -42,12 +42,16 @@ class _Held:
 
 
 class FakeTrainer:
-    """The one trainer of every job in turn. Its weights are all that they were trained on."""
+    """A trainer of every job in turn, or of several. Its weights are what they were trained on."""
 
     def __init__(self, registry: FakeRegistry, wire: Wire | None = None) -> None:
         self._registry = registry
         self._wire = wire or Wire()
-        self._session: _Session | None = None
+        self._sessions: dict[str, _Session] = {}
+        self.rooms = 1
+        """Jobs that it takes at once."""
+        self.projects: dict[str, str] = {}
+        """Of each job that was opened."""
         self.noisy = False
         """Whether the same step comes out otherwise each time, as it may on a GPU."""
         self.taken: list[tuple[str, int]] = []
@@ -56,35 +60,44 @@ class FakeTrainer:
 
     @property
     def job(self) -> str:
-        """The job that is open."""
-        return self._session.job_id if self._session else ""
+        """The job that is open, of several the first."""
+        return next(iter(self._sessions), "")
 
     def forget(self) -> None:
         """What its process held is lost."""
-        self._session = None
+        self._sessions.clear()
 
     async def ready(self, on_wait: OnWait) -> bool:
         return False
+
+    async def state(self) -> TrainerState:
+        def handle() -> TrainerState:
+            return TrainerState("", self.rooms, frozenset(self._sessions))
+
+        return await self._wire.call("trainer", "state", handle)
 
     async def open(self, request: pb.OpenRequest) -> pb.OpenResponse:
         job_id = request.job_id
         at = request.resume_version if request.HasField("resume_version") else None
 
         def handle() -> pb.OpenResponse:
-            here = self._session
-            if here is not None and here.job_id != job_id:
+            here = self._sessions.get(job_id)
+            if here is None and len(self._sessions) >= self.rooms:
+                open_jobs = ",".join(self._sessions)
                 raise ResourceExhaustedError(
-                    f"this trainer has job {here.job_id} open",
+                    f"this trainer has {open_jobs} open",
                     reason="TRAINER_BUSY",
-                    metadata={"job_id": here.job_id},
+                    metadata={"job_id": open_jobs},
                 )
+            self.projects[job_id] = request.project
             if here is None or not _is_at(here, at):
-                self._session = None
+                self._sessions.pop(job_id, None)
                 weights: Weights = (("fresh", request.seed),)
                 if at is not None:
                     self._wire.reach("registry")
                     weights = self._registry.resume(job_id, at)
-                here = self._session = _Session(job_id, at or 0, weights, at, at, at)
+                here = _Session(job_id, at or 0, weights, at, at, at)
+                self._sessions[job_id] = here
             return pb.OpenResponse(step=here.step, trainable_parameters=1)
 
         return await self._wire.call("trainer", "open", handle)
@@ -144,7 +157,7 @@ class FakeTrainer:
                 finally:
                     if request.state == pb.STATE_SAVING_BEHIND:
                         self._hold(here, step, weights)
-                if self._session is here:
+                if self._sessions.get(job_id) is here:
                     here.parent = step
                     if here.step == step:
                         here.published = step
@@ -156,10 +169,9 @@ class FakeTrainer:
 
     async def save_state(self, job_id: str, step: int) -> None:
         def handle() -> Later | None:
-            here = self._session
-            if here is None or here.job_id != job_id:
-                self._expect(job_id, step)
-            assert here is not None
+            here = self._sessions.get(job_id)
+            if here is None:
+                here = self._expect(job_id, step)
             if here.stored == step:
                 return None
             if here.held is None or here.held.step != step:
@@ -202,14 +214,13 @@ class FakeTrainer:
 
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         def handle() -> None:
-            if self._session is not None and self._session.job_id == job_id:
-                self._session = None
+            self._sessions.pop(job_id, None)
 
         await self._wire.call("trainer", "close", handle)
 
     def _expect(self, job_id: str, step: int) -> _Session:
-        here = self._session
-        if here is None or here.job_id != job_id:
+        here = self._sessions.get(job_id)
+        if here is None:
             raise FailedPreconditionError(f"job {job_id} is not open here", reason="JOB_NOT_OPEN")
         if here.step != step:
             raise FailedPreconditionError(
@@ -220,6 +231,8 @@ class FakeTrainer:
 
 class FakeTrainers:
     """See `podium_controller.grpc_peers.peers.FixedTrainer`."""
+
+    own = 1
 
     def __init__(self, trainer: FakeTrainer) -> None:
         self._trainer = trainer

@@ -9,7 +9,8 @@ from podium_controller.domain.ports import NOTHING, JobRecord, Wait
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Offer, Pool
 from podium_controller.pools.projects import ProjectLimits, Projects
-from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits, Place
+from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits
+from podium_controller.scheduling.trainer_places import Place
 
 FREE = Projects()
 LIMITS = Limits(active_jobs=100, jobs_per_pool=2)
@@ -38,7 +39,7 @@ def job(
 def turn(queue: AdmissionQueue, job: JobRecord, gpus: int = 0) -> str:
     """The pool's name, or the reason."""
     found = queue.assign(job, gpus)
-    return found.reason if isinstance(found, Wait) else found.name
+    return found.reason if isinstance(found, Wait) else found.pool.name
 
 
 def test_a_pool_of_merged_weights_takes_one_job_and_one_of_adapters_several() -> None:

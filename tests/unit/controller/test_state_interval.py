@@ -145,8 +145,7 @@ async def test_a_version_that_somebody_deletes_meanwhile_ends_no_job() -> None:
     bench = bench_of(1)
     await bench.optimizer.open(None)
     await take(bench, 1)
-    here = bench.trainer._session
-    assert here is not None
+    here = bench.trainer._sessions[JOB]
     assert here.held is not None
     here.stored, here.held.error = None, NotFoundError("no version job@1")
     bench.registry.models[JOB].pop(1)

@@ -24,11 +24,13 @@ from podium.types.v1 import spec_pb2
 
 from podium_controller.api.distillation import check_teacher, teacher_warnings
 from podium_controller.api.trackers import Trackers
+from podium_controller.api.trainers import check_trainer
 from podium_controller.domain.budget import bounded
 from podium_controller.domain.ports import Peers
 from podium_controller.domain.row_length import complete_row_length, row_length_warnings
 from podium_controller.pools.pools import Offer, Pools, served
 from podium_controller.pools.projects import Projects, project_of
+from podium_controller.pools.trainer_pools import TrainerPools
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +39,18 @@ class Admission:
     """The checks of CreateJob that need other services."""
 
     def __init__(
-        self, peers: Peers, pools: Pools, projects: Projects, trackers: Trackers | None = None
+        self,
+        peers: Peers,
+        pools: Pools,
+        projects: Projects,
+        trackers: Trackers | None = None,
+        trainer_pools: TrainerPools | None = None,
     ) -> None:
         self._peers = peers
         self._pools = pools
         self._projects = projects
         self._trackers = trackers or Trackers()
+        self._trainer_pools = trainer_pools or TrainerPools([])
 
     def check_project(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether there is such a project, and it may use the trackers' secrets that it names."""
@@ -126,7 +134,7 @@ class Admission:
 
     async def check_trainer(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """Whether a trainer can be had where the job wants it."""
-        return await self._peers.trainers.violations(spec.trainer)
+        return await check_trainer(spec, self._peers.trainers, self._trainer_pools)
 
     async def check_judge(self, spec: spec_pb2.JobSpec) -> list[Violation]:
         """What the judge service says against whom it is to ask; nothing while it is away."""

@@ -16,7 +16,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.types.v1 import policy_pb2, spec_pb2
 
-from podium_controller.domain.ports import Registry
+from podium_controller.domain.registry import Registry
 from podium_controller.pools.pools import Offer, served
 
 _PATH = "job.spec.distillation"

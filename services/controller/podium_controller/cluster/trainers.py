@@ -48,6 +48,8 @@ _LONGEST_PAUSE = 30.0
 class KubernetesTrainers:
     """See `ports.Trainers`."""
 
+    own = None
+
     def __init__(self, workloads: Workloads, dial: Dial) -> None:
         self._workloads = workloads
         self._dial = dial

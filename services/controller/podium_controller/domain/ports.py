@@ -10,7 +10,6 @@ from podium.core.errors import Violation
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
-from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
@@ -24,6 +23,7 @@ from podium_controller.domain.identifiers import (
     training_group,
 )
 from podium_controller.domain.job_states import State
+from podium_controller.domain.registry import Registry
 from podium_controller.domain.taken import TakenGroups
 
 
@@ -72,7 +72,10 @@ class Wait:
 NOTHING = Wait("", "")
 """It waits for nothing."""
 
-PLACES = ("MAX_ACTIVE_JOBS", "PROJECT_ACTIVE_JOBS", "PROJECT_GPUS", "POOL_FULL", "POOL_TAKEN")
+PLACES = (
+    *("MAX_ACTIVE_JOBS", "PROJECT_ACTIVE_JOBS", "PROJECT_GPUS"),
+    *("POOL_FULL", "POOL_TAKEN", "TRAINER_POOL_FULL", "TRAINER_TAKEN"),
+)
 """Reasons to wait that end when a job which runs gives its place up."""
 
 OnWait = Callable[[Wait], Awaitable[None]]
@@ -107,20 +110,41 @@ class Trainer(Protocol):
         """Frees the model."""
 
 
+@dataclass(frozen=True)
+class TrainerState:
+    """What a trainer says of itself."""
+
+    base_model: str
+    """Empty before it holds one."""
+    max_jobs: int
+    open_jobs: frozenset[str]
+
+
+class SharedTrainer(Trainer, Protocol):
+    """A trainer that several jobs use at once."""
+
+    async def state(self) -> TrainerState:
+        """What it holds, and for how many it has room."""
+
+
 class Trainers(Protocol):
     """Where the trainers of jobs come from."""
 
+    @property
+    def own(self) -> int | None:
+        """How many jobs may have one of their own at once; None for as many as want one."""
+
     async def violations(self, spec: spec_pb2.TrainerSpec) -> list[Violation]:
-        """What of a job's wishes cannot be had here."""
+        """What of a job's wishes for a trainer of its own cannot be had here."""
 
     def gpus(self, spec: spec_pb2.TrainerSpec) -> int:
-        """How many a trainer takes, on all its nodes, as far as is known."""
+        """How many a job's own trainer takes, on all its nodes, as far as is known."""
 
     def of(self, job: JobRecord) -> Trainer:
         """The trainer of a job, which need not be there before `ready`."""
 
     async def retain(self, job_ids: Collection[str]) -> None:
-        """Removes the trainers of all other jobs, as far as they are known."""
+        """Removes other jobs' own trainers, as far as they are known."""
 
 
 class Environments(Protocol):
@@ -170,41 +194,6 @@ class Inference(Protocol):
         """How many all pods have together."""
 
 
-class Registry(Protocol):
-    """Knows the published versions."""
-
-    async def version(self, model: str, version: int) -> registry_pb.Version | None:
-        """A version by number; None when there is none."""
-
-    async def alias(self, model: str, alias: str) -> registry_pb.Version | None:
-        """The version that an alias points at; None when there is none."""
-
-    async def resumable(self, model: str, version: int) -> registry_pb.Version | None:
-        """The newest version up to one that has state; None when none has."""
-
-    async def fork(self, model: str, version: int, name: str) -> None:
-        """Makes a version of that number of another model, from the same files; once."""
-
-    async def set_alias(self, model: str, alias: str, version: int, expected: int) -> None:
-        """Moves an alias from `expected` (-1 for nowhere) to `version`."""
-
-    async def record_evaluation(
-        self, model: str, version: int, metrics: Mapping[str, float]
-    ) -> None:
-        """Adds numbers to a version."""
-
-    async def apply_retention(
-        self,
-        model: str,
-        keep_last: int,
-        keep_best: int,
-        metric: str,
-        lower_is_better: bool,
-        keep_versions: Sequence[int],
-    ) -> None:
-        """Deletes the versions that the rule does not keep, nor `keep_versions` names."""
-
-
 @dataclass(frozen=True)
 class Peers:
     """The services that a controller drives, but for the pools."""
@@ -232,6 +221,8 @@ class JobRecord:
     """When it was queued last."""
     progress_ns: int = 0
     """When it last came forward: it was queued, it first ran, or a step was committed."""
+    trainer_pool: str = ""
+    """Where it trains or trained last; empty for a trainer of its own, and before it first ran."""
 
 
 COLLECTED = "collected"
@@ -387,8 +378,12 @@ class LeaderLedger(RunLedger, Protocol):
     async def in_states(self, wanted: Sequence[State]) -> list[JobRecord]:
         """Jobs in these states, in the order in which they were queued."""
 
-    async def start(self, job_id: str, pool: str) -> bool:
-        """Moves a queued job to RUNNING, at a pool; False when it is queued no more."""
+    async def start(self, job_id: str, pool: str, trainer_pool: str = "") -> bool:
+        """Moves a queued job to RUNNING, at a pool; False when it is queued no more.
+
+        Args:
+            trainer_pool: where it trains; empty for a trainer of its own.
+        """
 
     async def keep_waiting(self, waits: Mapping[str, Wait]) -> None:
         """Says what queued jobs wait for, by their ids."""

@@ -23,20 +23,29 @@ from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import Environments, JobRecord, OnWait, Peers, Trainers
+from podium_controller.domain.ports import (
+    Environments,
+    JobRecord,
+    OnWait,
+    Peers,
+    Trainers,
+    TrainerState,
+)
 from podium_controller.domain.uncollected import INCOMPLETE
 from podium_controller.grpc_peers.errors import peer_errors
 from podium_controller.grpc_peers.inference import GrpcInference
 from podium_controller.pools.fair_share import FairShare
+from podium_controller.pools.pooled_trainers import NoTrainers, PooledTrainers
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects
+from podium_controller.pools.trainer_pools import TrainerPool, TrainerPools
 from podium_controller.settings import Settings
 
 _PAGE = 1000
 
 
 @asynccontextmanager
-async def connected(settings: Settings) -> AsyncIterator[Peers]:
+async def connected(settings: Settings, trainer_pools: TrainerPools) -> AsyncIterator[Peers]:
     """Channels to all but the pools, closed at the end. Nothing needs to answer yet."""
     async with AsyncExitStack() as stack:
         channels = {}
@@ -47,7 +56,7 @@ async def connected(settings: Settings) -> AsyncIterator[Peers]:
         yield Peers(
             rollout=GrpcRollout(channels["rollout"], settings.collect_slack_seconds),
             judge=GrpcJudge(channels["judge"], settings.judge_seconds),
-            trainers=trainers,
+            trainers=PooledTrainers(trainers, trainer_pools),
             environments=environments,
             registry=GrpcRegistry(channels["registry"]),
         )
@@ -70,7 +79,25 @@ async def connected_pools(settings: Settings, projects: Projects) -> AsyncIterat
 
 
 @asynccontextmanager
+async def connected_trainer_pools(settings: Settings) -> AsyncIterator[TrainerPools]:
+    """The same of the trainer pools."""
+    async with AsyncExitStack() as stack:
+        found = []
+        for name, told in settings.trainer_pools.items():
+            channel = connect_peer(settings, told.address)
+            stack.push_async_callback(channel.close)
+            trainer = GrpcTrainer(channel, settings)
+            found.append(TrainerPool(name, trainer, told.base_model, told.max_jobs, told.gpus))
+        pools = TrainerPools(found)
+        stack.push_async_callback(pools.close)
+        yield pools
+
+
+@asynccontextmanager
 async def _workplace(settings: Settings) -> AsyncIterator[tuple[Trainers, Environments]]:
+    if settings.trainer_template is None and not settings.trainer_address:
+        yield NoTrainers(), NoEnvironments()
+        return
     if settings.trainer_template is None:
         channel = connect_peer(settings, settings.trainer_address)
         try:
@@ -177,6 +204,12 @@ class GrpcTrainer:
         """See `ports.Trainer`. What is at an address is there, or is waited for as a lost peer."""
         return False
 
+    async def state(self) -> TrainerState:
+        """See `ports.SharedTrainer`."""
+        with peer_errors("trainer"):
+            told = await self._stub.GetTrainer(trainer_pb.GetTrainerRequest())
+        return TrainerState(told.base_model, told.max_jobs, frozenset(told.open_jobs))
+
     async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
         """See `ports.Trainer`."""
         with peer_errors("trainer"):
@@ -214,6 +247,8 @@ class GrpcTrainer:
 
 class FixedTrainer:
     """See `ports.Trainers`: the one at an address, for every job."""
+
+    own = 1
 
     def __init__(self, trainer: GrpcTrainer, gpus: int = 0) -> None:
         self._trainer = trainer

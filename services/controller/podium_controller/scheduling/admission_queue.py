@@ -6,23 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from podium_controller.domain.identifiers import DEFAULT_PROJECT
 from podium_controller.domain.ports import NOTHING, JobRecord, Wait
 from podium_controller.pools.pools import Offer, Pool, served
 from podium_controller.pools.projects import Projects, project_of
-
-_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class Place:
-    """What a running job holds."""
-
-    job_id: str
-    pool: str
-    project: str = DEFAULT_PROJECT
-    gpus: int = 0
-    """Of its trainer."""
+from podium_controller.pools.trainer_pools import TrainerPool
+from podium_controller.scheduling.trainer_places import Place, TrainerPlaces, held
 
 
 @dataclass(frozen=True)
@@ -32,6 +20,15 @@ class Limits:
     active_jobs: int
     jobs_per_pool: int
     """Of a pool that several share."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Where a job may run."""
+
+    pool: Pool
+    trainer_pool: TrainerPool | None = None
+    """None for a trainer of its own."""
 
 
 class AdmissionQueue:
@@ -44,9 +41,11 @@ class AdmissionQueue:
         offers: Sequence[Offer],
         places: Iterable[Place],
         spent: Mapping[str, Wait] | None = None,
+        trainers: TrainerPlaces | None = None,
     ) -> None:
         """`places` are those of the jobs that run; `spent` says of projects that have
         used up what they may what their jobs wait for."""
+        self._trainers = trainers or TrainerPlaces()
         self._spent = spent or {}
         self._limits = limits
         self._projects = projects
@@ -66,18 +65,25 @@ class AdmissionQueue:
         self._gpus_of[place.project] += place.gpus
         self._in_pool[place.pool] += 1
         self._places.append(place)
+        self._trainers.take(place)
 
-    def assign(self, job: JobRecord, gpus: int = 0) -> Pool | Wait:
-        """The pool that the job may run at now, or what it waits for, as far as is known.
+    def assign(self, job: JobRecord, gpus: int = 0) -> Assignment | Wait:
+        """Where the job may run now, or what it waits for, as far as is known.
 
         Args:
-            gpus: of its trainer.
+            gpus: of its trainer, where it has one of its own: a pool's are nobody's to hold.
         """
         if self._jobs >= self._limits.active_jobs:
             most = self._limits.active_jobs
             text = f"{most} job{'s run' if most > 1 else ' runs'}, which is MAX_ACTIVE_JOBS"
-            return Wait("MAX_ACTIVE_JOBS", text + _held(self._places))
-        return self._above_project(project_of(job.spec), gpus) or self._pool(job)
+            return Wait("MAX_ACTIVE_JOBS", text + held(self._places))
+        trainer = self._trainers.assign(job)
+        if wait := self._above_project(project_of(job.spec), 0 if trainer else gpus):
+            return wait
+        if isinstance(trainer, Wait):
+            return trainer
+        pool = self._pool(job)
+        return pool if isinstance(pool, Wait) else Assignment(pool, trainer)
 
     def _above_project(self, project: str, gpus: int) -> Wait | None:
         if wait := self._spent.get(project):
@@ -87,12 +93,12 @@ class AdmissionQueue:
         if most is not None and jobs >= most:
             text = f"the project {project!r} has {jobs} running; its maxActiveJobs is {most}"
             own = [place for place in self._places if place.project == project]
-            return Wait("PROJECT_ACTIVE_JOBS", text + _held(own))
+            return Wait("PROJECT_ACTIVE_JOBS", text + held(own))
         used, most = self._gpus_of[project], limits.max_gpus
         if most is not None and gpus and used + gpus > most:
             text = f"the project {project!r} uses {used} GPUs and this job needs {gpus} more"
             own = [place for place in self._places if place.project == project and place.gpus]
-            return Wait("PROJECT_GPUS", f"{text}; its maxGpus is {most}{_held(own)}")
+            return Wait("PROJECT_GPUS", f"{text}; its maxGpus is {most}{held(own)}")
         return None
 
     def _pool(self, job: JobRecord) -> Pool | Wait:
@@ -125,9 +131,9 @@ class AdmissionQueue:
         if offer.is_shared:
             most = self._limits.jobs_per_pool
             text = f"{most} jobs share the pool {name!r}, which is MAX_JOBS_PER_POOL"
-            return Wait("POOL_FULL", text + _held(there))
+            return Wait("POOL_FULL", text + held(there))
         text = f"the pool {name!r} holds the weights of one job at a time, now"
-        return Wait("POOL_TAKEN", f"{text} {there[-1].job_id}'s{_held(there)}")
+        return Wait("POOL_TAKEN", f"{text} {there[-1].job_id}'s{held(there)}")
 
     def _unserved(self, job: JobRecord, serving: Sequence[Offer]) -> Wait:
         if any(offer.is_pending for offer in self._offers):
@@ -141,13 +147,3 @@ class AdmissionQueue:
             return Wait("CONTEXT_WINDOW", f"{what} that serves {job.spec.base_model!r}")
         what = f"no pool serves {job.spec.base_model!r} any more"
         return Wait("BASE_MODEL_NOT_SERVED", f"{what}; {served(self._offers)}")
-
-
-def _held(places: Sequence[Place]) -> str:
-    """By whom, and how one of them gives it up."""
-    if not places:
-        return ""
-    names = [place.job_id for place in places]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    freed = f"`podium job pause {names[0]}` or `podium job cancel {names[0]}` frees a place"
-    return f": {', '.join(names[:_SHOWN])}{more}; {freed}"

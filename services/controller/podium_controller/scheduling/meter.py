@@ -21,6 +21,7 @@ from podium_controller.domain.timestamps import month_start
 from podium_controller.domain.usage import add
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import Projects, use_of
+from podium_controller.pools.trainer_pools import TrainerPool
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ class _Run:
     pool: str
     gpus: int
     """Of its trainer."""
+    trainer_pool: TrainerPool | None
+    """None for a trainer of its own."""
     since: float
     """When its trainer's time was counted last."""
     holds_trainer: bool = False
@@ -78,18 +81,31 @@ class Meter:
         self._news = asyncio.Event()
         """There is a pool that was not asked yet."""
 
-    def begin(self, job: JobRecord, pool: Pool, project: str, gpus: int) -> RunMeter:
+    def begin(
+        self,
+        job: JobRecord,
+        pool: Pool,
+        project: str,
+        gpus: int,
+        trainer_pool: TrainerPool | None = None,
+    ) -> RunMeter:
         """A job runs at a pool, and will hold a trainer of so many GPUs.
 
         Args:
             project: as metrics have it.
+            trainer_pool: where it trains, instead, beside others.
         """
+        if trainer_pool is not None:
+            gpus = trainer_pool.gpus
+            # What it used of the trainer before, it has told, or somebody else has.
+            trainer_pool.time.take(job.id)
         use = self._pools.setdefault(pool.name, _PoolUse(pool))
         self._share(use)
         use.jobs.add(job.id)
         if use.gpus is None:
             self._news.set()
-        self._runs[job.id] = _Run(job, project, pool.name, gpus, self._clock())
+        now = self._clock()
+        self._runs[job.id] = _Run(job, project, pool.name, gpus, trainer_pool, now)
         return RunMeter(self, job.id)
 
     async def run(self) -> None:
@@ -112,7 +128,8 @@ class Meter:
     def hold_trainer(self, job_id: str) -> None:
         """See `ports.JobMeter`."""
         run = self._runs.get(job_id)
-        if run is not None and not run.holds_trainer:
+        # Of a pool it holds nothing, and uses what its calls use.
+        if run is not None and run.trainer_pool is None and not run.holds_trainer:
             run.holds_trainer, run.since = True, self._clock()
 
     async def spent(self, job_id: str) -> pb.Usage:
@@ -181,6 +198,8 @@ class Meter:
         now = self._clock()
         if run.holds_trainer:
             run.trainer_seconds += now - run.since
+        if run.trainer_pool is not None:
+            run.trainer_seconds += run.trainer_pool.time.take(run.job.id)
         run.since = now
         use = self._pools[run.pool]
         self._share(use)

@@ -9,7 +9,7 @@ import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from podium.core.tasks import cancel_and_wait
@@ -23,10 +23,12 @@ from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.timestamps import month, now_ns
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects, project_of, use_of
-from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits, Place
+from podium_controller.pools.trainer_pools import TrainerPools
+from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits
 from podium_controller.scheduling.janitor import Janitor
 from podium_controller.scheduling.job_run import JobRun
 from podium_controller.scheduling.meter import Meter
+from podium_controller.scheduling.trainer_places import Place, TrainerPlaces, holds_of
 from podium_controller.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -53,8 +55,10 @@ class Scheduler:
         leases: Leases,
         ledger_for: Callable[[int], LeaderLedger],
         settings: Settings,
+        trainer_pools: TrainerPools | None = None,
     ) -> None:
         """`ledger_for` makes the ledger of a lease from its fencing token."""
+        self._trainer_pools = trainer_pools or TrainerPools([])
         self._peers = peers
         self._pools = pools
         self._projects = projects
@@ -167,7 +171,7 @@ class Scheduler:
         for job in active:
             await self._steer(job, ledger)
         needed = {job.id for job in active} | self._runs.keys()
-        await self._peers.trainers.retain(needed)
+        await self._peers.trainers.retain(self._with_own_trainers(active))
         await self._peers.environments.retain(needed)
         await self._admit(ledger)
         self._show(await ledger.counts(), await ledger.judge_tokens(month()))
@@ -211,9 +215,12 @@ class Scheduler:
             metrics.show_queue([])
             return
         self._pools.refresh(self.wake)
+        self._trainer_pools.refresh(self.wake)
         places = [running.place for running in self._runs.values()]
         spent = await self._spent(ledger)
-        queue = AdmissionQueue(self._limits, self._projects, self._pools.offers(), places, spent)
+        trainers = await self._trainer_places(ledger)
+        offers = self._pools.offers()
+        queue = AdmissionQueue(self._limits, self._projects, offers, places, spent, trainers)
         waits: dict[str, Wait] = {}
         still: list[tuple[JobRecord, Wait]] = []
         for job in queued:
@@ -222,9 +229,11 @@ class Scheduler:
                 still.append((job, found))
                 if found != job.wait:
                     waits[job.id] = found
-            elif await ledger.start(job.id, found.name):
-                begun = replace(job, progress_ns=now_ns())
-                queue.take(self._begin(begun, found, ledger).place)
+                continue
+            shared = found.trainer_pool.name if found.trainer_pool is not None else ""
+            if await ledger.start(job.id, found.pool.name, shared):
+                begun = replace(job, progress_ns=now_ns(), trainer_pool=shared)
+                queue.take(self._begin(begun, found.pool, ledger).place)
         metrics.show_queue(
             (self._projects.label(project_of(job.spec)), wait.reason, job.queued_ns)
             for job, wait in still
@@ -238,14 +247,41 @@ class Scheduler:
         told = {name: budgets[name].exhausted(name, each) for name, each in used.items()}
         return {name: wait for name, wait in told.items() if wait is not None}
 
+    async def _trainer_places(self, ledger: LeaderLedger) -> TrainerPlaces:
+        """What there is of trainers, before any job has taken a place."""
+        offers, strangers = self._trainer_pools.offers(), {}
+        for offer in offers:
+            # Of its own that are over, a trainer that could not be told is told when it is opened.
+            there = offer.state.open_jobs - self._runs.keys() if offer.state is not None else ()
+            states = {job_id: await ledger.state_of(job_id) for job_id in sorted(there)}
+            unknown = (job_id for job_id, state in states.items() if state is None)
+            strangers[offer.pool.name] = frozenset(unknown)
+        return TrainerPlaces(offers, self._peers.trainers.own, strangers)
+
+    def _with_own_trainers(self, active: Sequence[JobRecord]) -> set[str]:
+        """Jobs whose own trainers are to stay."""
+        runs = {job_id for job_id, run in self._runs.items() if not run.place.trainer_pool}
+        return runs | {job.id for job in active if not job.trainer_pool}
+
+    def _misplaced(self, job: JobRecord) -> str:
+        """Why a job cannot go on where it ran, for people; empty where it can."""
+        if self._pools.get(job.pool) is None:
+            gone = f"the pool {job.pool!r} is gone from the settings"
+            return gone if job.pool else "its pool is not known"
+        if job.trainer_pool and self._trainer_pools.get(job.trainer_pool) is None:
+            return f"the trainer pool {job.trainer_pool!r} is gone from the settings"
+        if not job.trainer_pool and self._peers.trainers.own == 0:
+            return "there are no trainers any more but those of the trainer pools"
+        return ""
+
     async def _steer(self, job: JobRecord, ledger: LeaderLedger) -> None:
         running = self._runs.get(job.id)
         if running is None:
             pool = self._pools.get(job.pool)
-            if pool is None:
-                # Its pool is gone from the settings: it is queued again, and placed anew.
-                what = f"the pool {job.pool!r} is gone from the settings"
-                text = f"{what if job.pool else 'its pool is not known'}; the job is placed anew"
+            why = self._misplaced(job)
+            if pool is None or why:
+                # It is queued again, and placed anew.
+                text = f"{why}; the job is placed anew"
                 await ledger.add_event(job.id, pb.EVENT_TYPE_WARNING, text)
                 await ledger.settle(job.id, pb.JOB_STATE_PAUSED)
                 return
@@ -262,11 +298,12 @@ class Scheduler:
         control = StopSignals()
         limits = self._projects.of(project_of(job.spec))
         seconds = self._settings.close_seconds
+        shared = self._trainer_pools.get(job.trainer_pool) if job.trainer_pool else None
         gpus = self._peers.trainers.gpus(job.spec.trainer)
         # The record may be of before it was placed.
         label = self._projects.label(project_of(job.spec))
         job = replace(job, pool=pool.name)
-        meter = self._meter.begin(job, pool, label, gpus)
+        meter = self._meter.begin(job, pool, label, gpus, shared)
         wanted = job.spec.distillation.pool
         teacher_pool = self._pools.get(wanted) if wanted else pool
         run = JobRun(
@@ -283,10 +320,15 @@ class Scheduler:
         )
         task = asyncio.create_task(run.run(), name=f"job-{job.id}")
         task.add_done_callback(lambda _: self.wake())
-        running = _Running(control, task, Place(job.id, pool.name, project_of(job.spec), gpus))
+        running = _Running(control, task, _place(job, pool, 0 if shared else gpus))
         self._runs[job.id] = running
         logger.info("job run begins", extra={"job": job.id, "completed_steps": job.completed_steps})
         return running
+
+
+def _place(job: JobRecord, pool: Pool, gpus: int) -> Place:
+    project, holds = project_of(job.spec), holds_of(job.spec)
+    return Place(job.id, pool.name, project, gpus, job.trainer_pool, holds)
 
 
 def _report(task: asyncio.Task[None]) -> None:

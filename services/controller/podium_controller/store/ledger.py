@@ -73,14 +73,15 @@ class SqlLedger:
         async with self._database.read() as connection:
             return [record(row) for row in (await connection.execute(query)).all()]
 
-    async def start(self, job_id: str, pool: str) -> bool:
-        """Moves a queued job to RUNNING, at a pool; False when it is queued no more."""
+    async def start(self, job_id: str, pool: str, trainer_pool: str = "") -> bool:
+        """See `ports.LeaderLedger`."""
         async with self._write() as connection:
             row = await _locked(connection, job_id)
             if row.state != pb.JOB_STATE_QUEUED:
                 return False
             await move(connection, row, pb.JOB_STATE_RUNNING)
-            await connection.execute(update(jobs).where(jobs.c.id == job_id).values(pool=pool))
+            placed = update(jobs).where(jobs.c.id == job_id)
+            await connection.execute(placed.values(pool=pool, trainer_pool=trainer_pool))
         self._notifications.notify(job_id)
         return True
 

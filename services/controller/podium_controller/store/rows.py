@@ -57,6 +57,7 @@ def record(row: Row[Any]) -> JobRecord:
         completed_steps=row.completed_steps,
         trace_parent=row.trace_parent,
         pool=row.pool,
+        trainer_pool=row.trainer_pool,
         wait=Wait(row.wait_reason, row.wait_message),
         queued_ns=row.queue_time,
         progress_ns=_progress_ns(row),
@@ -84,6 +85,7 @@ def job_message(row: Row[Any]) -> pb.Job:
         wait_message=row.wait_message,
         wait_reason=row.wait_reason,
         pool=row.pool,
+        trainer_pool=row.trainer_pool,
     )
     if row.start_time is not None:
         job.start_time.CopyFrom(timestamp(row.start_time))

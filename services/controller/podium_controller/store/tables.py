@@ -41,6 +41,8 @@ jobs = Table(
     Column("project", String(63), nullable=False, server_default="default", index=True),
     # Where it runs or ran last; empty before it first ran.
     Column("pool", String(63), nullable=False, server_default=""),
+    # The same of the trainer pool; empty for a trainer of its own too.
+    Column("trainer_pool", String(63), nullable=False, server_default=""),
     Column("state", Integer, nullable=False, index=True),
     Column("phase", String(32), nullable=False),
     Column("completed_steps", BigInteger, nullable=False),

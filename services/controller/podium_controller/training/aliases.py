@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from podium.core.errors import AbortedError
 from podium.types.v1 import spec_pb2
 
-from podium_controller.domain.ports import Registry
+from podium_controller.domain.registry import Registry
 from podium_controller.training.recovery import Recovery
 
 BEST = "best"

@@ -26,8 +26,10 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain import job_states
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import Ledger, Registry, Trainer
+from podium_controller.domain.ports import Ledger, Trainer
+from podium_controller.domain.registry import Registry
 from podium_controller.domain.retention import last_step_with_state
+from podium_controller.pools.projects import project_of
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import OPEN, TRAIN, Reporter
 
@@ -256,24 +258,28 @@ class Resume:
             training=self._spec.training,
             seed=self._spec.seed,
             resume_version=version,
+            project=project_of(self._spec),
         )
         # A phase of its own: loading a model takes minutes where publishing takes seconds.
         async with self._reporter.timed(OPEN, step=version or 0):
             try:
                 opened = await self._trainer.open(request)
             except ResourceExhaustedError as error:
-                other = error.metadata.get("job_id", "")
-                if error.reason != "TRAINER_BUSY" or not await self._is_idle(other):
+                idle = await self._idle(error) if error.reason == "TRAINER_BUSY" else []
+                if not idle:
                     raise
-                # A job that holds nothing any more; its trainer could not be told when it ended.
-                await self._trainer.close(other)
+                # Jobs that hold nothing any more; their trainer could not be told when they ended.
+                for other in idle:
+                    await self._trainer.close(other)
                 opened = await self._trainer.open(request)
         if opened.step != (version or 0):
             raise InternalError(f"the trainer opened version {version} at step {opened.step}")
 
-    async def _is_idle(self, job_id: str) -> bool:
-        state = await self._ledger.state_of(job_id) if job_id else None
-        return state in job_states.ENDED | job_states.RESTING
+    async def _idle(self, busy: ResourceExhaustedError) -> list[str]:
+        """Of the jobs that a trainer has open, those that are over or rest."""
+        resting = job_states.ENDED | job_states.RESTING
+        there = filter(None, busy.metadata.get("job_id", "").split(","))
+        return [each for each in there if await self._ledger.state_of(each) in resting]
 
 
 def version_damaged(job_id: str, version: int, damage: DataLossError) -> JobFailedError:

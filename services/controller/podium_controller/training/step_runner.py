@@ -16,7 +16,8 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_controller.domain.ports import Ledger, Registry, Trainer
+from podium_controller.domain.ports import Ledger, Trainer
+from podium_controller.domain.registry import Registry
 from podium_controller.domain.retention import stores_state
 from podium_controller.domain.step_metrics import STEP_METRICS
 from podium_controller.training.recovery import Recovery
