@@ -80,6 +80,19 @@ TENANTS: tuple[Row, ...] = (
                 ((f"max by (pool) (podium_controller_pool_groups_waiting{{{R}}})", "{{pool}}"),),
             ),
             Panel(
+                "Jobs at trainer pools",
+                "Running there, and how many each takes.",
+                "none",
+                (
+                    (f"max by (pool) (podium_controller_trainer_pool_jobs{{{R}}})", "{{pool}}"),
+                    (
+                        f"max by (pool) (podium_controller_trainer_pool_places{{{R}}})",
+                        "{{pool}}, places",
+                    ),
+                ),
+                empty="no data: no trainer pools",
+            ),
+            Panel(
                 "Jobs that ended",
                 "A day, by project and state.",
                 "none",

@@ -187,6 +187,7 @@ JOB = View[jobs.Job](
         ("eta", lambda j: duration(j.remaining_seconds) if j.HasField("remaining_seconds") else ""),
         ("model", lambda job: job.spec.base_model),
         ("pool", lambda job: job.pool),
+        ("trainer pool", lambda job: job.trainer_pool),
         ("environment", lambda job: title_of(job.spec)),
         ("used", lambda job: used(job.usage) if job.usage.ByteSize() else ""),
         ("created", lambda job: local_time(job.create_time)),

@@ -24,6 +24,7 @@ from podium_controller.pools.trainer_pools import TrainerPool, TrainerPools
 from podium_controller.scheduling.scheduler import Scheduler
 from podium_controller.settings import Settings
 from podium_controller.store.jobs import NewJob
+from prometheus_client import REGISTRY
 from support.fakes.database import JobRow, MemoryDatabase
 from support.fakes.jobs import MemoryJobStore
 from support.fakes.leases import MemoryLeases
@@ -126,6 +127,11 @@ class World:
         return self.wire.gates.setdefault(method, asyncio.Event())
 
 
+def shown(what: str) -> float | None:
+    name = f"podium_controller_trainer_pool_{what}"
+    return REGISTRY.get_sample_value(name, {"pool": "shared"})
+
+
 async def test_four_jobs_of_two_projects_train_at_once_and_end_whole() -> None:
     world = World()
     together = world.hold("step")
@@ -134,8 +140,11 @@ async def test_four_jobs_of_two_projects_train_at_once_and_end_whole() -> None:
     async with world.controller():
         await world.until(lambda _: world.wire.waiting == len(JOBS))
         assert set(world.shared._sessions) == set(JOBS)
+        assert [shown("jobs"), shown("places")] == [4, 4]
         together.set()
         await world.ended(*JOBS)
+    # Nobody leads any more.
+    assert shown("jobs") is None
     assert {row.trainer_pool for row in world.database.jobs.values()} == {"shared"}
     assert sorted(world.shared.taken) == [(job, n) for job in JOBS for n in range(1, STEPS + 1)]
     assert world.shared.projects == {job: job.split("-")[0] for job in JOBS}

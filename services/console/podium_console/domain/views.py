@@ -61,6 +61,7 @@ def job(found: pb.Job) -> dict[str, Any]:
         "wait": cut(found.wait_message),
         "wait_reason": found.wait_reason,
         "pool": found.pool,
+        "trainer_pool": found.trainer_pool,
         "episodes_running": _count(found, "episodes_running"),
         "episodes_waiting": _count(found, "episodes_waiting"),
         "groups_collected": _count(found, "groups_collected"),

@@ -68,12 +68,22 @@ PROJECT_BUDGET_USED = Gauge(
     "pause. Those of a month (UTC) begin anew, those of all time (maxTotal…) do not.",
     ("project", "bound"),
 )
+TRAINER_POOL_JOBS = Gauge(
+    f"{_PREFIX}_trainer_pool_jobs", "Jobs that train at a trainer pool.", ("pool",)
+)
+TRAINER_POOL_PLACES = Gauge(
+    f"{_PREFIX}_trainer_pool_places",
+    "How many a trainer pool takes at once; 0 while that is not known.",
+    ("pool",),
+)
 PER_LEADER = (
     JOBS,
     PROJECT_JOBS,
     PROJECT_GPUS,
     PROJECT_JUDGE_TOKENS,
     PROJECT_BUDGET_USED,
+    TRAINER_POOL_JOBS,
+    TRAINER_POOL_PLACES,
     QUEUED_SINCE,
 )
 """What only the controller that runs the jobs may show."""

@@ -202,6 +202,11 @@ class Scheduler:
             metrics.PROJECT_JOBS.labels(label, "running").set(running[label])
             metrics.PROJECT_GPUS.labels(label).set(gpus[label])
             metrics.PROJECT_JUDGE_TOKENS.labels(label).set(judged[label])
+        training = Counter(each.place.trainer_pool for each in self._runs.values())
+        for offer in self._trainer_pools.offers():
+            name = offer.pool.name
+            metrics.TRAINER_POOL_JOBS.labels(name).set(training[name])
+            metrics.TRAINER_POOL_PLACES.labels(name).set(offer.max_jobs)
 
     async def _admit(self, ledger: LeaderLedger) -> None:
         """Starts the queued jobs whose turn it is, and says what the others wait for."""

@@ -65,6 +65,7 @@ function header(id, path) {
   const doing = h("p", { class: "soft", role: "status" });
   const actions = h("div", { class: "row" });
   const cards = h("div", { class: "cards" });
+  const place = h("p", { class: "soft" });
   const notes = h("div", {});
   const lostNote = h("p", { class: "note", hidden: true, role: "status" });
   const meter = h("progress", { max: 1, value: 0, "aria-label": "steps committed" });
@@ -106,6 +107,8 @@ function header(id, path) {
     meter.max = job.steps || 1;
     meter.value = job.completed_steps;
     words_();
+    fill(place, [job.pool ? `pool ${job.pool}` : "", job.trainer_pool ? `trainer pool ${job.trainer_pool}` : ""]
+      .filter(Boolean).join(" · "));
     fill(notes,
       job.failure ? h("div", { class: "problem", role: "alert" }, h("p", {}, h("b", {}, job.failure_reason, " "), job.failure)) : null,
       job.wait && !job.ended ? h("p", { class: "note" }, h("b", {}, job.wait_reason, " "), job.wait) : null,
@@ -125,7 +128,7 @@ function header(id, path) {
   }
   const element = h("header", {},
     h("div", { class: "row spread" }, h("h1", {}, id, " ", state), actions),
-    doing, meter, lostNote, notes, cards);
+    doing, meter, place, lostNote, notes, cards);
   return { element, update, counts, lost };
 }
 
