@@ -26,8 +26,8 @@ _QUANTITY = {
     "anyOf": [{"type": "string", "pattern": r"^[0-9.]+([EPTGMk]i?|m)?$"}, {"type": "number"}]
 }
 _QUANTITIES = {"type": "object", "additionalProperties": _QUANTITY}
-# Shapes that values.yaml refers to as #/$defs/...; `pod` and `pool` are made of podDefaults and
-# poolDefaults.
+# Shapes that values.yaml refers to as #/$defs/...; `pod`, `pool` and `trainerPool` are made of
+# podDefaults, poolDefaults and trainerPoolDefaults.
 DEFINITIONS: dict[str, Any] = {
     "resources": {
         "type": "object",
@@ -182,13 +182,27 @@ def schema() -> dict[str, Any]:
             **properties["poolDefaults"]["properties"],
         },
     }
+    trainer_pool = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["name", "baseModel"],
+        "properties": {
+            "name": {"description": "The trainer pool's name, unique.", **_NAME},
+            "baseModel": {
+                "description": "Base model, as `model` of an inference pool has it.",
+                "type": "string",
+                "minLength": 1,
+            },
+            **properties["trainerPoolDefaults"]["properties"],
+        },
+    }
     # Charts that have this one as a dependency may set it.
     properties["global"] = {"type": "object"}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the Podium chart",
         **made,
-        "$defs": {**DEFINITIONS, "pod": pod, "pool": pool},
+        "$defs": {**DEFINITIONS, "pod": pod, "pool": pool, "trainerPool": trainer_pool},
     }
 
 

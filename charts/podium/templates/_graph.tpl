@@ -7,6 +7,7 @@ controller:
   - {service: rollout, port: grpc}
   - {service: judge, port: grpc}
   - {service: trainer, port: grpc}
+  - {service: trainers, port: grpc}
   - {service: postgresql, port: sql}
 registry:
   - {service: postgresql, port: sql}
@@ -23,6 +24,8 @@ trainer:
   - {service: registry, port: grpc}
   # A job's machines among themselves, on ports that torchrun, gloo and NCCL choose.
   - {service: trainer, port: every}
+trainers:
+  - {service: registry, port: grpc}
 gitops:
   - {service: controller, port: grpc}
 tracking:
@@ -59,6 +62,10 @@ matchExpressions:
       {{- if has (index . 1) (list "inference" "nodes") }}
       {{- range $root.Values.pools }}
       - {{ index $ 1 }}-{{ .name }}
+      {{- end }}
+      {{- else if eq (index . 1) "trainers" }}
+      {{- range $root.Values.trainerPools }}
+      - trainers-{{ .name }}
       {{- end }}
       {{- else }}
       - {{ index . 1 }}

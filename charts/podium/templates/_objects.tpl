@@ -150,6 +150,9 @@ spec:
 {{- range (include "podium.pools" . | fromJson).pools -}}
 {{- $all = append $all (dict "component" (printf "inference-%s" .name) "values" .) -}}
 {{- end -}}
+{{- range (include "podium.trainerPools" . | fromJson).pools -}}
+{{- $all = append $all (dict "component" (printf "trainers-%s" .name) "values" (dict "replicas" 1)) -}}
+{{- end -}}
 {{- $found := list -}}
 {{- range $all -}}
 {{- $scaled := and (hasKey .values "autoscaling") (dig "autoscaling" "enabled" false .values) -}}

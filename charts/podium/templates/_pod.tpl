@@ -10,6 +10,8 @@ inference: {grpc: 50053, health: 50063, metrics: 50073, http: 50083}
 rollout: {grpc: 50054, health: 50064, metrics: 50074}
 judge: {grpc: 50055, health: 50065, metrics: 50075}
 trainer: {grpc: 50056, health: 50066, metrics: 50076}
+# Trainer pools.
+trainers: {grpc: 50056, health: 50066, metrics: 50076}
 gitops: {health: 50067, metrics: 50077}
 tracking: {health: 50069, metrics: 50079}
 console: {http: 50058, health: 50068, metrics: 50078}
@@ -136,18 +138,19 @@ periodSeconds: {{ .period }}
 {{- end -}}
 
 {{/* Probes, ports and the end of a container: liveness asks for the process, readiness for its service.
-     Of a trainer's machines only the first has ports: the others would be killed for their silence.
+     Of a job's own trainer's machines only the first has ports: the others would be killed for their silence.
      `ports` where they are not the service's own. */}}
 {{- define "podium.lifecycle" -}}
 {{- $ports := get (include "podium.ports" . | fromYaml) (default .service .ports) -}}
 {{- $health := int $ports.health -}}
 {{- $probes := .root.Values.probes -}}
+{{- $alone := and (eq .service "trainer") (not .ports) -}}
 ports:
   {{- range $name, $port := $ports }}
   - name: {{ $name }}
     containerPort: {{ $port }}
   {{- end }}
-{{- if ne .service "trainer" }}
+{{- if not $alone }}
 startupProbe:
   {{- include "podium.probe" (dict "root" .root "port" $health "asked" "" "period" $probes.startupPeriodSeconds) | nindent 2 }}
   failureThreshold: {{ div (add .startupSeconds $probes.startupPeriodSeconds -1) $probes.startupPeriodSeconds }}
@@ -158,7 +161,7 @@ livenessProbe:
 readinessProbe:
   {{- include "podium.probe" (dict "root" .root "port" $health "asked" (include "podium.grpcServiceOf" (dict "service" (default .service .ports))) "period" $probes.periodSeconds) | nindent 2 }}
   failureThreshold: 2
-{{- if ne .service "trainer" }}
+{{- if not $alone }}
 lifecycle:
   preStop:
     # Clients look names up again while the pod still answers.
@@ -168,7 +171,7 @@ lifecycle:
 {{- end -}}
 
 {{- define "podium.grpcServiceOf" -}}
-{{- get (dict "controller" "podium.jobs.v1.JobService" "registry" "podium.registry.v1.RegistryService" "inference" "podium.inference.v1.InferenceService" "rollout" "podium.rollout.v1.RolloutService" "judge" "podium.judge.v1.JudgeService" "trainer" "podium.trainer.v1.TrainerService") .service -}}
+{{- get (dict "controller" "podium.jobs.v1.JobService" "registry" "podium.registry.v1.RegistryService" "inference" "podium.inference.v1.InferenceService" "rollout" "podium.rollout.v1.RolloutService" "judge" "podium.judge.v1.JudgeService" "trainer" "podium.trainer.v1.TrainerService" "trainers" "podium.trainer.v1.TrainerService") .service -}}
 {{- end -}}
 
 {{/* The pause of preStop, the drain, and what run_service allows after it. */}}

@@ -1,3 +1,43 @@
+{{/* The trainer pools with trainerPoolDefaults filled in, and below them what `trainer` says, as JSON
+     {"pools": [...]}. */}}
+{{- define "podium.trainerPools" -}}
+{{- $pools := list -}}
+{{- $names := dict -}}
+{{- $served := list -}}
+{{- range .Values.pools -}}
+{{- $served = append $served (default $.Values.poolDefaults.model .model) -}}
+{{- end -}}
+{{- range .Values.trainerPools -}}
+{{- if hasKey $names .name -}}
+{{- fail (printf "trainerPools: the name '%s' stands there twice" .name) -}}
+{{- end -}}
+{{- $_ := set $names .name true -}}
+{{- if not (has .baseModel $served) -}}
+{{- fail (printf "trainerPools: '%s' has the baseModel '%s', which none of the pools serves; they serve %s" .name .baseModel (join ", " $served)) -}}
+{{- end -}}
+{{- $pool := pick $.Values.trainer "tagSuffix" "resources" "sharedMemory" "scratch" "settings" "extraEnv" "pod" | deepCopy -}}
+{{- range $key, $value := mergeOverwrite (deepCopy $.Values.trainerPoolDefaults) (deepCopy .) -}}
+{{- if kindIs "map" $value -}}
+{{- $_ := set $pool $key (mergeOverwrite (get $pool $key) $value) -}}
+{{- else if or $value (not (hasKey $pool $key)) -}}
+{{- $_ := set $pool $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- $pools = append $pools (set $pool "model" .baseModel) -}}
+{{- end -}}
+{{- dict "pools" $pools | toJson -}}
+{{- end -}}
+
+{{/* What the controller is told of them. */}}
+{{- define "podium.trainerPoolSettings" -}}
+{{- $told := dict -}}
+{{- range (include "podium.trainerPools" . | fromJson).pools -}}
+{{- $address := include "podium.address" (list $ (printf "trainers-%s" .name) "trainer") -}}
+{{- $_ := set $told .name (dict "address" $address "base_model" .baseModel "max_jobs" (int .maxJobs) "gpus" (int .gpus)) -}}
+{{- end -}}
+{{- $told | toJson -}}
+{{- end -}}
+
 {{/* The Job that the controller makes the trainers of one pool's jobs from; it adds what is the job's own:
      nodes, GPUs, queue. (list root pool) */}}
 {{- define "podium.trainerJob" -}}
