@@ -63,6 +63,13 @@ _NEEDS = {
     type=click.Choice(["adapter", "merged"]),
     help="How the pool holds policies. [default: merged on a CPU, adapter on a GPU]",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="LoRA jobs that run at once, sharing one trainer; above 1 the pool holds adapters.",
+)
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
 @click.option(
     "--tracking",
@@ -91,6 +98,7 @@ def up(
     model: str,
     dtype: str | None,
     weight_mode: str | None,
+    jobs: int,
     only: str,
     tracking: bool,
     auth: bool,
@@ -110,6 +118,10 @@ def up(
     from podium.local.launcher.config import RestartPolicy
     from podium.local.launcher.layout import SERVICES, service_names
 
+    if jobs > 1 and weight_mode == "merged":
+        raise click.UsageError(
+            "--weight-mode merged holds one job's policy; allowed with --jobs 1, or use adapter"
+        )
     named = [name.strip() for name in only.split(",") if name.strip()]
     if console is None:
         console = not named
@@ -128,6 +140,7 @@ def up(
         model=model,
         dtype=dtype or "",
         weight_mode=weight_mode or "",
+        jobs=jobs,
         auth=auth,
         restart=RestartPolicy(enabled=not no_restart),
         ready_timeout_seconds=ready_timeout,

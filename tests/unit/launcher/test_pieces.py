@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
 import pytest
 from podium.core.errors import AlreadyExistsError, InvalidArgumentError
+from podium.kit.rpc.pools import parse_trainer_pools
 from podium.local.launcher import LauncherConfig, gpus, logs, upfile, variables
 from podium.local.launcher.config import RestartPolicy
 from podium.local.launcher.events import Event, EventKind, describe_exit
@@ -121,6 +123,29 @@ def test_the_trainer_s_gpu_counts_where_it_computes_on_one(
         (tmp_path / name).touch()
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     assert gpus.trainer_gpus(environment, tmp_path) == expected
+
+
+def test_several_jobs_share_the_trainer_and_a_pool_of_adapters(tmp_path: Path) -> None:
+    ports = choose_ports(0)
+    of = functools.partial(variables.of_service, ports=ports, data_dir=tmp_path)
+    shared = LauncherConfig(tmp_path, jobs=3, environment={"CUDA_VISIBLE_DEVICES": ""})
+    controller = of("controller", config=shared)
+    assert controller["PODIUM_CONTROLLER_MAX_ACTIVE_JOBS"] == "3"
+    assert controller["PODIUM_CONTROLLER_TRAINER_ADDRESS"] == ""
+    (pool,) = parse_trainer_pools(controller["PODIUM_CONTROLLER_TRAINER_POOLS"]).values()
+    assert (pool.address, pool.max_jobs) == (f"127.0.0.1:{ports['trainer'].grpc}", 3)
+    assert of("trainer", config=shared)["PODIUM_TRAINER_MAX_JOBS"] == "3"
+    assert of("inference", config=shared)["PODIUM_INFERENCE_WEIGHT_MODE"] == "adapter"
+
+
+def test_one_job_at_a_time_has_the_trainer_to_itself(tmp_path: Path) -> None:
+    ports = choose_ports(0)
+    of = functools.partial(variables.of_service, ports=ports, data_dir=tmp_path)
+    controller = of("controller", config=LauncherConfig(tmp_path))
+    assert controller["PODIUM_CONTROLLER_TRAINER_ADDRESS"] == f"127.0.0.1:{ports['trainer'].grpc}"
+    assert not [name for name in controller if "TRAINER_POOLS" in name or "MAX_ACTIVE" in name]
+    assert "PODIUM_TRAINER_MAX_JOBS" not in of("trainer", config=LauncherConfig(tmp_path))
+    assert "PODIUM_INFERENCE_WEIGHT_MODE" not in of("inference", config=LauncherConfig(tmp_path))
 
 
 def test_the_caller_s_environment_wins(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ class LauncherConfig:
     model: str = DEFAULT_MODEL
     dtype: str = ""
     weight_mode: str = ""
+    jobs: int = 1
+    """How many run at once. Above 1 they share the trainer, and a pool of adapters."""
     auth: bool = False
     """Whether every call must present a token, which is made and kept in the data directory."""
     restart: RestartPolicy = field(default_factory=RestartPolicy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ _PEERS = {
 _STATEFUL = ("controller", "registry", "inference", "tracking")
 # Ctrl-C on a laptop should not wait for the longest RPC.
 _DRAIN_SECONDS = "5"
+TRAINER_POOL = "shared"
+"""The name of the trainer pool of a stack in which several jobs run at once."""
 _JUDGE_URL = "PODIUM_JUDGE_BASE_URL"
 
 
@@ -81,10 +84,27 @@ def openai_base_url(ports: Mapping[str, Ports]) -> str:
     return f"http://{address(ports['inference'].http)}/v1"
 
 
+def _shared(name: str, config: LauncherConfig, ports: Mapping[str, Ports]) -> dict[str, str]:
+    """Of a trainer that several jobs have at once, and of the controller that places them."""
+    if name == "trainer":
+        return {"max_jobs": str(config.jobs)}
+    gpus = trainer_gpus({**os.environ, **config.environment})
+    pool = {"address": address(ports["trainer"].grpc), "max_jobs": config.jobs, "gpus": gpus}
+    return {
+        "max_active_jobs": str(config.jobs),
+        "trainer_pools": json.dumps({TRAINER_POOL: pool}),
+        # The one trainer there is belongs to all.
+        "trainer_address": "",
+    }
+
+
 def _specific(name: str, config: LauncherConfig, ports: Mapping[str, Ports]) -> dict[str, str]:
     match name:
+        case "controller" | "trainer" if config.jobs > 1:
+            return _shared(name, config, ports)
         case "inference":
-            chosen = {"dtype": config.dtype, "weight_mode": config.weight_mode}
+            shared = "adapter" if config.jobs > 1 else ""
+            chosen = {"dtype": config.dtype, "weight_mode": config.weight_mode or shared}
             return {
                 "model": config.model,
                 "http_port": str(ports[name].http),
