@@ -159,6 +159,15 @@ async def test_a_wrong_option_is_named(address: str, env: Mapping[str, Any]) -> 
 
 
 @needs_verifiers
+async def test_a_package_for_verifiers_of_before_is_told_so(address: str) -> None:
+    async with environments() as opened:
+        with pytest.raises(InvalidArgumentError, match=r"vf_old has load_environment.* 0\.1"):
+            await opened.scenarios(
+                spec(address, {"env": {"taskset": {"id": "vf_old"}}}), "train", 0, ""
+            )
+
+
+@needs_verifiers
 async def test_a_taskset_that_raises_is_no_defect_of_the_server(address: str) -> None:
     async with environments() as opened:
         config = {"env": {"taskset": {"id": "vf_broken"}}}

@@ -8,7 +8,7 @@ import click
 
 from podium.cli.connection import connected
 from podium.cli.environment_check import check
-from podium.cli.environment_class import environment_class, modules_here, scenarios_here
+from podium.cli.environment_class import environment_class, scenarios_here
 from podium.cli.output import emit_list, output_option
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ def serve(
     except PodiumError as error:
         raise click.UsageError(error.message) from error
     scenarios_here()
-    modules_here()
     run(
         kind,
         ServerSettings(host=host, port=port, health_port=health_port, metrics_port=metrics_port),

@@ -34,7 +34,6 @@ def environment_class(name: str) -> type[Environment]:
 
     if is_task_file(name):
         return load_task(name)
-    if ":" not in name:
-        return load(name)
+    # What a built-in one is given may name a module, too, such as a taskset of verifiers.
     modules_here()
-    return load_class(name)
+    return load_class(name) if ":" in name else load(name)

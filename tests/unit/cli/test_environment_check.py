@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,20 @@ def test_what_is_no_environment_is_a_usage_error(capsys: pytest.CaptureFixture[s
     for name, said in (("absent.py", "no file absent.py"), ("nonsense", "no environment")):
         assert run(["env", "check", name]) == Exit.USAGE
         assert said in capsys.readouterr().err
+
+
+def test_a_wrong_option_is_told_once_with_how_it_is_given(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["env", "check", "2048", "--set", "goal=3"]) == Exit.FAILED
+    out, err = capsys.readouterr()
+    assert out.count("environment.config.goal") == 2, "once told, once in how to give it"
+    assert "--set goal=VALUE here, and in a job as environment.config.goal" in out
+    assert "1 error, 0 warnings" in err
+
+
+def test_what_an_option_names_may_lie_in_this_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a console script starts; others may have added the folder in this process.
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    assert run(["env", "check", "tic_tac_toe", "--scenarios", "1"]) == Exit.OK
+    assert "" in sys.path, "a taskset of verifiers is imported by its name"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.environment_class import environment_class, modules_here, scenarios_here
+from podium.cli.environment_class import environment_class, scenarios_here
 from podium.cli.evaluation.journal import Journal, Journals, Known, digest_of
 from podium.cli.output import note
 
@@ -197,7 +197,6 @@ class Task:
 
         kind = self._class()
         scenarios_here()
-        modules_here()
         # Whoever runs this command chooses its options too.
         os.environ.setdefault("PODIUM_MCP_COMMANDS", "*")
         if self.split not in kind.splits:

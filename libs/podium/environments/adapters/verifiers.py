@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import lru_cache
@@ -65,7 +66,7 @@ class Verifiers(Environment):
         try:
             _resolved(self._key)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
-            raise _wrong(f"got {self.config.env!r}: {error}") from error
+            raise _wrong(f"got {self.config.env!r}: {error}{_age(self.config.env)}") from error
         self._stack = AsyncExitStack()
         self._run: asyncio.Task[Any] | None = None
         self._turns = 0
@@ -246,6 +247,18 @@ def _resolved(key: str) -> Any:
         if isinstance(field.annotation, type) and issubclass(field.annotation, agent):
             env[name] = _AGENT | (env.get(name) or {})
     return kind.model_validate(env)
+
+
+def _age(env: Mapping[str, Any]) -> str:
+    """What is said of a package that was written for verifiers 0.1: most of PyPI's are."""
+    taskset = env.get("taskset")
+    module = sys.modules.get(str(taskset.get("id", ""))) if isinstance(taskset, Mapping) else None
+    if not hasattr(module, "load_environment"):
+        return ""
+    return (
+        f" {module.__name__} has load_environment, as packages for verifiers 0.1 have: 0.4 does"
+        " not run them, but its rewards can go into a Taskset of your own"
+    )
 
 
 @lru_cache(maxsize=4)

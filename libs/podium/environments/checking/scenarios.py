@@ -15,6 +15,7 @@ from podium.environments.task_file import line_of
 from podium.environments.types import Scenario
 
 _SHOWN = 3
+_OPTION = "environment.config."
 
 
 def class_findings(kind: type[Environment]) -> Iterator[Finding]:
@@ -45,7 +46,9 @@ def listed(
             # Two instances: what is kept in one, or drawn at random, shows as a difference.
             first, second = list(kind(config).listed(split)), list(kind(config).listed(split))
         except Exception as raised:
-            findings.append(_raised(split, raised, folder))
+            told = _raised(split, raised, folder)
+            # Wrong options are so for every split.
+            findings += [] if told in findings else [told]
             continue
         wrong = next((each for each in first if not isinstance(each, Scenario)), None)
         if wrong is not None:
@@ -60,12 +63,18 @@ def listed(
 
 def _raised(split: str, raised: Exception, folder: Path) -> Finding:
     if isinstance(raised, PodiumError):
-        violations = getattr(raised, "violations", ()) or (raised.message,)
-        said = "; ".join(map(str, violations))
+        violations = getattr(raised, "violations", ())
+        said = "; ".join(map(str, violations or (raised.message,)))
         what = "class" if isinstance(raised, InvalidArgumentError) else "scenarios"
-        return error(what, said)
+        options = [each.field for each in violations if each.field.startswith(_OPTION)]
+        return error(what, said, _how_to_give(options[0]) if options else "")
     said = f"scenarios({split!r}) raises {type(raised).__name__}: {raised}"
     return error("scenarios", said, line=line_of(raised, folder))
+
+
+def _how_to_give(field: str) -> str:
+    option = field.removeprefix(_OPTION).partition(".")[0].partition("[")[0]
+    return f"Options are given with --set {option}=VALUE here, and in a job as {_OPTION}{option}."
 
 
 def _of_split(
