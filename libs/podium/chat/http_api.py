@@ -21,6 +21,10 @@ _REFUSED_STATUS = {
     404: "check its address and the model's name",
     405: "check its address",
 }
+# LiteLLM's proxy says its version. These two releases stole what their machine holds: keys of
+# providers, clouds and clusters (LiteLLM's security update of March 2026).
+_VERSION_OF_LITELLM = "x-litellm-version"
+_STEALING = frozenset({"1.82.7", "1.82.8"})
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 
@@ -91,7 +95,8 @@ class HttpApi:
         Raises:
             UnavailableError: it cannot be reached, or not now, after the retries; of the last
                 try `metadata` has the HTTP status, where there is one.
-            FailedPreconditionError: it refuses the key, the address or the name.
+            FailedPreconditionError: it refuses the key, the address or the name, or is a release of
+                LiteLLM that steals keys.
         """
         problem = _TryAgainError("no request was made")
         longest = self._limits.max_backoff_seconds
@@ -128,6 +133,13 @@ class HttpApi:
         except httpx.HTTPError as error:
             self._observer.called("unreachable")
             raise _TryAgainError(type(error).__name__) from None
+        if (version := response.headers.get(_VERSION_OF_LITELLM, "")) in _STEALING:
+            self._observer.called("refused")
+            raise FailedPreconditionError(
+                f"the {self._place} is LiteLLM {version}, a release that steals keys: take it "
+                "down, replace every key of its machine, and install another release",
+                reason=self.reason("MISCONFIGURED"),
+            )
         if response.status_code in _RETRIED_STATUS:
             self._observer.called("busy")
             raise _TryAgainError(
@@ -163,5 +175,5 @@ class HttpApi:
 
 def _plain(headers: httpx.Headers) -> dict[str, str]:
     # The body is decoded already; its old encoding and length would be applied again.
-    kept = ("content-type", "retry-after", WEIGHT_MODE_HEADER)
+    kept = ("content-type", "retry-after", WEIGHT_MODE_HEADER, _VERSION_OF_LITELLM)
     return {name: headers[name] for name in kept if name in headers}

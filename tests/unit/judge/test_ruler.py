@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -283,6 +284,19 @@ async def test_a_slow_server_is_asked_again(bench: Bench) -> None:
 async def test_nobody_there_is_unavailable(bench: Bench, unused_tcp_port: int) -> None:
     with pytest.raises(UnavailableError, match="ConnectError"):
         await bench.score("3", "9", base_url=f"http://127.0.0.1:{unused_tcp_port}/v1")
+
+
+@pytest.mark.parametrize("version", ["1.82.7", "1.82.8"])
+async def test_a_release_of_litellm_that_steals_keys_is_refused_by_name(
+    bench: Bench, version: str
+) -> None:
+    bench.judge.then(lambda _: Answer(200, b"{}", {"x-litellm-version": version}))
+    with pytest.raises(FailedPreconditionError, match=f"LiteLLM {version}.*replace every key"):
+        await bench.score("3", "9")
+    assert len(bench.judge.requests) == 1
+    earlier = {"x-litellm-version": "1.82.6"}
+    bench.judge.then(lambda request: replace(scores(by_text)(request), headers=earlier))
+    await bench.score("3", "9")
 
 
 @pytest.mark.parametrize("status", [401, 405])
