@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def write_adapter(base: Path, folder: Path) -> None:
-    """A rank-4 adapter whose B is not zero."""
+def write_adapter(base: Path, folder: Path, *, rank: int = 4) -> None:
+    """An adapter whose B is not zero."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
@@ -14,7 +14,7 @@ def write_adapter(base: Path, folder: Path) -> None:
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     config = LoraConfig(
-        r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False
+        r=rank, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False
     )
     get_peft_model(model, config).save_pretrained(folder)
 

@@ -1,8 +1,8 @@
-"""`podium checkpoint list|get|export|push`."""
+"""`podium checkpoint list|get|export|push|load`."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +13,11 @@ from podium.cli.exits import CliError, Exit
 from podium.cli.output import emit_list, emit_one, note, output_option
 
 if TYPE_CHECKING:
+    from podium.registry.v1 import registry_service_pb2 as registry_pb2
     from podium.sdk import AsyncClient
 
 
-@click.group(short_help="List, export and push trained versions.")
+@click.group(short_help="List, export, push and load trained versions.")
 def checkpoint() -> None:
     """The versions that jobs have published. Version n is the policy after step n."""
 
@@ -117,6 +118,86 @@ async def push_checkpoint(
         note(f"sending {name_of(item)} to {repository}")
         made = await asyncio.to_thread(push, folder, repository, revision, private, name_of(item))
     click.echo(made)
+
+
+@checkpoint.command("load")
+@click.argument("version", metavar="JOB[@VERSION]", shell_complete=complete_jobs)
+@click.argument("url")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--name", help="What the server calls it.  [default: JOB@VERSION]")
+@click.option(
+    "--server-path",
+    metavar="PATH",
+    help="FOLDER as the server sees it, such as a mount of its own.  [default: FOLDER, absolute]",
+)
+@click.option("--replace", is_flag=True, help="Replace an adapter that has this name there.")
+@click.option(
+    "--key-env",
+    metavar="VARIABLE",
+    default="",
+    help="Variable with the server's key.  [default: no key is sent]",
+)
+@connected
+async def load_checkpoint(
+    client: AsyncClient,
+    version: str,
+    url: str,
+    folder: Path,
+    name: str | None,
+    server_path: str | None,
+    replace: bool,
+    key_env: str,
+) -> None:
+    """Load a version's adapter into the vLLM server at URL, which somebody else runs.
+
+    The adapter is written into FOLDER, which must be empty or new and which the
+    server reads too. The server needs --enable-lora and, in its environment,
+    VLLM_ALLOW_RUNTIME_LORA_UPDATING=1.
+    """
+    import httpx
+
+    from podium.cli.checkpoint_files import Form, name_of, write
+    from podium.cli.foreign_vllm import LOAD_SECONDS, ForeignServer, api_of, key_of
+
+    model, which = parse(version)
+    base, key = api_of(url), key_of(key_env)
+    where = _as_server_sees(server_path, folder)
+    item = await client.checkpoints.get(model, which)
+    chosen = name or name_of(item)
+    async with httpx.AsyncClient(timeout=LOAD_SECONDS) as connection:
+        server = ForeignServer(connection, base, key)
+        # Before anything is written: most mistakes are in the address and the key.
+        parents = [each["id"] for each in await server.models() if not each.get("parent")]
+        _check_adapter(item, base)
+        _check_empty(folder)
+        await write(client, item, folder, Form.ADAPTER)
+        await server.load(chosen, where, replace=replace)
+    note(f"{base} serves {name_of(item)}, beside {', '.join(parents)}, from {where}")
+    click.echo(chosen)
+
+
+def _check_adapter(item: registry_pb2.Version, base: str) -> None:
+    from podium.cli.checkpoint_files import name_of
+    from podium.registry.v1 import registry_service_pb2 as pb
+
+    if item.manifest.kind == pb.VERSION_KIND_FULL:
+        raise CliError(
+            f"{name_of(item)} is a whole model and no adapter, which {base} could load",
+            "Export it, and start a server with the folder.",
+            Exit.CONFLICT,
+        )
+
+
+def _as_server_sees(path: str | None, folder: Path) -> PurePosixPath:
+    if path is None:
+        return PurePosixPath(folder.resolve())
+    if not PurePosixPath(path).is_absolute():
+        raise CliError(
+            f"--server-path: got {path!r}; allowed is an absolute path",
+            "It is the folder on the server's machine.",
+            Exit.USAGE,
+        )
+    return PurePosixPath(path)
 
 
 def _check_empty(folder: Path) -> None:

@@ -50,7 +50,7 @@ zsh, in the shell's startup file.
         "usage": ("podium.cli.usage:usage", "Show what jobs and projects have used."),
         "checkpoint": (
             "podium.cli.checkpoint:checkpoint",
-            "List, export and push trained versions.",
+            "List, export, push and load trained versions.",
         ),
         "chat": ("podium.cli.chat:chat", "Talk to a policy."),
         "eval": (
