@@ -13,6 +13,7 @@ import click
 
 from podium.cli.output import note, plain_terminal
 from podium.cli.views import duration, state
+from podium.core.total_steps import total_steps
 
 if TYPE_CHECKING:
     from podium.jobs.v1 import job_service_pb2 as pb
@@ -57,7 +58,7 @@ class Progress:
             case pb.EVENT_TYPE_STEP:
                 self.steps.append(update.step)
                 self.rewards.append(update.step.metrics.get("reward_mean", 0.0))
-                self._line(step_line(update.step, update.job.spec.training.steps))
+                self._line(step_line(update.step, total_steps(update.job.spec)))
             case pb.EVENT_TYPE_EVALUATION:
                 self.evaluations.append(update.evaluation)
                 self._line(click.style(evaluation_line(update.evaluation), fg="cyan"))
@@ -116,7 +117,8 @@ def terminal_width(stream: TextIO | None = None) -> int:
 def status_line(job: pb.Job, rewards: Sequence[float]) -> str:
     """`running collect  12/20  ▁▂▅▇  ETA 3m05s`"""
     parts = [click.style(state(job), bold=True), job.phase]
-    parts.append(f"{job.completed_steps}/{job.spec.training.steps}")
+    total = total_steps(job.spec)
+    parts.append(f"{job.completed_steps}/{total}" if total else f"step {job.completed_steps}")
     if rewards:
         parts.append(f"reward {sparkline(rewards)} {rewards[-1]:.3f}")
     if job.HasField("remaining_seconds"):
@@ -125,10 +127,14 @@ def status_line(job: pb.Job, rewards: Sequence[float]) -> str:
 
 
 def step_line(step: pb.Step, total: int) -> str:
-    """One committed step: its number, reward, success, tokens/s, staleness and seconds."""
+    """One committed step: its number, reward, success, tokens/s, staleness and seconds.
+
+    `total` is 0 where it is not known.
+    """
     metrics = step.metrics
     seconds = step.commit_time.ToNanoseconds() / 1e9 - step.start_time.ToNanoseconds() / 1e9
-    parts = [f"step {step.number:>{len(str(total))}}/{total}"]
+    of_all = f"{step.number:>{len(str(total))}}/{total}" if total else f"{step.number}"
+    parts = [f"step {of_all}"]
     for name, label in (("reward_mean", "reward"), ("success_mean", "success")):
         if name in metrics:
             parts.append(f"{label} {metrics[name]:.3f}")

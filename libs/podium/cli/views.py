@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from podium.cli.output import View
 from podium.core.job_environments import title_of
+from podium.core.total_steps import total_steps
 from podium.core.version_state import has_state
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.registry.v1 import registry_service_pb2 as registry
@@ -56,7 +57,8 @@ def _age(stamp: Timestamp) -> str:
 
 
 def _steps(job: jobs.Job) -> str:
-    return f"{job.completed_steps}/{job.spec.training.steps}"
+    total = total_steps(job.spec)
+    return f"{job.completed_steps}/{total}" if total else f"{job.completed_steps}"
 
 
 def _episodes(job: jobs.Job) -> str:

@@ -15,6 +15,7 @@ from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Vi
 from podium.core.names import slug
 from podium.core.packages import needed
 from podium.core.specs.sources import JobSource, read_job
+from podium.core.total_steps import MAX_STEPS
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.training import rollouts
@@ -28,9 +29,6 @@ from podium.types.v1 import spec_pb2
 
 if TYPE_CHECKING:
     import openai
-
-MAX_STEPS = 1_000_000
-"""Steps of a job whose client decides when it ends."""
 
 REQUEST_SECONDS = 1200.0
 """How long a call of the model may take; as ART's."""

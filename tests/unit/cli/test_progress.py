@@ -10,9 +10,10 @@ import click
 import pytest
 from podium.cli.html_report.plot import curves, whole_ticks
 from podium.cli.output import emit_one
-from podium.cli.progress import cut
+from podium.cli.progress import cut, status_line, step_line
 from podium.cli.views import JOB
 from podium.jobs.v1 import job_service_pb2 as pb
+from support import job_records
 from support.fake_podium import fake_podium
 
 
@@ -56,3 +57,17 @@ async def test_plot_without_its_package_is_said_before_anything_is_created(
             assert await asyncio.to_thread(run, arguments) == 5
             assert "--plot needs 'plotext'" in capsys.readouterr().err
         assert fake.jobs.known == {}
+
+
+def test_of_a_job_that_its_client_ends_no_number_of_steps_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job = job_records.job(steps=1_000_000, done=3)
+    assert click.unstyle(status_line(job, [])) == "running  train  3/1000000"
+    job.spec.client.SetInParent()
+    assert click.unstyle(status_line(job, [])) == "running  train  step 3"
+    emit_one(job, JOB, "table")
+    assert "steps        3\n" in capsys.readouterr().out
+    assert step_line(job_records.steps(3)[-1], 0).startswith("step 3  reward")
+    job.spec.training.steps = 10
+    assert "3/10" in status_line(job, [])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +23,8 @@ from podium_controller.domain.step_metrics import (
     step_metrics,
 )
 from podium_controller.domain.trajectory_page import TrajectoryPage
+from podium_controller.store.rows import job_message
+from podium_controller.store.tables import jobs
 from podium_controller.training.evaluator import is_due
 from podium_controller.training.judging import failure_text, unusable
 from podium_controller.training.scenario_order import ScenarioOrder
@@ -271,3 +275,21 @@ def test_a_listed_trajectory_has_what_each_judge_said_about_it_alone() -> None:
     ]
     assert gone.failure == "no answer"
     assert [each.part for each in second.judgements] == ["ruler", "rubric"]
+
+
+@pytest.mark.parametrize(("steps", "told"), [(1_000_000, False), (10, True)])
+def test_no_time_is_told_for_a_job_that_its_client_ends(steps: int, told: bool) -> None:
+    spec = spec_pb2.JobSpec()
+    spec.training.steps = steps
+    last = pb.Step(number=3)
+    last.commit_time.GetCurrentTime()
+    values: dict[str, Any] = {
+        column.name: "" if column.type.python_type is str else 0 for column in jobs.columns
+    }
+    values |= {"state": pb.JOB_STATE_RUNNING, "completed_steps": 3, "step_seconds": 2.0}
+    values |= {"start_time": None, "end_time": None, "latest_step": last.SerializeToString()}
+    for client, expected in ((False, True), (True, told)):
+        if client:
+            spec.client.SetInParent()
+        row: Any = SimpleNamespace(**values | {"spec": spec.SerializeToString()})
+        assert job_message(row).HasField("remaining_seconds") == expected

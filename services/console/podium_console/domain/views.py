@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 from podium.core.contract import to_yaml
 from podium.core.job_environments import title_of
+from podium.core.total_steps import total_steps
 from podium.core.version_state import all_files, has_state
 from podium.inference.v1 import inference_service_pb2 as inference
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -46,7 +47,7 @@ def job(found: pb.Job) -> dict[str, Any]:
         "base_model": spec.base_model,
         "project": spec.project,
         "client_driven": spec.HasField("client"),
-        "steps": spec.training.steps,
+        "steps": total_steps(spec),
         "completed_steps": found.completed_steps,
         "groups_per_step": spec.rollout.groups_per_step,
         "group_size": spec.rollout.group_size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from podium.core.errors import NotFoundError
+from podium.core.total_steps import total_steps
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from sqlalchemy import Row, Select, insert, select, update
@@ -101,7 +102,9 @@ def job_message(row: Row[Any]) -> pb.Job:
 def _estimate(job: pb.Job, last: pb.Step, step_seconds: float | None) -> None:
     if step_seconds is None or job.state not in (pb.JOB_STATE_RUNNING, pb.JOB_STATE_PAUSING):
         return
-    left = step_seconds * (job.spec.training.steps - job.completed_steps)
+    if not (total := total_steps(job.spec)):
+        return
+    left = step_seconds * (total - job.completed_steps)
     # What the step in progress has already taken, but no more than a step takes.
     begun = (now_ns() - last.commit_time.ToNanoseconds()) / 1e9
     job.remaining_seconds = max(0.0, left - min(max(begun, 0.0), step_seconds))
