@@ -90,6 +90,7 @@ def test_a_template_without_a_known_format_is_text_and_native_is_refused(templat
     with pytest.raises(FailedPreconditionError) as caught:
         asked(renderer, spec_pb2.TOOL_FORMAT_NATIVE)
     assert caught.value.reason == "NO_TOOL_TEMPLATE"
+    assert renderer.shows_tools == template.startswith(TOOLS)
 
 
 def test_a_setting_is_stronger_than_what_the_template_shows() -> None:

@@ -96,6 +96,8 @@ class Renderer:
         self._parser = reasoning_parser
         self._always_whole = always_whole
         self._habits: dict[str, Habits] = {}
+        self.shows_tools = True
+        """Whether the template tells the model of its tools, in any words."""
         shown = self._shown_format()
         self.call_format = call_format or shown
         """`text` for a model whose template has no tools, or writes calls as no format does."""
@@ -339,7 +341,8 @@ class Renderer:
         world = _World([pb.Tool(name=_PROBE.name, description="A probe.")], "", {})
         plain, _ = self._prepared([asked, turn], 0, world)
         before = self._text(plain[:1], world=world, prompt=True)
-        if _PROBE.name not in before:
+        self.shows_tools = _PROBE.name in before
+        if not self.shows_tools:
             return ""
         written = self._text(plain, world=world, prompt=False).removeprefix(before).strip()
         for token in (self._tokenizer.eos_token, "<|eot_id|>", "<|eom_id|>"):

@@ -27,6 +27,11 @@ from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+HIDDEN_TOOLS = (
+    "an agent offers tools in a rollout, and the model's chat template does not show them: the"
+    " model never learns of them. PODIUM_INFERENCE_CHAT_TEMPLATE names another template"
+)
+
 _API_KEY = "VLLM_API_KEY"
 """vLLM's own variable: one more key that agents may show."""
 
@@ -77,8 +82,11 @@ class GatedClient:
         announce: Announce,
         tool_parser: str,
         reasoning_parser: str,
+        *,
+        shows_tools: bool = True,
     ) -> None:
         """Everything but `generate` is the engine's own."""
+        self._hides_tools = not shows_tools
         self._llm = engine.llm
         self._pool = pool
         self._captures = captures
@@ -112,7 +120,11 @@ class GatedClient:
                 kwargs["lora_request"] = served.adapter
             params = sampling_params
             if request is not None:
-                params = wanted(params, request.fields())
+                fields = request.fields()
+                params = wanted(params, fields)
+                if self._hides_tools and fields.get("tools"):
+                    self._hides_tools = False  # said once
+                    logger.warning(HIDDEN_TOOLS)
             outputs = self._llm.generate(prompt, params, request_id, **kwargs)
             if request is not None:
                 policy = (served.job, served.version)
@@ -137,8 +149,10 @@ class OpenAiApi:
         self._models: Any = None
 
     @asynccontextmanager
-    async def run(self, engine: VllmEngine, pool: PolicyPool) -> AsyncIterator[None]:
-        """Serves while the block runs."""
+    async def run(
+        self, engine: VllmEngine, pool: PolicyPool, *, shows_tools: bool = True
+    ) -> AsyncIterator[None]:
+        """Serves while the block runs; `shows_tools` is the renderer's."""
         from starlette.middleware import Middleware
         from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 
@@ -152,6 +166,7 @@ class OpenAiApi:
             self._announce,
             self._settings.tool_parser,
             self._settings.reasoning_parser,
+            shows_tools=shows_tools,
         )
         await init_app_state(client, app.state, arguments, tasks)
         # The innermost: who may not call has nothing fetched.
