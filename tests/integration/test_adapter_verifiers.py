@@ -158,6 +158,27 @@ async def test_a_wrong_option_is_named(address: str, env: Mapping[str, Any]) -> 
     assert [v.field for v in caught.value.violations] == ["environment.config.env"]
 
 
+@pytest.mark.long
+@needs_verifiers
+async def test_the_check_of_a_taskset_plays_it(tmp_path: Path) -> None:
+    (tmp_path / "vf_here.py").write_text((TASKSETS / "vf_arithmetic.py").read_text())
+    command = [
+        *(PYTHON, "-P", "-m", "podium.cli", "env", "check", "verifiers", "--scenarios", "1"),
+        *("--set", "env={taskset: {id: vf_here}}", "--set", "heldout=5"),
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "libs"),
+        "PATH": os.pathsep.join([str(Path(PYTHON).parent), os.environ["PATH"]]),
+    }
+    checked = await asyncio.create_subprocess_exec(
+        *command, env=environment, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    said = (await checked.communicate())[0].decode()
+    assert checked.returncode == 0, said
+    assert "15 in train, 5 in heldout" in said
+
+
 @needs_verifiers
 async def test_a_package_for_verifiers_of_before_is_told_so(address: str) -> None:
     async with environments() as opened:

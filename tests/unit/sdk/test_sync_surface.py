@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
+import podium
 import pytest
 from podium.core.errors import UnimplementedError
 from podium.sdk import AsyncClient, Client
@@ -63,15 +64,47 @@ async def test_each_part_has_the_same_methods(client: Client, part: str) -> None
             assert inspect.getdoc(found[name]) == inspect.getdoc(method)
 
 
-@pytest.mark.parametrize("name", ["train", "openai_address", "openai_token"])
+OWN = sorted(name for name, each in public(AsyncClient).items() if inspect.isfunction(each))
+
+
+@pytest.mark.parametrize("name", OWN)
 def test_what_is_no_part_takes_the_same(name: str) -> None:
     assert parameters(getattr(Client, name)) == parameters(getattr(AsyncClient, name))
 
 
-def test_a_model_has_the_same_methods() -> None:
+@pytest.mark.parametrize("name", ["train", "train_sft"])
+def test_a_function_takes_what_its_method_does_and_where(name: str) -> None:
+    function = inspect.signature(getattr(podium, name)).parameters.values()
+    taken = [(each.name, each.kind, each.default) for each in function]
+    method = parameters(getattr(AsyncClient, name))
+    assert taken[: len(method)] == method
+    assert [each[0] for each in taken[len(method) :]] == ["addresses", "context"]
+
+
+def test_a_model_has_the_same_methods_which_take_the_same() -> None:
     fields = set(TrainableModel.__dataclass_fields__)
-    wanted = set(public(TrainableModel)) - OF_THE_ASYNC_MODEL - fields
-    assert wanted <= set(public(SyncModel))
+    wanted = {
+        name: method
+        for name, method in public(TrainableModel).items()
+        if name not in OF_THE_ASYNC_MODEL | fields
+    }
+    found = public(SyncModel)
+    assert set(wanted) <= set(found)
+    for name, method in wanted.items():
+        if inspect.isfunction(method):
+            assert parameters(found[name]) == parameters(method), name
+
+
+async def test_nothing_of_it_has_to_be_awaited(client: Client) -> None:
+    async with AsyncClient(THIS_MACHINE) as other:
+        pairs = [(type(getattr(client, part)), type(getattr(other, part))) for part in PARTS]
+    for mine, theirs in [*pairs, (Client, AsyncClient), (SyncModel, TrainableModel)]:
+        for name, method in public(theirs).items():
+            if not inspect.isfunction(method) or (theirs, name) == (TrainableModel, "rollout"):
+                continue
+            own = getattr(mine, name, None)
+            assert not inspect.iscoroutinefunction(own), name
+            assert inspect.isgeneratorfunction(own) == inspect.isasyncgenfunction(method), name
 
 
 def test_what_was_missing_is_called(client: Client) -> None:
