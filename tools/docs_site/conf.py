@@ -25,6 +25,7 @@ extensions = [
     "sphinx_copybutton",
     "docs_site.contents",
     "docs_site.contract",
+    "docs_site.diagrams",
     "docs_site.python_api",
     "docs_site.source_files",
 ]

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 
 import pytest
-from docs_site import contents, contract, python_api, source_files
+from docs_site import contents, contract, diagrams, python_api, source_files
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,6 +49,18 @@ def test_a_field_tells_type_bounds_and_default() -> None:
     assert "`loss` = 9: [LossSpec](#podium.types.v1.LossSpec)\n" in page
     assert (
         "`judges` = 5: list of [JudgeModel](#podium.types.v1.JudgeModel), at most 16 items" in page
+    )
+
+
+def test_each_diagram_has_the_picture_that_the_site_shows_and_each_picture_its_diagram() -> None:
+    named = {diagrams.picture(each) for each in diagrams.of_documents()}
+    assert named == {file.name for file in diagrams.IMAGES.glob("diagram-*.svg")}, (
+        "see tools/docs_site/diagrams.py"
+    )
+    page = "a\n\n```mermaid\nflowchart LR\n  a -->|Asks| b\n```\n\n```python\nx\n```\n"
+    (diagram,) = diagrams.diagrams(page)
+    assert diagrams.with_pictures(page) == (
+        f"a\n\n![Diagram: Asks](/docs/images/{diagrams.picture(diagram)})\n\n```python\nx\n```\n"
     )
 
 
