@@ -6,14 +6,17 @@ CSS = """
 :root {
   color-scheme: light dark;
   --page: #f6f7f9; --card: #ffffff; --ink: #1b2330; --soft: #5d6879; --line: #e3e7ed;
-  --c1: #2f6fed; --c2: #12976b; --c3: #d9822b; --c4: #8a5cd6; --c5: #c9406b; --c6: #6b7688;
-  --good: #12976b; --bad: #c9406b; --wash: #eef2f8;
+  --c1: #2a66e0; --c2: #12976b; --c3: #d9822b; --c4: #8a5cd6; --c5: #c9406b; --c6: #6b7688;
+  --good: #0e7a56; --bad: #b8305b; --wash: #eef2f8;
+  --bar: #ffffff; --b2: #0e7a56; --b3: #a85c10; --b4: #7a4bc8; --b5: #b8305b; --b6: #5d6879;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #0f141b; --card: #171e28; --ink: #e6ebf2; --soft: #97a3b4; --line: #273140;
     --c1: #6ea0ff; --c2: #3ecb9b; --c3: #f0a95c; --c4: #b593f2; --c5: #f0799c; --c6: #8d99ab;
     --good: #3ecb9b; --bad: #f0799c; --wash: #1e2734;
+    --bar: #10151c; --b2: var(--c2); --b3: var(--c3); --b4: var(--c4); --b5: var(--c5);
+    --b6: var(--c6);
   }
 }
 * { box-sizing: border-box; }
@@ -45,8 +48,8 @@ p { margin: 0 0 12px; max-width: 76ch; }
 .u-legend { font-size: 12.5px; color: var(--soft); text-align: left !important; }
 .u-legend th, .u-legend td { border: 0; padding: 1px 3px; }
 .u-legend .u-value { color: var(--ink); min-width: 3.6em; }
-.b1 { background: var(--c1); } .b2 { background: var(--c2); } .b3 { background: var(--c3); }
-.b4 { background: var(--c4); } .b5 { background: var(--c5); } .b6 { background: var(--c6); }
+.b1 { background: var(--c1); } .b2 { background: var(--b2); } .b3 { background: var(--b3); }
+.b4 { background: var(--b4); } .b5 { background: var(--b5); } .b6 { background: var(--b6); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 7px 14px 7px 0; border-bottom: 1px solid var(--line); }
@@ -56,7 +59,7 @@ td.n, th.n { text-align: right; }
 .bar { display: flex; height: 30px; border-radius: 7px; overflow: hidden; background: var(--wash);
   margin: 4px 0 10px; }
 .bar div { display: flex; align-items: center; justify-content: center; min-width: 0;
-  color: #fff; font-size: 13px; font-weight: 600; white-space: nowrap; }
+  color: var(--bar); font-size: 13px; font-weight: 600; white-space: nowrap; }
 .pair { margin-bottom: 20px; }
 .episode { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 14px 16px; min-width: 0; }

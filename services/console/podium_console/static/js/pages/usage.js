@@ -20,7 +20,9 @@ export async function usagePage({ main, signal, query }) {
   fill(main, h("h1", {}, "Usage"),
     h("div", { class: "row" }, h("label", { for: "by" }, "Listed"), by, h("label", { for: "days" }, "of the last"), days),
     said, budgets,
-    h("div", { class: "panel scroll" }, h("table", { class: "usage" }, h("thead", {}, head), body), more));
+    // A narrow window scrolls it, by keys too.
+    h("div", { class: "panel scroll", tabindex: "0", role: "region", "aria-label": "Used" },
+      h("table", { class: "usage" }, h("thead", {}, head), body), more));
 
   async function begin() {
     history.replaceState(null, "", `#/usage?${new URLSearchParams({ by: by.value, days: days.value })}`);
