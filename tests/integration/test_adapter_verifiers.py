@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -162,6 +163,7 @@ async def test_a_wrong_option_is_named(address: str, env: Mapping[str, Any]) -> 
 @needs_verifiers
 async def test_the_check_of_a_taskset_plays_it(tmp_path: Path) -> None:
     (tmp_path / "vf_here.py").write_text((TASKSETS / "vf_arithmetic.py").read_text())
+    shutil.copy(TASKSETS / "vf_calculator.py", tmp_path)
     command = [
         *(PYTHON, "-P", "-m", "podium.cli", "env", "check", "verifiers", "--scenarios", "1"),
         *("--set", "env={taskset: {id: vf_here}}", "--set", "heldout=5"),

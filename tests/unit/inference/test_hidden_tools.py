@@ -43,7 +43,8 @@ async def announce(key: str) -> None:
 def client(*, shows_tools: bool) -> GatedClient:
     engine: Any = SimpleNamespace(llm=Engine())
     pool: Any = Pool()
-    return GatedClient(engine, pool, Captures(), announce, "hermes", "", shows_tools=shows_tools)
+    kept = Captures(max_calls=8, max_tokens=8, max_seconds=8)
+    return GatedClient(engine, pool, kept, announce, "hermes", "", shows_tools=shows_tools)
 
 
 async def ask(of: GatedClient, **fields: Any) -> None:

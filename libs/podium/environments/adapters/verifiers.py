@@ -253,7 +253,7 @@ def _age(env: Mapping[str, Any]) -> str:
     """What is said of a package that was written for verifiers 0.1: most of PyPI's are."""
     taskset = env.get("taskset")
     module = sys.modules.get(str(taskset.get("id", ""))) if isinstance(taskset, Mapping) else None
-    if not hasattr(module, "load_environment"):
+    if module is None or not hasattr(module, "load_environment"):
         return ""
     return (
         f" {module.__name__} has load_environment, as packages for verifiers 0.1 have: 0.4 does"
