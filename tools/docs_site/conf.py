@@ -28,6 +28,7 @@ extensions = [
     "docs_site.diagrams",
     "docs_site.python_api",
     "docs_site.source_files",
+    "docs_site.tables",
 ]
 include_patterns = [
     "*.md",
