@@ -16,6 +16,7 @@ from podium.cli.ranges import Range
 from podium.cli.safe_text import one_line, visible
 from podium.cli.views import duration
 from podium.core.outside import plain_of
+from podium.core.token_records import spans_by_turn
 from podium.types.v1 import trajectory_pb2 as pb
 
 if TYPE_CHECKING:
@@ -244,9 +245,9 @@ def _token_lines(part: _Part, shown: Sequence[_Turn], pieces: Pieces) -> Iterato
     end = 0
     spoken = [turn.number for turn in part.turns if turn.number]
     said = [turn.number for turn in shown]
-    # A span a turn, as a rule; where weights came in the middle of a turn there are more.
-    by_turn = len(spoken) == len(record.spans)
-    for index, span in enumerate(record.spans):
+    turns = spans_by_turn(record)
+    by_turn = len(spoken) == len(turns)
+    for index, span in ((index, span) for index, spans in enumerate(turns) for span in spans):
         mine = [next(logprobs, None) for _ in range(span.length)]
         here = not by_turn or spoken[index] in said
         if here and span.start > end:
@@ -273,11 +274,13 @@ def _sampled(
     logprobs: Iterable[float | None],
     pieces: Pieces,
 ) -> Iterator[str]:
-    finish = pb.FinishReason.Name(span.finish_reason).removeprefix("FINISH_REASON_").lower()
+    # A part of a turn that went on under other weights has none.
+    reason = pb.FinishReason.Name(span.finish_reason).removeprefix("FINISH_REASON_").lower()
+    finish = f", finish {reason}" if span.finish_reason else ""
     title = (
         f"sampled, tokens {span.start} to {span.start + span.length - 1}: "
-        f"{span.policy or 'base'}@{span.weights_version}, temperature {span.temperature:g}, "
-        f"finish {finish}" + (f", request {span.request_id}" if span.request_id else "")
+        f"{span.policy or 'base'}@{span.weights_version}, temperature {span.temperature:g}"
+        f"{finish}" + (f", request {span.request_id}" if span.request_id else "")
     )
     yield click.style(one_line(title), fg=_COLOURS[pb.ROLE_ASSISTANT])
     for offset, logprob in enumerate(logprobs):

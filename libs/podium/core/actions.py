@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from podium.core.openai_messages import to_openai
+from podium.core.token_records import spans_by_turn
 from podium.types.v1 import trajectory_pb2
 
 EPISODE_COLUMNS = ("episode_id", "total_reward", "steps", "success", "accuracy", "efficiency")
@@ -51,7 +52,7 @@ def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
     found: list[Action] = []
     for history in trajectory.histories:
         name = history.conversation
-        spans = list(history.tokens.spans)
+        sampled = [sum(s.length for s in spans) for spans in spans_by_turn(history.tokens)]
         turn = 0
         messages = [to_openai(each) for each in history.messages]
         for at, message in enumerate(history.messages):
@@ -72,7 +73,7 @@ def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
                     reward=led_to.reward if led_to is not None else 0.0,
                     state=state.get(name),
                     next_state=after,
-                    tokens=spans[turn].length if turn < len(spans) else 0,
+                    tokens=sampled[turn] if turn < len(sampled) else 0,
                     tool_calls=messages[at].get("tool_calls", []),
                 )
             )

@@ -1,14 +1,59 @@
-"""What every token record must satisfy, whoever made it."""
+"""What every token record must satisfy, whoever made it, and the spans of what was sampled."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from podium.core.errors import Violation
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import trajectory_pb2
 
 LOGPROB_SLACK = 1e-3
 """Nats above 0 that rounding may give a log-prob of certainty."""
+
+
+def sampled_spans(
+    generation: inference_pb.Generation, start: int, temperature: float
+) -> Iterator[trajectory_pb2.SampledSpan]:
+    """The spans of an answer that stands at `start` of its record, one for each version.
+
+    Raises:
+        ValueError: its versions do not add up to its tokens.
+    """
+    count = len(generation.token_ids)
+    runs = [(run.tokens, run.weights_version) for run in generation.versions]
+    runs = runs or [(count, generation.weights_version)]
+    if sum(tokens for tokens, _ in runs) != count or min(tokens for tokens, _ in runs) < 1:
+        text = " + ".join(str(tokens) for tokens, _ in runs)
+        raise ValueError(f"the versions are of {text} tokens; {count} were sampled")
+    for tokens, version in runs:
+        span = trajectory_pb2.SampledSpan(
+            start=start,
+            length=tokens,
+            policy=generation.policy,
+            weights_version=version,
+            temperature=temperature,
+            request_id=generation.request_id,
+        )
+        start += tokens
+        count -= tokens
+        if not count:
+            span.finish_reason = generation.finish_reason
+        yield span
+
+
+def spans_by_turn(record: trajectory_pb2.TokenRecord) -> list[list[trajectory_pb2.SampledSpan]]:
+    """The spans of each turn: those without context between them are one, of several versions."""
+    turns: list[list[trajectory_pb2.SampledSpan]] = []
+    end = -1
+    for span in record.spans:
+        if span.start == end:
+            turns[-1].append(span)
+        else:
+            turns.append([span])
+        end = span.start + span.length
+    return turns
 
 
 def token_record_violations(record: trajectory_pb2.TokenRecord, path: str) -> list[Violation]:

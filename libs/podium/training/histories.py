@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from podium.core.token_records import sampled_spans
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.training.choices import Answer, choose
 from podium.training.words import Words, gist, words
@@ -160,15 +161,8 @@ class _Open:
             generation = call.generation
             if not generation.token_ids or call.untrainable:
                 continue
-            made.tokens.spans.add(
-                start=len(call.prompt_token_ids),
-                length=len(generation.token_ids),
-                policy=generation.policy,
-                weights_version=generation.weights_version,
-                temperature=call.temperature,
-                finish_reason=generation.finish_reason,
-                request_id=generation.request_id,
-            )
+            start = len(call.prompt_token_ids)
+            made.tokens.spans.extend(sampled_spans(generation, start, call.temperature))
             made.tokens.logprobs.extend(generation.logprobs)
         return made
 

@@ -7,7 +7,11 @@ import json
 import os
 import pty
 
+import click
 import pytest
+from podium.cli.episodes import episode_lines
+from podium.cli.pieces import Pieces
+from podium.cli.ranges import Range
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.types.v1 import trajectory_pb2 as pb
 from support.cli import COMMAND
@@ -219,3 +223,27 @@ async def test_a_number_that_no_field_holds_is_no_defect_of_podium(
     assert (done.code, done.out) == (code, ""), done.err
     assert "defect" not in done.err
     assert code == 5 or arguments[-2] in done.err
+
+
+def test_the_tokens_of_a_turn_that_weights_came_into_are_told_with_each_version() -> None:
+    history = pb.History(
+        messages=[
+            pb.Message(role=pb.ROLE_USER, content="one"),
+            pb.Message(role=pb.ROLE_ASSISTANT, content="two"),
+            pb.Message(role=pb.ROLE_USER, content="three"),
+            pb.Message(role=pb.ROLE_ASSISTANT, content="four"),
+        ],
+        tokens=pb.TokenRecord(token_ids=range(9), logprobs=[-0.5] * 6),
+    )
+    stop = pb.FINISH_REASON_STOP
+    for start, length, version, reason in ((1, 2, 3, 0), (3, 2, 4, stop), (7, 2, 4, stop)):
+        history.tokens.spans.add(
+            start=start, length=length, policy="w", weights_version=version, finish_reason=reason
+        )
+    made = pb.Trajectory(id=ID, histories=[history])
+    lines = list(map(click.unstyle, episode_lines(made, turns=Range(1, 1), pieces=Pieces())))
+    assert [line for line in lines if line.startswith("sampled")] == [
+        "sampled, tokens 1 to 2: w@3, temperature 0",
+        "sampled, tokens 3 to 4: w@4, temperature 0, finish stop",
+    ]
+    assert any("w@3, w@4" in line for line in lines)

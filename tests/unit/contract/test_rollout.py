@@ -14,6 +14,7 @@ from podium.core.contract import (
 from podium.core.contract.rollout import attempts_allowed, is_ready_first
 from podium.types.v1 import spec_pb2
 
+IN_FLIGHT = spec_pb2.WEIGHT_UPDATE_IN_FLIGHT
 READY, FIXED = spec_pb2.GROUP_ORDER_READY, spec_pb2.GROUP_ORDER_FIXED
 
 
@@ -47,6 +48,7 @@ def test_a_job_from_before_there_were_orders_keeps_its_own() -> None:
     ("fields", "path", "says"),
     [
         ({"group_order": READY}, "group_order", "a max_staleness above 0"),
+        ({"weight_update": IN_FLIGHT}, "weight_update", "allowed is WEIGHT_UPDATE_DRAIN, or"),
         ({"max_attempted_groups": 9}, "max_attempted_groups", "without dynamic_sampling"),
         (
             {"dynamic_sampling": True, "max_attempted_groups": 7},
@@ -64,6 +66,17 @@ def test_what_contradicts_itself_is_refused(fields: dict[str, Any], path: str, s
     (found,) = rollout_violations(completed(**fields), "job.spec.rollout")
     assert found.field == f"job.spec.rollout.{path}"
     assert says in found.description
+
+
+def test_weights_come_in_flight_where_old_tokens_may_train_and_whoever_brings_them() -> None:
+    assert completed().weight_update == spec_pb2.WEIGHT_UPDATE_DRAIN
+    stale = completed(max_staleness=1, weight_update=IN_FLIGHT)
+    assert rollout_violations(stale, "rollout") == []
+    of_a_client = spec_pb2.RolloutSpec(max_staleness=1, weight_update=IN_FLIGHT)
+    assert client_rollout_violations(of_a_client, "rollout") == []
+    of_a_client.max_staleness = 0
+    (found,) = client_rollout_violations(of_a_client, "rollout")
+    assert found.field == "rollout.weight_update"
 
 
 def test_a_client_brings_its_groups_itself() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from podium.core.token_records import spans_by_turn, token_record_violations
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.domain.record import Record
@@ -90,4 +91,37 @@ def test_an_empty_generation_leaves_no_span() -> None:
     record = Record()
     record.context([1])
     record.sampled(generation(), 1.0)
+    assert record.build() == pb.TokenRecord(token_ids=[1])
+
+
+def two_versions(*tokens: int) -> inference_pb.Generation:
+    made = generation(7, 8, 9)
+    for version, count in enumerate(tokens, start=3):
+        made.versions.add(tokens=count, weights_version=version)
+    return made
+
+
+def test_an_answer_of_two_versions_is_two_spans_of_one_turn() -> None:
+    record = Record()
+    record.context([1, 2])
+    record.sampled(two_versions(1, 2), 0.75)
+    record.context([3])
+    record.sampled(generation(4), 0.75)
+    built = record.build()
+    assert [(s.start, s.length, s.weights_version, s.finish_reason) for s in built.spans] == [
+        (2, 1, 3, pb.FINISH_REASON_UNSPECIFIED),
+        (3, 2, 4, pb.FINISH_REASON_LENGTH),
+        (6, 1, 3, pb.FINISH_REASON_LENGTH),
+    ]
+    assert {span.request_id for span in built.spans} == {"r"}
+    assert token_record_violations(built, "tokens") == []
+    assert [[s.start for s in turn] for turn in spans_by_turn(built)] == [[2, 3], [6]]
+
+
+@pytest.mark.parametrize("tokens", [(1,), (1, 3), (3, 0), (4, -1)])
+def test_versions_that_are_not_of_every_token_are_refused(tokens: tuple[int, ...]) -> None:
+    record = Record()
+    record.context([1])
+    with pytest.raises(ValueError, match="3 were sampled"):
+        record.sampled(two_versions(*tokens), 1.0)
     assert record.build() == pb.TokenRecord(token_ids=[1])

@@ -80,6 +80,15 @@ def test_an_actions_type_is_read_from_what_was_said(said: str, kind: str) -> Non
     assert (action.type, action.reward, action.next_state) == (kind, 0.5, {"found": 1})
 
 
+def test_a_turn_of_two_versions_is_one_action_with_all_of_its_tokens() -> None:
+    found = episode(1, 0, [("go", 0.5, {"a": 1}), ("on", 0.5, {"a": 2})])
+    tokens = found.histories[0].tokens
+    del tokens.spans[:]
+    for start, length in ((2, 3), (5, 4), (11, 2)):
+        tokens.spans.add(start=start, length=length, weights_version=start)
+    assert [action.tokens for action in actions_of(found)] == [7, 2]
+
+
 def test_a_tool_call_is_an_action_with_its_arguments() -> None:
     found = episode(1, 0, [("", 1.0, {"a": 1})])
     message = found.histories[0].messages[2]

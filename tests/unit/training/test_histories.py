@@ -57,6 +57,15 @@ def test_a_prompt_that_begins_with_the_whole_history_continues_it() -> None:
     assert [message.content for message in history.messages] == ["1 2 3 4 5", "6"]
 
 
+def test_a_captured_call_keeps_the_version_of_each_of_its_tokens() -> None:
+    moved = call([1, 2], [3, 4, 5])
+    moved.generation.versions.add(tokens=2, weights_version=3)
+    moved.generation.versions.add(tokens=1, weights_version=5)
+    (history,) = join([moved, call([1, 2, 3, 4, 5, 6], [7])], "job").histories
+    assert shape(history)[1] == [(2, 2), (4, 1), (6, 1)]
+    assert [span.weights_version for span in history.tokens.spans] == [3, 5, 3]
+
+
 def test_t20_anything_else_begins_a_new_history() -> None:
     """A turn that was tokenized otherwise, one cut short, a sub-agent's conversation."""
     calls = [call([1, 2], [3, 4]), call([1, 2, 34, 5], [6]), call([1, 2, 3], [7]), call([9], [8])]

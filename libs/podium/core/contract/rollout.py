@@ -33,15 +33,17 @@ def rollout_violations(rollout: spec_pb2.RolloutSpec, path: str) -> list[Violati
 
 def client_rollout_violations(rollout: spec_pb2.RolloutSpec, path: str) -> list[Violation]:
     """What a job cannot have whose client brings the groups."""
-    return [
-        Violation(
-            f"{path}.{field}",
+    brought = [
+        (
+            field,
             "got a value for a job with a client, whose batches say which groups a step trains;"
             " allowed is none",
         )
         for field in ("group_order", "dynamic_sampling", "max_attempted_groups")
         if rollout.HasField(field)
     ]
+    found = [*brought, *_of_weights(rollout)]
+    return [Violation(f"{path}.{field}", text) for field, text in found]
 
 
 def is_ready_first(rollout: spec_pb2.RolloutSpec) -> bool:
@@ -57,7 +59,17 @@ def attempts_allowed(rollout: spec_pb2.RolloutSpec) -> int:
     return rollout.max_attempted_groups if rollout.dynamic_sampling else rollout.groups_per_step
 
 
+def _of_weights(rollout: spec_pb2.RolloutSpec) -> Iterator[tuple[str, str]]:
+    if rollout.weight_update == spec_pb2.WEIGHT_UPDATE_IN_FLIGHT and rollout.max_staleness == 0:
+        yield (
+            "weight_update",
+            "got WEIGHT_UPDATE_IN_FLIGHT with max_staleness 0, where every token is of the newest"
+            " version; allowed is WEIGHT_UPDATE_DRAIN, or a max_staleness above 0",
+        )
+
+
 def _contradictions(rollout: spec_pb2.RolloutSpec) -> Iterator[tuple[str, str]]:
+    yield from _of_weights(rollout)
     if is_ready_first(rollout) and rollout.max_staleness == 0:
         yield (
             "group_order",

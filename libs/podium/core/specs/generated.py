@@ -230,6 +230,17 @@ WandbMode = Literal["online", "offline"]
 - `offline`: To files of the tracking service, for `wandb sync`.
 """
 
+WeightUpdate = Literal["drain", "in_flight"]
+"""What becomes of the generations of a policy that run when a pool gets a newer version of it.
+
+- `drain`: They end under the version that they began with. A merged pool holds new ones back
+  meanwhile.
+- `in_flight`: They go on under the new version, from the tokens that they have, which are
+  computed anew; each token is told with the version that sampled it. Only those that name
+  their version end first. A pool of adapters holds both versions: there they end under the
+  one that they began with, and nothing waits for that.
+"""
+
 
 class JobSpec(Spec[spec_pb2.JobSpec]):
     """What a job trains, on what, and how. A job file is this message as YAML.
@@ -1075,6 +1086,8 @@ class RolloutSpec(Spec[spec_pb2.RolloutSpec]):
         max_attempted_groups: Most groups that a step attempts; only with dynamic_sampling,
             and not fewer than groups_per_step. Then it trains with what it has. Default three
             times groups_per_step. Allowed: from 1 to 16384.
+        weight_update: What becomes of the generations that run when the pool exchanges
+            weights. Default `drain`; `in_flight` only with a max_staleness above 0.
     """
 
     message_class = spec_pb2.RolloutSpec
@@ -1108,6 +1121,10 @@ class RolloutSpec(Spec[spec_pb2.RolloutSpec]):
     """Most groups that a step attempts; only with dynamic_sampling, and not fewer than
     groups_per_step. Then it trains with what it has. Default three times groups_per_step.
     Allowed: from 1 to 16384.
+    """
+    weight_update: WeightUpdate | None = None
+    """What becomes of the generations that run when the pool exchanges weights. Default `drain`;
+    `in_flight` only with a max_staleness above 0.
     """
 
 

@@ -49,6 +49,32 @@ WEIGHT_MODE_MERGED: WeightMode.ValueType  # 2
 Global___WeightMode: _TypeAlias = WeightMode  # noqa: Y015
 
 @_typing.final
+class VersionSpan(_message.Message):
+    """A run of tokens that one version sampled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    WEIGHTS_VERSION_FIELD_NUMBER: _builtins.int
+    tokens: _builtins.int
+    """How many tokens."""
+    weights_version: _builtins.int
+    """The version of the policy's weights."""
+    def __init__(
+        self,
+        *,
+        tokens: _builtins.int = ...,
+        weights_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens", "weights_version", b"weights_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VersionSpan: _TypeAlias = VersionSpan  # noqa: Y015
+
+@_typing.final
 class Generation(_message.Message):
     """What was generated and by whom."""
 
@@ -62,6 +88,7 @@ class Generation(_message.Message):
     WEIGHTS_VERSION_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CACHED_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    VERSIONS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The decoded text, without special tokens and without the stop string."""
     finish_reason: _trajectory_pb2.FinishReason.ValueType
@@ -69,7 +96,9 @@ class Generation(_message.Message):
     policy: _builtins.str
     """The job whose policy sampled it; empty for the base model."""
     weights_version: _builtins.int
-    """The version whose weights sampled it."""
+    """The version whose weights sampled it; where there were several, the oldest.
+    In a stream, before its end, the one that it began with.
+    """
     request_id: _builtins.str
     """The engine's request id."""
     cached_prompt_tokens: _builtins.int
@@ -82,6 +111,13 @@ class Generation(_message.Message):
     def logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """The log-probability, in nats, of each, at the request's temperature."""
 
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___VersionSpan]:
+        """Which version sampled which tokens, where the weights were exchanged in
+        between (WEIGHT_UPDATE_IN_FLIGHT): runs of `token_ids`, in order. Empty for
+        one version alone. In a stream, on the last piece, of all tokens.
+        """
+
     def __init__(
         self,
         *,
@@ -93,10 +129,11 @@ class Generation(_message.Message):
         weights_version: _builtins.int = ...,
         request_id: _builtins.str = ...,
         cached_prompt_tokens: _builtins.int = ...,
+        versions: _abc.Iterable[Global___VersionSpan] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_prompt_tokens", b"cached_prompt_tokens", "finish_reason", b"finish_reason", "logprobs", b"logprobs", "policy", b"policy", "request_id", b"request_id", "text", b"text", "token_ids", b"token_ids", "weights_version", b"weights_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_prompt_tokens", b"cached_prompt_tokens", "finish_reason", b"finish_reason", "logprobs", b"logprobs", "policy", b"policy", "request_id", b"request_id", "text", b"text", "token_ids", b"token_ids", "versions", b"versions", "weights_version", b"weights_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -849,6 +886,7 @@ class LoadPolicyRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     KEEP_OLDER_FIELD_NUMBER: _builtins.int
     WHOLE_POOL_FIELD_NUMBER: _builtins.int
+    WEIGHT_UPDATE_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """The job."""
     version: _builtins.int
@@ -862,6 +900,10 @@ class LoadPolicyRequest(_message.Message):
     that cannot reach each. One that goes away meanwhile is left out; what one
     refuses fails the call after all have answered.
     """
+    weight_update: _spec_pb2.WeightUpdate.ValueType
+    """What becomes of the policy's generations that run; unspecified for
+    WEIGHT_UPDATE_DRAIN. It holds, too, for versions that requests bring later.
+    """
     def __init__(
         self,
         *,
@@ -869,10 +911,11 @@ class LoadPolicyRequest(_message.Message):
         version: _builtins.int = ...,
         keep_older: _builtins.int | None = ...,
         whole_pool: _builtins.bool = ...,
+        weight_update: _spec_pb2.WeightUpdate.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_older", b"_keep_older", "keep_older", b"keep_older"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_older", b"_keep_older", "job", b"job", "keep_older", b"keep_older", "version", b"version", "whole_pool", b"whole_pool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_older", b"_keep_older", "job", b"job", "keep_older", b"keep_older", "version", b"version", "weight_update", b"weight_update", "whole_pool", b"whole_pool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__keep_older: _TypeAlias = _typing.Literal["keep_older"]  # noqa: Y015
     _WhichOneofArgType__keep_older: _TypeAlias = _typing.Literal["_keep_older", b"_keep_older"]  # noqa: Y015
@@ -890,7 +933,9 @@ class LoadPolicyResponse(_message.Message):
     PAUSE_SECONDS_FIELD_NUMBER: _builtins.int
     ALREADY_LOADED_FIELD_NUMBER: _builtins.int
     pause_seconds: _builtins.float
-    """Seconds that requests were held back while weights were exchanged."""
+    """Seconds that requests were held back while weights were exchanged, those
+    that run among them with WEIGHT_UPDATE_IN_FLIGHT.
+    """
     already_loaded: _builtins.bool
     """Whether the version was already being served."""
     @_builtins.property

@@ -218,15 +218,18 @@ class InferenceServiceServicer:
 
     def LoadPolicy(self, request, context):
         """Fetches a version from the registry, verifies its digests and serves it,
-        without dropping running requests: those finish under the version that
-        they began with. Idempotent. Fails with NOT_FOUND when the registry has
-        no such version, FAILED_PRECONDITION (BASE_MODEL_MISMATCH) when it was
-        trained on another base model, (BAD_ADAPTER, BAD_WEIGHTS) when its files
-        do not fit this one, (WEIGHT_MODE) when it has whole weights and the pool
-        serves adapters or (POOL_IN_USE) when a merged pool serves another job,
-        and DATA_LOSS when a digest does not match; the old version is served on
-        in every case. It is about the pod that is called: whoever wants a version
-        in the whole pool at once calls each, or sets `whole_pool`.
+        without dropping running requests: those finish under the version that they
+        began with, or go on under this one (`weight_update`). Idempotent. Fails
+        with NOT_FOUND when the registry has no such version, FAILED_PRECONDITION
+        (BASE_MODEL_MISMATCH) when it was trained on another base model,
+        (BAD_ADAPTER, BAD_WEIGHTS) when its files do not fit this one,
+        (WEIGHT_MODE) when it has whole weights and the pool serves adapters or
+        (POOL_IN_USE) when a merged pool serves another job, DATA_LOSS when a
+        digest does not match, and UNAVAILABLE (REQUESTS_DID_NOT_END) when what
+        runs does not end in time or (WEIGHTS_NOT_EXCHANGED) when the engine does
+        not take the weights; the old version is served on in every case. It is
+        about the pod that is called: whoever wants a version in the whole pool at
+        once calls each, or sets `whole_pool`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

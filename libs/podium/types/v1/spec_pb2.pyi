@@ -113,6 +113,46 @@ CONTEXT_POLICY_STOP: ContextPolicy.ValueType  # 2
 """The episode ends before that turn (STOP_REASON_CONTEXT_LENGTH)."""
 Global___ContextPolicy: _TypeAlias = ContextPolicy  # noqa: Y015
 
+class _WeightUpdate:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WeightUpdateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WeightUpdate.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WEIGHT_UPDATE_UNSPECIFIED: _WeightUpdate.ValueType  # 0
+    """Not set; the default is taken."""
+    WEIGHT_UPDATE_DRAIN: _WeightUpdate.ValueType  # 1
+    """They end under the version that they began with. A merged pool holds new
+    ones back meanwhile.
+    """
+    WEIGHT_UPDATE_IN_FLIGHT: _WeightUpdate.ValueType  # 2
+    """They go on under the new version, from the tokens that they have, which are
+    computed anew; each token is told with the version that sampled it. Only
+    those that name their version end first. A pool of adapters holds both
+    versions: there they end under the one that they began with, and nothing
+    waits for that.
+    """
+
+class WeightUpdate(_WeightUpdate, metaclass=_WeightUpdateEnumTypeWrapper):
+    """What becomes of the generations of a policy that run when a pool gets a newer
+    version of it.
+    """
+
+WEIGHT_UPDATE_UNSPECIFIED: WeightUpdate.ValueType  # 0
+"""Not set; the default is taken."""
+WEIGHT_UPDATE_DRAIN: WeightUpdate.ValueType  # 1
+"""They end under the version that they began with. A merged pool holds new
+ones back meanwhile.
+"""
+WEIGHT_UPDATE_IN_FLIGHT: WeightUpdate.ValueType  # 2
+"""They go on under the new version, from the tokens that they have, which are
+computed anew; each token is told with the version that sampled it. Only
+those that name their version end first. A pool of adapters holds both
+versions: there they end under the one that they began with, and nothing
+waits for that.
+"""
+Global___WeightUpdate: _TypeAlias = WeightUpdate  # noqa: Y015
+
 class _GroupOrder:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1568,6 +1608,7 @@ class RolloutSpec(_message.Message):
     GROUP_ORDER_FIELD_NUMBER: _builtins.int
     DYNAMIC_SAMPLING_FIELD_NUMBER: _builtins.int
     MAX_ATTEMPTED_GROUPS_FIELD_NUMBER: _builtins.int
+    WEIGHT_UPDATE_FIELD_NUMBER: _builtins.int
     group_size: _builtins.int
     """Attempts of each scenario. Default 8."""
     groups_per_step: _builtins.int
@@ -1595,6 +1636,11 @@ class RolloutSpec(_message.Message):
     fewer than groups_per_step. Then it trains with what it has. Default three
     times groups_per_step.
     """
+    weight_update: Global___WeightUpdate.ValueType
+    """What becomes of the generations that run when the pool exchanges weights.
+    Default WEIGHT_UPDATE_DRAIN; WEIGHT_UPDATE_IN_FLIGHT only with a
+    max_staleness above 0.
+    """
     @_builtins.property
     def sampling(self) -> _policy_pb2.SamplingParams:
         """How tokens are drawn."""
@@ -1615,10 +1661,11 @@ class RolloutSpec(_message.Message):
         group_order: Global___GroupOrder.ValueType | None = ...,
         dynamic_sampling: _builtins.bool | None = ...,
         max_attempted_groups: _builtins.int | None = ...,
+        weight_update: Global___WeightUpdate.ValueType | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "_weight_update", b"_weight_update", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling", "weight_update", b"weight_update"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "_weight_update", b"_weight_update", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling", "weight_update", b"weight_update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__dynamic_sampling: _TypeAlias = _typing.Literal["dynamic_sampling"]  # noqa: Y015
     _WhichOneofArgType__dynamic_sampling: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling"]  # noqa: Y015
@@ -1634,6 +1681,8 @@ class RolloutSpec(_message.Message):
     _WhichOneofArgType__max_concurrent_groups: _TypeAlias = _typing.Literal["_max_concurrent_groups", b"_max_concurrent_groups"]  # noqa: Y015
     _WhichOneofReturnType__max_staleness: _TypeAlias = _typing.Literal["max_staleness"]  # noqa: Y015
     _WhichOneofArgType__max_staleness: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness"]  # noqa: Y015
+    _WhichOneofReturnType__weight_update: _TypeAlias = _typing.Literal["weight_update"]  # noqa: Y015
+    _WhichOneofArgType__weight_update: _TypeAlias = _typing.Literal["_weight_update", b"_weight_update"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dynamic_sampling) -> _WhichOneofReturnType__dynamic_sampling | None: ...
     @_typing.overload
@@ -1648,6 +1697,8 @@ class RolloutSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_concurrent_groups) -> _WhichOneofReturnType__max_concurrent_groups | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_staleness) -> _WhichOneofReturnType__max_staleness | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__weight_update) -> _WhichOneofReturnType__weight_update | None: ...
 
 Global___RolloutSpec: _TypeAlias = RolloutSpec  # noqa: Y015
 

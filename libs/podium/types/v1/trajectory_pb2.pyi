@@ -372,7 +372,10 @@ Global___Tool: _TypeAlias = Tool  # noqa: Y015
 
 @_typing.final
 class SampledSpan(_message.Message):
-    """A run of tokens that a model sampled: [start, start + length)."""
+    """A run of tokens that a model sampled: [start, start + length). One of which
+    the next begins where it ends is a part of a turn whose weights were exchanged
+    in between (WEIGHT_UPDATE_IN_FLIGHT); only the last part has a finish_reason.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from podium.core.token_records import sampled_spans
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -51,22 +52,14 @@ class Record:
         """Takes what was sampled after the prompt.
 
         Raises:
-            ValueError: not one log-probability for each token.
+            ValueError: not one log-probability, or not one version, for each token.
         """
         count = len(generation.token_ids)
         if len(generation.logprobs) != count:
             raise ValueError(f"{len(generation.logprobs)} log-probs for {count} sampled tokens")
         if count == 0:
             return
-        self._record.spans.add(
-            start=len(self),
-            length=count,
-            policy=generation.policy,
-            weights_version=generation.weights_version,
-            temperature=temperature,
-            finish_reason=generation.finish_reason,
-            request_id=generation.request_id,
-        )
+        self._record.spans.extend(sampled_spans(generation, len(self), temperature))
         self._token_ids.MergeFrom(generation.token_ids)
         self._record.logprobs.MergeFrom(generation.logprobs)
 
