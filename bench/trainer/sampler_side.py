@@ -34,7 +34,7 @@ async def _serve(connection: Connection, setup: Setup) -> None:
             if order == "sample":
                 tell(connection, await _sample(engine, prompts, setup, value))
             else:
-                await engine.merge(Path(value))
+                await engine.merge(Path(value), 0)
                 tell(connection, None)
     finally:
         engine.close()

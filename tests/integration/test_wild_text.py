@@ -138,7 +138,12 @@ async def keep(wild: Wild, key: str, captures: Captures, ids: list[int]) -> None
 
     async def outputs() -> AsyncGenerator[Any, None]:
         choice = SimpleNamespace(
-            index=0, token_ids=ids, logprobs=None, text=wild.reply(), finish_reason="stop"
+            index=0,
+            token_ids=ids,
+            logprobs=None,
+            text=wild.reply(),
+            finish_reason="stop",
+            weight_versions=None,
         )
         yield SimpleNamespace(request_id="r", prompt_token_ids=[1, 2], outputs=[choice])
 

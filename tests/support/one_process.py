@@ -51,7 +51,7 @@ class SayingEngine:
     def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def merge(self, weights: Path | None) -> None:
+    async def merge(self, weights: Path | None, version: int) -> None:
         """Says what it says, whatever the weights."""
 
     async def add_adapter(self, name: str, folder: Path) -> object:

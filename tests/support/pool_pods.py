@@ -78,9 +78,12 @@ class EngineDouble:
     def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def merge(self, weights: Path | None) -> None:
+    async def merge(self, weights: Path | None, version: int) -> None:
         self.merges += 1
         self.merged = _text(weights) if weights is not None else "base"
+
+    def frozen(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def add_adapter(self, name: str, folder: Path) -> object:
         assert name not in self.adapters
@@ -176,6 +179,7 @@ class PodDouble:
                     logprobs=None,
                     text="",
                     finish_reason="stop",
+                    weight_versions=None,
                 )
             ],
         )

@@ -25,6 +25,7 @@ class Params:
     logit_bias: Any = None
     allowed_token_ids: Any = None
     bad_words: Any = None
+    prompt_logprobs: int | None = None
 
     def clone(self) -> Params:
         """A copy."""

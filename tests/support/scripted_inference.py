@@ -128,7 +128,7 @@ class ScriptedEngine:
     def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def merge(self, weights: Path | None) -> None:
+    async def merge(self, weights: Path | None, version: int) -> None:
         """Samples by the script, whatever the weights."""
 
 

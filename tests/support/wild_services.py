@@ -124,7 +124,7 @@ class _OnePolicy:
     """The pool, as far as sampling needs it: whatever is asked for is served."""
 
     @asynccontextmanager
-    async def use(self, job: str, version: int | None) -> AsyncIterator[Any]:
+    async def use(self, job: str, version: int | None, *, moves: bool = True) -> AsyncIterator[Any]:
         yield SimpleNamespace(job=job, version=version or 0, adapter=None, model_name=job)
 
 

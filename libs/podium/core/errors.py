@@ -29,6 +29,8 @@ from dataclasses import dataclass
 
 REQUESTS_DID_NOT_END = "REQUESTS_DID_NOT_END"
 """Reason of an UnavailableError of a pod that is there: its weights are still in use."""
+WEIGHTS_NOT_EXCHANGED = "WEIGHTS_NOT_EXCHANGED"
+"""Likewise: its engine did not take them, and has those of before, if any."""
 
 
 @dataclass(frozen=True)

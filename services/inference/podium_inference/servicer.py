@@ -27,9 +27,11 @@ from podium_inference.domain import metrics
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.demonstration import demonstrations
 from podium_inference.domain.holders import Holders
-from podium_inference.domain.pool import PolicyPool, Served
+from podium_inference.domain.pool import PolicyPool
 from podium_inference.domain.ports import Engine
 from podium_inference.domain.render import Renderer
+from podium_inference.domain.served import Served
+from podium_inference.domain.stamps import stamp
 from podium_inference.domain.token_scores import sendable
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -82,7 +84,8 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         version = request.policy.version if request.policy.HasField("version") else None
         outcome = "failed"
         try:
-            async with self._pool.use(request.policy.job, version) as served:
+            # An answer has the weights of one version.
+            async with self._pool.use(request.policy.job, version, moves=False) as served:
                 found = await self._engine.score(tokens, uuid.uuid4().hex, served.adapter)
                 logprobs = sendable(found)
             outcome = "ok"
@@ -199,8 +202,9 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     async def _load(self, request: pb.LoadPolicyRequest) -> pb.LoadPolicyResponse:
         keep = request.keep_older if request.HasField("keep_older") else 1
         # A caller that gives up must not leave weights half exchanged.
+        in_flight = request.weight_update == spec_pb2.WEIGHT_UPDATE_IN_FLIGHT
         served, pause, before = await asyncio.shield(
-            self._pool.load(request.job, request.version, keep)
+            self._pool.load(request.job, request.version, keep, in_flight=in_flight)
         )
         return pb.LoadPolicyResponse(
             policy=_loaded(served), pause_seconds=pause, already_loaded=before
@@ -270,7 +274,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                         async for piece in pieces:
                             sampled += len(piece.token_ids)
                             cached = max(cached, piece.cached_prompt_tokens)
-                            yield pb.Generation(
+                            generation = pb.Generation(
                                 token_ids=piece.token_ids,
                                 logprobs=piece.logprobs,
                                 text=clean(piece.text),
@@ -280,6 +284,8 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                                 request_id=request_id,
                                 cached_prompt_tokens=cached,
                             )
+                            stamp(generation, piece.versions)
+                            yield generation
                 outcome = "ok"
                 span.set_attribute(attributes.GEN_AI_USAGE_CACHED_TOKENS, cached)
                 span.set_attribute(attributes.GEN_AI_USAGE_OUTPUT_TOKENS, sampled)
@@ -348,6 +354,8 @@ def _append(whole: pb.Generation, piece: pb.Generation) -> None:
     text = whole.text + piece.text
     whole.MergeFrom(piece)
     whole.text = text
+    # The last piece knows it, also when it is 0, which is not merged.
+    whole.weights_version = piece.weights_version
 
 
 def _message(

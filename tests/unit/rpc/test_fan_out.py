@@ -9,6 +9,7 @@ import grpc
 import pytest
 from podium.core.errors import (
     REQUESTS_DID_NOT_END,
+    WEIGHTS_NOT_EXCHANGED,
     FailedPreconditionError,
     InvalidArgumentError,
     UnavailableError,
@@ -89,6 +90,7 @@ async def test_all_are_waited_for_though_one_refuses(channels: Channels) -> None
     [
         FailedPreconditionError("another policy"),
         UnavailableError("busy", reason=REQUESTS_DID_NOT_END),
+        UnavailableError("no such layer", reason=WEIGHTS_NOT_EXCHANGED),
         UnavailableError("no registry", metadata={"peer": "registry"}),
     ],
 )

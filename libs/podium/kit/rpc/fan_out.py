@@ -9,14 +9,14 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from podium.core.errors import REQUESTS_DID_NOT_END, UnavailableError
+from podium.core.errors import REQUESTS_DID_NOT_END, WEIGHTS_NOT_EXCHANGED, UnavailableError
 from podium.core.tasks import cancel_and_wait
 from podium.kit.rpc.errors import rpc_errors
 
 T = TypeVar("T")
 
 # It is there, and has not done what it was told.
-_STILL_THERE = frozenset({REQUESTS_DID_NOT_END})
+_STILL_THERE = frozenset({REQUESTS_DID_NOT_END, WEIGHTS_NOT_EXCHANGED})
 
 
 @dataclass(frozen=True)

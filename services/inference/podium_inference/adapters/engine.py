@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from podium.core.errors import (
+    WEIGHTS_NOT_EXCHANGED,
     FailedPreconditionError,
     InvalidArgumentError,
     UnavailableError,
@@ -22,7 +23,7 @@ from podium_inference.adapters.node_files import on_every_node
 from podium_inference.adapters.node_group import NodePlace
 from podium_inference.adapters.prompt_logits import adapts_head
 from podium_inference.adapters.weight_files import check_weights
-from podium_inference.domain.ports import Piece
+from podium_inference.domain.ports import Piece, Run
 from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,16 @@ _FINISH = {
     "length": trajectory_pb2.FINISH_REASON_LENGTH,
     "abort": trajectory_pb2.FINISH_REASON_ABORTED,
 }
+
+
+def versions_of(completion: Any) -> list[Run]:
+    """Which versions sampled vLLM's `completion`; nothing before its end, and of adapters."""
+    return [
+        (span.end - span.start, int(span.version))
+        for span in completion.weight_versions or ()
+        # Before the first exchange vLLM calls its weights `default`.
+        if span.version.isdigit() and span.end > span.start
+    ]
 
 
 class VllmEngine:
@@ -121,6 +132,7 @@ class VllmEngine:
                     text=completion.text,
                     finish_reason=_FINISH.get(completion.finish_reason or "", 0),
                     cached_prompt_tokens=output.num_cached_tokens or 0,
+                    versions=versions_of(completion),
                 )
         except (EngineDeadError, EngineGenerateError) as error:
             raise UnavailableError("the engine has died", reason="ENGINE_DEAD") from error
@@ -168,14 +180,40 @@ class VllmEngine:
         """See `Engine`."""
         return on_every_node(self.llm.collective_rpc, weights) if self._nodes > 1 else nullcontext()
 
-    async def merge(self, weights: Path | None) -> None:
+    async def merge(self, weights: Path | None, version: int) -> None:
         """See `Engine`."""
         answers = await self.llm.collective_rpc(
             "podium_set_policy", args=(str(self._model), str(weights or ""))
         )
         if any(answers):
-            raise RuntimeError(f"the weights cannot be exchanged: {next(filter(None, answers))}")
-        await self.llm.reset_prefix_cache()
+            raise RuntimeError(next(filter(None, answers)))
+        # With what runs: that is at least what was aborted and is on its way out.
+        await self.llm.reset_prefix_cache(reset_running_requests=True)
+        await self.llm.update_weight_version(str(version))
+
+    @asynccontextmanager
+    async def frozen(self) -> AsyncIterator[None]:
+        """See `Engine`. vLLM stops between two steps, and computes what it kept anew."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            await self.llm.pause_generation(mode="keep", clear_cache=True)
+        except EngineDeadError as error:
+            raise UnavailableError("the engine has died", reason="ENGINE_DEAD") from error
+        except Exception as error:
+            await self.llm.resume_generation()
+            raise UnavailableError(
+                f"the engine cannot be stopped: {error}", reason=WEIGHTS_NOT_EXCHANGED
+            ) from error
+        try:
+            yield
+        finally:
+            await self.llm.resume_generation()
+
+    async def drop(self) -> None:
+        """See `Engine`."""
+        await self.llm.pause_generation(mode="abort")
+        await self.llm.resume_generation()
 
     async def add_adapter(self, name: str, folder: Path) -> object:
         """See `Engine`."""

@@ -26,6 +26,10 @@ PAUSE_SECONDS = Histogram(
     "Time that requests were held back for a change of weights.",
     buckets=_SECONDS,
 )
+MOVED = Counter(
+    "podium_inference_requests_moved_total",
+    "Requests that went on under newer weights, which came in flight.",
+)
 LOAD_FAILURES = Counter(
     "podium_inference_policy_load_failures_total", "Versions not loaded.", ["reason"]
 )

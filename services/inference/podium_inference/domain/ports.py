@@ -11,6 +11,9 @@ from typing import Protocol
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
+Run = tuple[int, int]
+"""How many tokens, and the version of merged weights that sampled them."""
+
 
 @dataclass
 class Piece:
@@ -21,6 +24,8 @@ class Piece:
     text: str = ""
     finish_reason: int = trajectory_pb2.FINISH_REASON_UNSPECIFIED
     cached_prompt_tokens: int = 0
+    versions: list[Run] = field(default_factory=list)
+    """Of the last piece where weights are merged: which versions sampled all of the tokens."""
 
 
 class Engine(Protocol):
@@ -67,8 +72,27 @@ class Engine(Protocol):
         """
         ...
 
-    async def merge(self, weights: Path | None) -> None:
-        """Exchanges the weights for base plus adapter, or for whole ones; nothing may run."""
+    async def merge(self, weights: Path | None, version: int) -> None:
+        """Exchanges the weights for base plus adapter, or for whole ones.
+
+        What runs must be frozen; nothing that was computed by the old weights is used again.
+        What is sampled from then on is told with `version`.
+        """
+        ...
+
+    def frozen(self) -> AbstractAsyncContextManager[None]:
+        """While the block runs, what runs samples nothing; afterwards it goes on.
+
+        Its requests stay in the engine with all that they are, random state, grammar and stop
+        strings too, and what they hold is computed anew from their tokens.
+
+        Raises:
+            UnavailableError: the engine has died, or cannot be stopped.
+        """
+        ...
+
+    async def drop(self) -> None:
+        """Aborts all that runs."""
         ...
 
     async def add_adapter(self, name: str, folder: Path) -> object:

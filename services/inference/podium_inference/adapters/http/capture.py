@@ -26,7 +26,10 @@ from podium.core.tool_calls import parse_reply, reply_format
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.types.v1 import trajectory_pb2 as types_pb
 
+from podium_inference.adapters.engine import versions_of
 from podium_inference.domain.captures import Captures
+from podium_inference.domain.ports import Run
+from podium_inference.domain.stamps import stamp
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -172,6 +175,7 @@ class _Choice:
     logprobs: list[float] = field(default_factory=list)
     text: str = ""
     finish_reason: str = ""
+    versions: list[Run] = field(default_factory=list)
 
 
 async def capture(
@@ -226,6 +230,7 @@ def _append(choice: _Choice, part: Any) -> None:
         choice.logprobs += [chosen[token].logprob for chosen, token in pairs]
     choice.text += part.text
     choice.finish_reason = part.finish_reason or ""
+    choice.versions = versions_of(part)
 
 
 def _call(
@@ -243,7 +248,7 @@ def _call(
         reply = parsed if parsed.tool_calls else reply
     if reply.tool_calls and finish == types_pb.FINISH_REASON_STOP:
         finish = types_pb.FINISH_REASON_TOOL_CALLS
-    return pb.CapturedCall(
+    call = pb.CapturedCall(
         messages=messages_of(fields),
         tools=tools,
         prompt_token_ids=prompt,
@@ -259,3 +264,5 @@ def _call(
         untrainable=untrainable(how.params),
         reply=reply,
     )
+    stamp(call.generation, choice.versions)
+    return call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextvars import ContextVar
 from typing import Any
 
 from podium.core.errors import NotFoundError, PodiumError, UnavailableError
@@ -15,6 +16,18 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Want = Callable[[str, int | None], Awaitable[None]]
 """See `PolicyPool.want`."""
+
+Named = tuple[str, int | None]
+"""A job, and the version; None for its newest."""
+
+_named: ContextVar[Named | None] = ContextVar("named", default=None)
+
+
+def named() -> Named | None:
+    """The policy that the request names in whose context this runs, an empty job for the base
+    model; None where it names none."""
+    return _named.get()
+
 
 _NAME = re.compile(r"(?P<job>[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?)(@(?P<version>[0-9]{1,18}))?")
 
@@ -34,10 +47,11 @@ class NamedPolicies:
             await self._app(scope, receive, send)
             return
         messages, whole = await _read(receive)
-        named = _policy(_model(messages))
-        if whole and named is not None and named[0] != self._base_model:
+        name = _model(messages) if whole else ""
+        policy = ("", None) if name == self._base_model else _policy(name)
+        if policy is not None and policy[0]:
             try:
-                await self._want(*named)
+                await self._want(*policy)
             except NotFoundError:
                 # vLLM says so in its own words, with the names that there are.
                 pass
@@ -49,7 +63,11 @@ class NamedPolicies:
         async def again() -> MutableMapping[str, Any]:
             return next(kept, None) or await receive()
 
-        await self._app(scope, again, send)
+        token = _named.set(policy)
+        try:
+            await self._app(scope, again, send)
+        finally:
+            _named.reset(token)
 
 
 async def _read(receive: Receive) -> tuple[list[MutableMapping[str, Any]], bool]:
@@ -73,7 +91,7 @@ def _model(messages: list[MutableMapping[str, Any]]) -> str:
     return model if isinstance(model, str) else ""
 
 
-def _policy(name: str) -> tuple[str, int | None] | None:
+def _policy(name: str) -> Named | None:
     """Job and version; None for what cannot be a policy's name."""
     match = _NAME.fullmatch(name)
     if match is None:

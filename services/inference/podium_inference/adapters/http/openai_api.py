@@ -19,10 +19,11 @@ from podium_inference.adapters.engine import VllmEngine
 from podium_inference.adapters.http.capture import Announce, How, asked, capture, wanted
 from podium_inference.adapters.http.gate import Gate
 from podium_inference.adapters.http.keys import Keys
-from podium_inference.adapters.http.named_policies import NamedPolicies
+from podium_inference.adapters.http.named_policies import NamedPolicies, named
 from podium_inference.adapters.http.weight_mode import TellsWeightMode
 from podium_inference.domain.captures import Captures
-from podium_inference.domain.pool import PolicyPool, Served
+from podium_inference.domain.pool import PolicyPool
+from podium_inference.domain.served import Served
 from podium_inference.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class GatedClient:
     async def generate(
         self, prompt: Any, sampling_params: Any, request_id: str, **kwargs: Any
     ) -> AsyncGenerator[Any, None]:
-        """As AsyncLLM's, while the policy that was asked for is kept from being exchanged.
+        """As AsyncLLM's, by the policy that was asked for; see `PolicyPool.use`.
 
         What comes with a rollout's key is captured.
         """
@@ -111,10 +112,11 @@ class GatedClient:
             job, _, number = adapter.lora_name.rpartition("@")
             version = int(number)
         elif self._pool.merged:
-            # Whichever is merged in: the API checked the name just before.
-            served = self._pool.served()[0]
-            job, version = served.job, served.version if served.job else None
-        async with self._pool.use(job, version) as served:
+            # The API checked the name just before.
+            job, version = named() or (await self._pool.merged_job(), None)
+        # What is said of the prompt's tokens is of the weights of one version.
+        moves = sampling_params.prompt_logprobs is None
+        async with self._pool.use(job, version, moves=moves) as served:
             if adapter is not None:
                 # Another than the API found, where it went and came back in between.
                 kwargs["lora_request"] = served.adapter
