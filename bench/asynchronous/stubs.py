@@ -152,6 +152,8 @@ class Stub:
 
     # Pool.
 
-    async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
+    async def load(
+        self, job_id: str, version: int, weight_update: spec_pb2.WeightUpdate.ValueType
+    ) -> inference_pb.LoadPolicyResponse:
         self.served = version
         return inference_pb.LoadPolicyResponse()

@@ -12,11 +12,13 @@ from podium.core.errors import (
     UnavailableError,
 )
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
+from podium.types.v1 import spec_pb2
 from podium_controller.training.serving import Serving
 from podium_inference.domain import pool as pool_module
 from support.certificates import Authority
 from support.pool_pods import KEY, NAME, PodDouble, PoolPods, weights
 from support.pool_pods_fixtures import Made, call, make, numbers, registry
+from support.waiting import eventually
 
 __all__ = ["make", "registry"]
 
@@ -55,6 +57,23 @@ async def test_a_version_is_loaded_into_every_pod(make: Made, merged: bool) -> N
     await pods.inference.unload(job)
     for pod in pods.named:
         assert [s.job for s in pod.pool.served()] == [""]
+
+
+async def test_weights_come_in_flight_into_each_pod_by_itself(make: Made) -> None:
+    pods = await make(2)
+    job = await pods.published(1, 2)
+    await pods.inference.load(job, 1)
+    held = asyncio.Event()
+    for pod in pods.named:
+        pod.engine.hold = held
+    running = [asyncio.create_task(pod.generate(job)) for pod in pods.named]
+    for pod in pods.named:
+        await eventually(lambda pod=pod: pod.pool.served()[0].running == 1)
+    await pods.inference.load(job, 2, spec_pb2.WEIGHT_UPDATE_IN_FLIGHT)
+    assert [(s.version, s.running) for pod in pods.named for s in pod.pool.served()] == [(2, 1)] * 2
+    assert not any(task.done() for task in running)
+    held.set()
+    await asyncio.gather(*running)
 
 
 @pytest.mark.parametrize("merged", [True, False])

@@ -13,7 +13,7 @@ from podium_controller.domain.identifiers import evaluation_group, training_grou
 from podium_controller.domain.ports import CONSUMED
 from podium_controller.training.aliases import BEST
 from simulation.orders import faults_of_orders, stored_ids
-from simulation.scenario import JOB, Shape
+from simulation.scenario import JOB, Shape, specification
 from simulation.world import World
 from support.fakes.registry import LATEST, Weights
 from support.fakes.trainer import fingerprint
@@ -127,6 +127,8 @@ def faults_of(world: World) -> list[str]:
         if number not in row.steps:
             found.append(f"step {number} is complete and has no row")
     found += faults_of_orders(world)
+    asked = world.inference.weight_updates - {specification(shape).rollout.weight_update}
+    found += [f"weights were loaded as by {update}" for update in asked]
     groups = _groups(world)
     for id_ in [] if shape.ready else _groups_of(shape, row.completed_steps):
         if id_ not in groups:

@@ -66,6 +66,8 @@ def specification(shape: Shape) -> spec_pb2.JobSpec:
     order = spec_pb2.GROUP_ORDER_READY if shape.ready else spec_pb2.GROUP_ORDER_FIXED
     spec.rollout.group_order = order
     spec.rollout.dynamic_sampling = shape.dynamic
+    if shape.staleness:
+        spec.rollout.weight_update = spec_pb2.WEIGHT_UPDATE_IN_FLIGHT
     spec.training.steps = shape.steps
     spec.retention.keep_last = shape.keeps
     spec.retention.state_interval = shape.interval

@@ -16,7 +16,7 @@ from podium.kit.registry_client import RegistryClient
 from podium.local.launcher import Launcher
 from podium.local.models import digest
 from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.types.v1 import policy_pb2
+from podium.types.v1 import policy_pb2, spec_pb2
 from safetensors.torch import save
 
 RANK = 4
@@ -87,9 +87,12 @@ class TinyPool:
         )
         await self.registry.push(files, manifest)
 
-    async def load(self, job: str, version: int) -> pb.LoadPolicyResponse:
+    async def load(
+        self, job: str, version: int, *, in_flight: bool = False
+    ) -> pb.LoadPolicyResponse:
         """LoadPolicy."""
-        request = pb.LoadPolicyRequest(job=job, version=version)
+        update = spec_pb2.WEIGHT_UPDATE_IN_FLIGHT if in_flight else spec_pb2.WEIGHT_UPDATE_DRAIN
+        request = pb.LoadPolicyRequest(job=job, version=version, weight_update=update)
         return await self.stub.LoadPolicy(request, timeout=60)
 
     async def generate(
@@ -101,7 +104,7 @@ class TinyPool:
         **sampling: Any,
     ) -> pb.Generation:
         """Generate."""
-        reply = await self.stub.Generate(request(prompt, job, version, **sampling), timeout=60)
+        reply = await self.stub.Generate(request(prompt, job, version, **sampling), timeout=240)
         return reply.generation
 
 
@@ -125,6 +128,12 @@ def reference_logprobs(
     folder: Path,
 ) -> list[float]:
     """Log-probs of `sampled` after `prompt`, by Transformers and PEFT in float32, in nats."""
+    causal = reference_model(model, adapter, folder)
+    return logprobs_by(causal, prompt, sampled, temperature)
+
+
+def reference_model(model: Path, adapter: dict[str, bytes] | None, folder: Path) -> Any:
+    """Transformers' model in float32, with PEFT's adapter, whose files go into `folder`."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -135,6 +144,13 @@ def reference_logprobs(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         causal = PeftModel.from_pretrained(causal, folder / "adapter")
+    return causal
+
+
+def logprobs_by(
+    causal: Any, prompt: Sequence[int], sampled: Sequence[int], temperature: float
+) -> list[float]:
+    """Log-probs of `sampled` after `prompt`, by a model of `reference_model`, in nats."""
     with torch.no_grad():
         logits = causal(torch.tensor([[*prompt, *sampled]])).logits[0, len(prompt) - 1 : -1]
     logprobs = torch.log_softmax(logits / temperature, dim=-1)

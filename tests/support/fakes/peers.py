@@ -40,6 +40,8 @@ class FakeInference:
         self.pool_gpus = 0
         self.job = ""
         self.version = -1
+        self.weight_updates: set[spec_pb2.WeightUpdate.ValueType] = set()
+        """What loads have asked for."""
         self._forbidden: set[str] = set()
         self.vocabulary = "sha256:one"
         self.scored: list[tuple[int, ...]] = []
@@ -61,7 +63,11 @@ class FakeInference:
         )
         return await self._wire.call("inference", "engine", lambda: answer)
 
-    async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
+    async def load(
+        self, job_id: str, version: int, weight_update: spec_pb2.WeightUpdate.ValueType
+    ) -> inference_pb.LoadPolicyResponse:
+        self.weight_updates.add(weight_update)
+
         def handle() -> inference_pb.LoadPolicyResponse:
             self._forbidden.discard(job_id)
             known = (self.job, self.version) == (job_id, version)

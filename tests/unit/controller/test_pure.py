@@ -175,6 +175,11 @@ def test_t22_staleness_is_that_of_the_oldest_span() -> None:
     assert staleness(group, "j", step=5) == 1
     assert staleness(group, "j", step=4) == 0
     assert staleness(trajectory_pb2.Group(), "j", step=9) == 0
+    # A turn into which new weights came is as old as its first tokens.
+    group.trajectories[0].histories[0].tokens.spans.add(
+        start=4, length=1, policy="j", weights_version=2
+    )
+    assert staleness(group, "j", step=5) == 2
     # Another policy's tokens are never fresh.
     foreign = trajectory_pb2.Group(trajectories=[attempt(4, policy="other")])
     assert staleness(foreign, "j", step=5) == 5

@@ -156,8 +156,7 @@ class Environments(Protocol):
     async def place(self, job: JobRecord, on_wait: OnWait) -> str:
         """Runs a job's environment; returns its `host:port` once it takes connections.
 
-        Args:
-            on_wait: told what it waits for, whenever that changes.
+        `on_wait` is told what it waits for, whenever that changes.
 
         Raises:
             JobFailedError: there will be none; in the cluster's words.
@@ -176,7 +175,9 @@ class Inference(Protocol):
     async def engine(self) -> inference_pb.GetEngineResponse:
         """Describes the pool."""
 
-    async def load(self, job_id: str, version: int) -> inference_pb.LoadPolicyResponse:
+    async def load(
+        self, job_id: str, version: int, weight_update: spec_pb2.WeightUpdate.ValueType
+    ) -> inference_pb.LoadPolicyResponse:
         """Has every pod serve a version; one that comes later fetches it for itself."""
 
     async def score(
@@ -327,8 +328,7 @@ class Ledger(TakenGroups, Protocol):
     async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
         """Commits a step with everything that it brings; False when it was committed before.
 
-        Args:
-            told: what is said of the step; the events are there once, with the step or not at all.
+        `told` is said of the step; the events are there once, with the step or not at all.
         """
 
     async def past(self, job_id: str, steps: int) -> Past:

@@ -12,7 +12,7 @@ from podium.inference.v1 import inference_service_pb2 as pb
 from podium.inference.v1 import inference_service_pb2_grpc as pb_grpc
 from podium.kit.rpc.fan_out import ask_each
 from podium.kit.rpc.members import Members
-from podium.types.v1 import policy_pb2
+from podium.types.v1 import policy_pb2, spec_pb2
 
 from podium_controller.grpc_peers.errors import peer_errors
 
@@ -37,9 +37,14 @@ class GrpcInference:
         with peer_errors(_PEER):
             return await self._stub.GetEngine(pb.GetEngineRequest())
 
-    async def load(self, job_id: str, version: int) -> pb.LoadPolicyResponse:
+    async def load(
+        self,
+        job_id: str,
+        version: int,
+        weight_update: spec_pb2.WeightUpdate.ValueType = spec_pb2.WEIGHT_UPDATE_DRAIN,
+    ) -> pb.LoadPolicyResponse:
         """See `ports.Inference`."""
-        request = pb.LoadPolicyRequest(job=job_id, version=version)
+        request = pb.LoadPolicyRequest(job=job_id, version=version, weight_update=weight_update)
         answers = await self._each(
             lambda stub: stub.LoadPolicy(request, timeout=self._load_seconds)
         )

@@ -91,7 +91,9 @@ class TrainingLoop:
         self._completed = job.completed_steps
         self._reporter = Reporter(job.id, ledger)
         self._recovery = Recovery(self._reporter, control, job.spec.recovery_timeout_seconds)
-        self._serving = Serving(job.id, pool.inference, ledger, self._recovery)
+        self._serving = Serving(
+            job.id, pool.inference, ledger, self._recovery, job.spec.rollout.weight_update
+        )
         self._costs = CostBound(job.spec.budget)
         self._coaching = Coaching(job.id, job.spec, ledger)
         self._aliases = Aliases(job.id, job.spec, peers.registry, self._recovery)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from podium.core.errors import FailedPreconditionError
+from podium.inference.v1 import inference_service_pb2 as inference_pb
+from podium.types.v1 import spec_pb2
 
 from podium_controller.domain import job_states
 from podium_controller.domain.ports import Inference, Ledger
@@ -13,12 +15,19 @@ class Serving:
     """Keeps the newest version of a job loaded."""
 
     def __init__(
-        self, job_id: str, inference: Inference, ledger: Ledger, recovery: Recovery
+        self,
+        job_id: str,
+        inference: Inference,
+        ledger: Ledger,
+        recovery: Recovery,
+        weight_update: spec_pb2.WeightUpdate.ValueType = spec_pb2.WEIGHT_UPDATE_DRAIN,
     ) -> None:
+        """`weight_update` says what becomes of generations that run when it is loaded."""
         self._job_id = job_id
         self._inference = inference
         self._ledger = ledger
         self._recovery = recovery
+        self._weight_update = weight_update
         self.version = -1
         """The version that is to be served; -1 before the first."""
 
@@ -35,12 +44,15 @@ class Serving:
                 a job that this controller cannot take it from.
         """
         try:
-            response = await self._inference.load(self._job_id, self.version)
+            response = await self._load()
         except FailedPreconditionError as error:
             if error.reason != "POOL_IN_USE" or not await self._make_room():
                 raise
-            response = await self._inference.load(self._job_id, self.version)
+            response = await self._load()
         return not response.already_loaded
+
+    async def _load(self) -> inference_pb.LoadPolicyResponse:
+        return await self._inference.load(self._job_id, self.version, self._weight_update)
 
     async def _make_room(self) -> bool:
         """Unloads what jobs that do not run have left in a pool that holds one job."""
