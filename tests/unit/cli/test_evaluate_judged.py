@@ -188,14 +188,22 @@ async def test_baselines_and_models_of_others_are_read_and_compared_too(
 async def test_an_attempt_that_was_never_answered_is_in_no_comparison_and_one_that_raised_loses(
     here: Installation, tmp_path: Path
 ) -> None:
-    (tmp_path / "task.py").write_text(RAISING)
+    (tmp_path / "at_times.py").write_text(RAISING)
     with fake_judge() as api:
         api.then(says("fine"), says("fine"), fails(418))
         here.openai = api.base_url
         here.model.then(scores(lambda _: 0.5))
         result = await here.run(
             tmp_path,
-            *("task:Task", "-a", "baseline:broken", "-a", "openai:m", "--split", "train"),
+            *(
+                "at_times:Task",
+                "-a",
+                "baseline:broken",
+                "-a",
+                "openai:m",
+                "--split",
+                "train",
+            ),
             *("--concurrency", "1", "--judge", "ruler", "-o", "json", "--no-store"),
         )
     assert result.out, result.err

@@ -24,7 +24,7 @@ class Pool:
     merged = False
 
     @asynccontextmanager
-    async def use(self, job: str, version: int | None) -> AsyncIterator[Any]:
+    async def use(self, job: str, version: int | None, *, moves: bool = True) -> AsyncIterator[Any]:
         yield SimpleNamespace(job=job, version=0, adapter=None)
 
 
