@@ -67,10 +67,12 @@ async def published(pool: TinyPool, job: str, seeds: Sequence[int]) -> list[dict
     return files
 
 
-async def all_run(pool: TinyPool, job: str, count: int) -> None:
-    """Returns when so many requests of the job are at it."""
+async def all_run(
+    pool: TinyPool, job: str, tasks: Sequence[asyncio.Future[Any]], *, others: int = 0
+) -> None:
+    """Returns when those of the job's requests that have no answer yet are at it, and others."""
     async with asyncio.timeout(120):
-        while (await running(pool, job)) != count:
+        while (await running(pool, job)) != others + sum(not task.done() for task in tasks):
             await asyncio.sleep(0.02)
 
 
@@ -93,7 +95,7 @@ async def while_swapping(
     """The answers to what is asked under version 1, while these versions come in."""
     clock = Clock(pool, job)
     tasks = [asyncio.ensure_future(each) for each in asked]
-    await all_run(pool, job, len(tasks) + 1)
+    await all_run(pool, job, tasks, others=1)
     for version in versions:
         await clock.ticks(BETWEEN)
         loaded = await pool.load(job, version, in_flight=True)
@@ -206,7 +208,7 @@ async def test_openai_clients_and_their_captures_go_on_choice_by_choice(
     options: dict[str, Any] = {
         "model": job,
         "prompt": PROMPT,
-        "max_tokens": 200,
+        "max_tokens": 800,
         "seed": 7,
         "extra_body": {"ignore_eos": True},
     }
@@ -225,14 +227,14 @@ async def test_openai_clients_and_their_captures_go_on_choice_by_choice(
 
         async def named() -> Any:
             return await client.completions.create(
-                **{**options, "model": f"{job}@1", "max_tokens": 30}
+                **{**options, "model": f"{job}@1", "max_tokens": 300}
             )
 
         # What names its version is of that alone: the exchange comes after it.
         answer, text, _ = await while_swapping(merged, job, (2,), [whole(), streamed(), named()])
     usage = answer.usage
-    assert (usage.prompt_tokens, usage.completion_tokens) == (len(PROMPT), 400)
-    assert [len(choice.logprobs.tokens) for choice in answer.choices] == [200, 200]
+    assert (usage.prompt_tokens, usage.completion_tokens) == (len(PROMPT), 1600)
+    assert [len(choice.logprobs.tokens) for choice in answer.choices] == [800, 800]
     stream = merged.stub.TakeCapture(pb.TakeCaptureRequest(key=key), timeout=60)
     calls = [response.call async for response in stream]
     seen = sorted(len(call.generation.versions) for call in calls)
@@ -269,5 +271,5 @@ async def test_a_client_that_goes_away_while_weights_come_in_leaves_nothing_behi
         clock.stop()
         await asyncio.wait([clock.reading])
         await load
-        await all_run(merged, job, 0)
+        await all_run(merged, job, [])
         assert (await merged.generate(PROMPT, job=job)).weights_version == 2

@@ -114,6 +114,7 @@ ELSEWHERE = {
     "test_an_upgrade_in_the_middle_of_a_job_loses_no_step_and_keeps_the_secrets",
     "WANDB_API_KEY=* podium up --tracking": "tests/integration/tracking/test_tracking_service.py::"
     "test_s3_s28_s32_s45_*",
+    "podium up --jobs 4": f"{_SPINE}/test_shared_trainer.py::test_two_jobs_*",
     "node server.js --port 50061": "tests/integration/test_environment_node.py::"
     "test_scenarios_are_listed",
     "node dist/submit.js*": "tests/integration/test_typescript.py::"
