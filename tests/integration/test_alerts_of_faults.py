@@ -23,6 +23,8 @@ from chart_golden import render
 from podium.core.errors import FailedPreconditionError, PodiumError
 from podium.kit.telemetry.metrics import start_metrics_server
 from podium.types.v1 import spec_pb2
+from prometheus_client import REGISTRY
+from prometheus_client.metrics import MetricWrapperBase
 from support.chart_pods import of_kind
 from support.controlled import ATTEMPTS, Client, running_controller, small_job
 from support.fleet import Fleet, fleet_of_doubles
@@ -112,9 +114,21 @@ def registry() -> Iterator[RegistryProcess]:
     yield from running_registry()
 
 
+def forget_jobs() -> None:
+    """Removes the series of jobs that tests before have left in this process.
+
+    Theirs are no jobs of this world: a gradient that one of them checked would be alerted of here.
+    """
+    # No public way leads from a registry to its metrics.
+    for collector in list(REGISTRY._collector_to_names):
+        if isinstance(collector, MetricWrapperBase) and "job_id" in collector._labelnames:
+            collector.clear()
+
+
 @asynccontextmanager
 async def watched(registry: RegistryProcess, folder: Path) -> AsyncIterator[World]:
     """A fleet that has done a job while Prometheus watched, and nothing was wrong."""
+    forget_jobs()
     (folder / "rules.yml").write_text(yaml.safe_dump(hasty_rules()))
     server = start_metrics_server("127.0.0.1", 0)
     targets = [

@@ -105,7 +105,8 @@ def proxy(provider: FakeJudge, tmp_path: Path) -> Iterator[str]:
                 if httpx.get(f"{address}/health/liveliness", timeout=5).status_code == 200:
                     break
             except httpx.TransportError:
-                time.sleep(0.3)
+                pass
+            time.sleep(0.3)
         yield f"{address}/v1"
     finally:
         process.terminate()

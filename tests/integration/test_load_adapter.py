@@ -56,7 +56,8 @@ async def vllm_server(base: Path, log: Path, **environment: str) -> AsyncIterato
                     if (await client.get(f"http://127.0.0.1:{port}/health")).status_code == 200:
                         break
                 except httpx.TransportError:
-                    await asyncio.sleep(0.5)
+                    pass
+                await asyncio.sleep(0.5)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()

@@ -69,20 +69,18 @@ class ForeignServer:
         Raises:
             CliError: why it does not, in its words.
         """
-        body = {"lora_name": name, "lora_path": str(path)} | (
-            {"load_inplace": True} if replace else {}
-        )
+        body: dict[str, Any] = {"lora_name": name, "lora_path": str(path)}
+        if replace:
+            body["load_inplace"] = True
         answer = await self._ask("POST", "/load_lora_adapter", body)
         if answer.status_code == 200:
             return
-        if answer.status_code in (404, 405):
-            words = _words(answer)
-            if "No adapter found" not in words:
-                raise CliError(
-                    f"{self._base} does not let adapters be loaded (HTTP {answer.status_code})",
-                    _NOT_ALLOWED,
-                    Exit.CONFLICT,
-                )
+        if answer.status_code in (404, 405) and "No adapter found" not in _words(answer):
+            raise CliError(
+                f"{self._base} does not let adapters be loaded (HTTP {answer.status_code})",
+                _NOT_ALLOWED,
+                Exit.CONFLICT,
+            )
         raise _refused(self._base, answer)
 
     async def _ask(

@@ -51,18 +51,11 @@ async def run_local(
         if before := (known or {}).get((scenario.id, number)):
             return before
         async with slots:
-            record = _begun(scenario, number)
+            record = _begun(scenario, number) if recorded else None
             attempt = await _play(
-                environment,
-                config,
-                scenario,
-                agent,
-                number,
-                seed,
-                max_turns,
-                record if recorded else None,
+                environment, config, scenario, agent, number, seed, max_turns, record
             )
-        if recorded and not attempt.unanswered:
+        if recorded and record is not None and not attempt.unanswered:
             recorded(record)
         done(attempt)
         return attempt

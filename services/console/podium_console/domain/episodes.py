@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
+from podium.core.asked_judges import request_about
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -171,8 +172,7 @@ def _message(index: int, history: int, message: pb.Message) -> dict[str, Any]:
 
 
 def _opinion(part: str, found: pb.JudgeOpinion) -> dict[str, Any]:
-    attempt = found.attempts[0] if found.attempts else pb.JudgedAttempt()
-    seeds = [each.seed for each in (found, attempt) if each.HasField("seed")]
+    attempt, request = request_about(found)
     return {
         "part": part,
         "model": views.cut(found.model, _SMALL),
@@ -182,9 +182,9 @@ def _opinion(part: str, found: pb.JudgeOpinion) -> dict[str, Any]:
         "place": attempt.place or None,
         "temperature": _optional(found, "temperature"),
         # A text: JavaScript has no whole numbers beyond 2^53.
-        "seed": str(seeds[0]) if seeds else "",
-        "finish_reason": views.cut(found.finish_reason or attempt.finish_reason, _SMALL),
-        "prompt_digest": found.prompt_digest or attempt.prompt_digest,
+        "seed": "" if request.seed is None else str(request.seed),
+        "finish_reason": views.cut(request.finish_reason, _SMALL),
+        "prompt_digest": request.prompt_digest,
         "order_seed": views.cut(found.order_seed, _SMALL),
         "refused": views.cut(", ".join(found.refused_parameters), _SMALL),
         "cached": found.cached,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Sequence
 
 from podium.core.contract.judging import asks_others
+from podium.core.contract.text import nearest
 from podium.core.errors import (
     AlreadyExistsError,
     DeadlineExceededError,
@@ -234,14 +234,8 @@ class Admission:
             return [Violation(f"{path}.name", error.message)]
         known = {each.name: each for each in await self._peers.rollout.environments()}
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            return [
-                Violation(
-                    f"{path}.name",
-                    f"got {name!r}; allowed are {', '.join(sorted(known)) or 'none'}{hint}",
-                )
-            ]
+            allowed = f"{', '.join(sorted(known)) or 'none'}{nearest(name, known)}"
+            return [Violation(f"{path}.name", f"got {name!r}; allowed are {allowed}")]
         splits = ", ".join(known[name].splits)
         return [Violation(split_path, f"got {split!r}; environment {name!r} has {splits}")]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
+from podium.core.contract.text import nearest
 from podium.core.errors import Violation
 from podium.types.v1 import spec_pb2
 
@@ -38,9 +37,7 @@ def _named(spec: spec_pb2.JobSpec, pools: TrainerPools) -> list[Violation]:
         text = f"got {name!r}; allowed is none: this installation has no trainer pools"
         return [*found, Violation(_POOL, text)]
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        text = f"got {name!r}; allowed are {', '.join(sorted(known))}{hint}"
+        text = f"got {name!r}; allowed are {', '.join(sorted(known))}{nearest(name, known)}"
         return [*found, Violation(_POOL, text)]
     if not known[name].may_hold(spec.base_model):
         fitting = sorted(each for each in known if known[each].may_hold(spec.base_model))

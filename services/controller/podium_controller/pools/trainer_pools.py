@@ -80,11 +80,6 @@ class TrainerPools:
             found.append(TrainerOffer(pool, heard.said, heard.answers, heard.error))
         return found
 
-    async def ask(self) -> list[TrainerOffer]:
-        """The offers after every pool was asked whose answer is not fresh."""
-        await self._hearing.ask()
-        return self.offers()
-
     def refresh(self, on_answer: Callable[[], None]) -> None:
         """Has pools asked in the background whose answer is not fresh; says when one came."""
         self._hearing.refresh(on_answer)

@@ -17,7 +17,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_judge.adapters import http_protocols
 from podium_judge.adapters.endpoints import whole_numbers
 from podium_judge.adapters.http_protocols import NoAnswerError
-from podium_judge.adapters.judge_model import CallMetrics
+from podium_judge.adapters.judge_model import CallMetrics, shown
 from podium_judge.domain.judge_config import CallLimits, JudgeConfig
 from podium_judge.domain.panel import mean
 from podium_judge.domain.scores import Score, Unscored, Usage
@@ -74,7 +74,7 @@ class HttpSource:
     @property
     def address(self) -> str:
         """See `ScoreSource.address`."""
-        return self._endpoint.base_url
+        return shown(self._endpoint.base_url)
 
     @property
     def is_priced(self) -> bool:

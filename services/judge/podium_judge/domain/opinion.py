@@ -44,7 +44,7 @@ class Record:
     address: str = ""
     order_seed: str = ""
     prompt_digest: str = ""
-    """See `question.digest_of`."""
+    """See `JudgePrompt.digest`."""
     finish_reason: str = ""
     """Of the last answer; empty without one."""
     asked: Asked | None = None
