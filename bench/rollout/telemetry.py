@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import math
+import asyncio
 import os
+import random
 import statistics
 import time
 from typing import Any
+
+from podium.rollout.v1 import rollout_service_pb2 as pb
+from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
 
 from bench.rollout.throughput import (
     GROUP_SIZE,
     collect,
     cpu_seconds,
+    digest,
     free_port,
     listens,
     request_for,
@@ -20,6 +25,41 @@ from bench.rollout.throughput import (
 )
 
 ROUNDS = 6
+_DRAWS = 10_000
+_FLUSHED_S = 6.0
+"""Longer than a span waits for others, which is five seconds."""
+
+
+class DifferentError(Exception):
+    """The sides did not do the same, so that nothing is compared."""
+
+
+class _Side:
+    def __init__(self, stub: pb_grpc.RolloutServiceAsyncStub, pid: int) -> None:
+        self.stub = stub
+        self.pid = pid
+        self.readings: list[float] = []
+        self.seconds: list[float] = []
+        self.traced: list[int] = []
+
+    def read(self) -> None:
+        """What it has computed until its next round begins: what it sent after the last, too."""
+        self.readings.append(cpu_seconds(self.pid))
+
+    def cpu(self) -> list[float]:
+        """Of each round, with all that came of it."""
+        pairs = zip(self.readings[1:], self.readings[:-1], strict=True)
+        return [after - before for after, before in pairs]
+
+    async def round(self, requests: list[pb.CollectGroupRequest]) -> str:
+        """The digest of what it did."""
+        self.read()
+        began = time.perf_counter()
+        found = await collect(self.stub, requests)
+        self.seconds.append(time.perf_counter() - began)
+        assert len(found) == len(requests) * GROUP_SIZE
+        self.traced.append(sum(1 for each in found if each.root_span_id))
+        return digest(found)
 
 
 async def measure(
@@ -27,8 +67,12 @@ async def measure(
 ) -> dict[str, Any]:
     """Seconds and CPU seconds of each side and round; the ratios are of each round's pair.
 
-    Each side is a rollout service of its own, and one works at a time; who goes first
-    alternates. What the collector takes of the machine counts as telemetry's.
+    Each side is a rollout service of its own, and one works at a time; who goes first alternates.
+    A first round of each warms up, and is not counted. A round's CPU is read when the same side's
+    next one begins, for spans are sent late.
+
+    Raises:
+        DifferentError: the sides' trajectories differ, or the side without spans traced.
     """
     port = free_port()
     collector = start(["bench.rollout.collector", str(port)], {})
@@ -39,60 +83,53 @@ async def measure(
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
     }
-    sides: dict[str, list[dict[str, float]]] = {"off": [], "on": []}
     try:
         await listens(port)
         async with (
-            service(latency_s, variables={}) as (off, (off_process,)),
-            service(latency_s, variables=exporting) as (on, (on_process,)),
+            service(latency_s, variables={}) as (off_stub, (off_process,)),
+            service(latency_s, variables=exporting) as (on_stub, (on_process,)),
         ):
-            both = {"off": (off, off_process.pid), "on": (on, on_process.pid)}
+            off, on = _Side(off_stub, off_process.pid), _Side(on_stub, on_process.pid)
             requests = [request_for(n, turns) for n in range(max(1, episodes // GROUP_SIZE))]
-            for stub, _ in both.values():
-                await collect(stub, [request_for(0, 1)])
-            for number in range(rounds):
-                order = ("off", "on") if number % 2 == 0 else ("on", "off")
-                for side in order:
-                    stub, pid = both[side]
-                    before, began = cpu_seconds(pid), time.perf_counter()
-                    found = await collect(stub, requests)
-                    seconds = time.perf_counter() - began
-                    assert len(found) == len(requests) * GROUP_SIZE
-                    traced = sum(1 for each in found if each.root_span_id)
-                    assert (traced > 0) == (side == "on")
-                    sides[side].append(
-                        {
-                            "seconds": seconds,
-                            "cpu_seconds": cpu_seconds(pid) - before,
-                            "traced": traced,
-                        }
-                    )
+            done = set()
+            for number in range(rounds + 1):
+                for side in (off, on) if number % 2 == 0 else (on, off):
+                    done.add(await side.round(requests))
+            await asyncio.sleep(_FLUSHED_S)
+            off.read()
+            on.read()
     finally:
         collector.kill()
         collector.wait()
+    if len(done) != 1 or any(off.traced) or not any(on.traced):
+        raise DifferentError(f"{len(done)} digests; traced {off.traced} and {on.traced}")
+    sides = {
+        name: {"seconds": side.seconds[1:], "cpu_seconds": side.cpu()[1:], "traced": side.traced}
+        for name, side in (("off", off), ("on", on))
+    }
     return {
         "episodes": len(requests) * GROUP_SIZE,
         "turns": turns,
         "latency_s": latency_s,
+        "traced": statistics.mean(on.traced[1:]),
         "sides": sides,
-        "seconds_ratio": _ratio(sides, "seconds"),
-        "cpu_ratio": _ratio(sides, "cpu_seconds"),
-        "cpu_ratio_mean": statistics.mean(_ratios(sides, "cpu_seconds")),
-        "cpu_ratio_error": _standard_error(_ratios(sides, "cpu_seconds")),
+        "seconds": compared(on.seconds[1:], off.seconds[1:]),
+        "cpu": compared(on.cpu()[1:], off.cpu()[1:]),
     }
 
 
-def _ratio(sides: dict[str, list[dict[str, float]]], what: str) -> float:
-    return statistics.median(_ratios(sides, what))
+def compared(on: list[float], off: list[float]) -> dict[str, float]:
+    """The pairs' ratios: mean and median, and the mean's interval of 95 % by bootstrap.
 
-
-def _ratios(sides: dict[str, list[dict[str, float]]], what: str) -> list[float]:
-    pairs = zip(sides["on"], sides["off"], strict=True)
-    return [on[what] / off[what] for on, off in pairs]
-
-
-def _standard_error(values: list[float]) -> float | None:
-    """Of their mean; a single one has none."""
-    if len(values) < 2:
-        return None
-    return statistics.stdev(values) / math.sqrt(len(values))
+    Drawn with a seed, so that the same pairs have the same interval.
+    """
+    ratios = [one / other for one, other in zip(on, off, strict=True)]
+    draw = random.Random(1)
+    means = sorted(statistics.fmean(draw.choices(ratios, k=len(ratios))) for _ in range(_DRAWS))
+    return {
+        "pairs": len(ratios),
+        "mean": statistics.fmean(ratios),
+        "low": means[round(0.025 * _DRAWS)],
+        "high": means[round(0.975 * _DRAWS)],
+        "median": statistics.median(ratios),
+    }

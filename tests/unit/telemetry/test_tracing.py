@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, SamplingResult
 from podium.core.errors import InvalidArgumentError
-from podium.kit.rpc import client_interceptors
+from podium.kit.rpc.client_interceptors import ToldUnaryCalls
 from podium.kit.telemetry import (
-    attributes,
     current_span_id,
     current_trace_id,
     exemplar,
@@ -24,7 +22,6 @@ from podium.kit.telemetry import (
     tracer,
 )
 from podium.kit.telemetry.exporter import check_sampler
-from podium.kit.telemetry.sampler import RolloutsAtOnce
 from podium.kit.telemetry.span_metrics import SPANS
 from podium.kit.telemetry.span_queue import SpanQueue
 
@@ -63,11 +60,11 @@ def test_of_a_trace_that_nobody_keeps_nothing_is_made_but_its_root() -> None:
             return super().should_sample(*arguments, **named)
 
     own = TracerProvider(sampler=Noted(ALWAYS_OFF)).get_tracer("t")
-    told = {attributes.RPC_METHOD: "a/b"}
+    calls = ToldUnaryCalls("a:1", None, "")
     with traced(own, "root", root=True) as root:
         with traced(own, "child") as child:
             assert child is root
-        assert client_interceptors._span("a/b", told) == (root, False)
+        assert calls._span("a/b") == (root, False)
         # The root of another trace is asked about by itself.
         with traced(own, "another", root=True) as another:
             assert another is not root
@@ -187,30 +184,6 @@ def test_what_is_not_sampled_is_not_queued(collector) -> None:
     provider.shutdown()
     assert collector.took == 0
     assert set(since(before).values()) == {0}
-
-
-def test_so_many_rollouts_are_traced_at_once_and_each_as_a_whole() -> None:
-    bound = RolloutsAtOnce(2)
-    provider = TracerProvider(sampler=ParentBased(bound))
-    provider.add_span_processor(bound)
-    made = provider.get_tracer("t")
-
-    def rollout() -> trace.Span:
-        told = {attributes.GEN_AI_OPERATION_NAME: "invoke_agent"}
-        return made.start_span("invoke_agent x", Context(), attributes=told)
-
-    running = [rollout() for _ in range(4)]
-    assert [span.is_recording() for span in running] == [True, True, False, False]
-    # What is below, here or elsewhere, goes the way of its root, and makes no room by ending.
-    for span in running:
-        child = made.start_span("chat", trace.set_span_in_context(span))
-        assert child.is_recording() == span.is_recording()
-        child.end()
-    # Steps and calls are no rollouts.
-    assert made.start_span("train_step", Context()).is_recording()
-    assert not rollout().is_recording()
-    running[0].end()
-    assert [rollout().is_recording() for _ in range(2)] == [True, False]
 
 
 def test_stored_ids_are_a_span_of_elsewhere() -> None:

@@ -46,27 +46,43 @@ class _Client:
     ) -> Any:
         token = await self._before_call() if self._before_call else token_now(self._token)
         path = _path_of(details)
-        span, own = _span(path, self._told_of(path))
+        span, own = self._span(path)
         try:
-            call = await continuation(self._details(details, span, token, unary_response), request)
+            call = await continuation(
+                self._details(details, span if own else None, token, unary_response), request
+            )
         except BaseException as error:
             _finish(path, span, own, _code_of(error))
             raise
         on_end(call, lambda status: _finish(path, span, own, status.code()))
         return call
 
-    def _told_of(self, path: str) -> dict[str, str]:
-        return {
+    def _span(self, path: str) -> tuple[trace.Span, bool]:
+        """The span of a call, and whether it was made for it; if not it is the current one.
+
+        Who asks in a CLIENT span, such as a `chat` with a model, has one already: two for one call
+        would only be dearer. In a trace that nobody keeps none is made.
+        """
+        if (dropped := unkept()) is not None:
+            return dropped, False
+        told = {
             attributes.RPC_SYSTEM_NAME: "grpc",
             attributes.RPC_METHOD: path,
             attributes.SERVER_ADDRESS: self._address,
         }
+        current = trace.get_current_span()
+        # Of the SDK's spans alone, which light clients do not load.
+        if getattr(current, "kind", None) is SpanKind.CLIENT and current.is_recording():
+            current.set_attributes(told)
+            return current, False
+        return _tracer.start_span(path, kind=SpanKind.CLIENT, attributes=told), True
 
     def _details(
-        self, details: ClientCallDetails, span: trace.Span, token: str, unary_response: bool
+        self, details: ClientCallDetails, own: trace.Span | None, token: str, unary_response: bool
     ) -> ClientCallDetails:
+        """What is sent; `own` is the call's span where that is not the current one."""
         carrier: dict[str, str] = {}
-        propagate.inject(carrier, trace.set_span_in_context(span))
+        propagate.inject(carrier, trace.set_span_in_context(own) if own else None)
         if token:
             carrier["authorization"] = f"Bearer {token}"
         # A new object: the caller may use its own for the next call too.
@@ -91,9 +107,10 @@ class ToldUnaryCalls(_Client):
     ) -> Any:
         """The call that `begin` makes."""
         path = _path_of(details)
-        span, own = _span(path, self._told_of(path))
+        span, own = self._span(path)
         try:
-            call = begin(self._details(details, span, token_now(self._token), True))
+            token = token_now(self._token)
+            call = begin(self._details(details, span if own else None, token, True))
         except BaseException as error:
             _finish(path, span, own, _code_of(error))
             raise
@@ -145,22 +162,6 @@ def client_interceptors(
 def _path_of(details: ClientCallDetails) -> str:
     method = details.method
     return (method.decode() if isinstance(method, bytes) else method).lstrip("/")
-
-
-def _span(path: str, told: dict[str, str]) -> tuple[trace.Span, bool]:
-    """The span of a call, and whether it was made for it.
-
-    Who asks in a CLIENT span, such as a `chat` with a model, has one already: two for one call
-    would only be dearer. In a trace that nobody keeps none is made.
-    """
-    current = trace.get_current_span()
-    # Of the SDK's spans alone, which light clients do not load.
-    if getattr(current, "kind", None) is SpanKind.CLIENT and current.is_recording():
-        current.set_attributes(told)
-        return current, False
-    if (dropped := unkept()) is not None:
-        return dropped, False
-    return _tracer.start_span(path, kind=SpanKind.CLIENT, attributes=told), True
 
 
 def _finish(path: str, span: trace.Span, own: bool, code: grpc.StatusCode) -> None:

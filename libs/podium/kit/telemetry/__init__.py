@@ -3,6 +3,7 @@
 from podium.kit.telemetry.logs import setup_logging
 from podium.kit.telemetry.metrics import MetricsServer, start_metrics_server, timed
 from podium.kit.telemetry.tracing import (
+    Around,
     current_span_id,
     current_trace_id,
     exemplar,
@@ -15,6 +16,7 @@ from podium.kit.telemetry.tracing import (
 )
 
 __all__ = [
+    "Around",
     "MetricsServer",
     "current_span_id",
     "current_trace_id",

@@ -202,7 +202,10 @@ class LightTracer(trace.Tracer):
         if not links and start_time is None:
             parent = trace.get_current_span(context)
             # What another process made, or nobody keeps, is the sampler's to judge.
-            if (type(parent) is LightSpan or isinstance(parent, SdkSpan)) and parent.is_recording():
+            if type(parent) is LightSpan:
+                if parent.end_time is None:
+                    return LightSpan(self, name, parent.context, kind, attributes)
+            elif isinstance(parent, SdkSpan) and parent.is_recording():
                 above = parent.get_span_context()
                 if above.trace_flags.sampled:
                     return LightSpan(self, name, above, kind, attributes)

@@ -1,16 +1,20 @@
-"""Which rollouts' traces are kept when nobody says: as many as cost an episode nothing.
+"""Which rollouts' traces are kept when nobody says: as many as end so many spans a second.
 
-A traced turn takes a tenth of a core's time more than another, to make its spans and to send
-them, and whoever keeps the traces of a thousand episodes at once pays too. So the first 64 that
-run at the same time are traced, each as a whole; the others have a trace id for logs, and that is
-all. How an episode ends is not known when it begins: those that fail are traced as others are. A
-sampler that OTEL_TRACES_SAMPLER names is taken as it is.
+What a trace costs is its spans: those of a turn take a tenth of the time that a turn without them
+takes, or more. So a process has a budget of spans, and begins to trace a rollout while those that
+it traces already, at the pace of the last ones, leave room for one more. A turn that waits ten
+seconds for a model leaves room for ten times the rollouts of one that waits one, so that all are
+traced where there are few, or slow ones, and of a thousand fast ones a part. Each is traced as a
+whole or not at all; the others have a trace id for logs, and that is all. How an episode ends is
+not known when it begins: those that fail are traced as others are. A sampler that
+OTEL_TRACES_SAMPLER names is taken as it is.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from opentelemetry.context import Context
@@ -21,17 +25,40 @@ from opentelemetry.util.types import Attributes
 
 from podium.kit.telemetry import attributes as names
 
-AT_ONCE: Final = 64
+SPANS_A_SECOND: Final = 64
+"""Of all rollouts that a process traces. A turn without tools ends two."""
+ALWAYS: Final = 8
+"""Rollouts at once that are traced at any pace."""
 ROLLOUT: Final = "invoke_agent"
 
+_SUPPOSED: Final = 64.0
+"""Seconds of rollouts with a span each: what the pace is taken for until it is known."""
+_REMEMBERED: Final = 512.0
+"""Seconds of rollouts after which what was before counts half."""
 
-class RolloutsAtOnce(Sampler, SpanProcessor):
+
+class SpanBudget(Sampler, SpanProcessor):
     """A sampler for roots, which learns as a processor when a rollout is over."""
 
-    def __init__(self, most: int = AT_ONCE) -> None:
-        """`most` rollouts are traced at a time; all other traces are kept."""
+    def __init__(
+        self,
+        ended: Callable[[], int],
+        most: float = SPANS_A_SECOND,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Bounds rollouts alone; all other traces are kept.
+
+        Args:
+            ended: how many spans of this process were to be exported until now.
+            most: that rollouts are to end in a second.
+        """
+        self._ended = ended
         self._most = most
+        self._clock = clock
         self._running = 0
+        # Of the rollouts that are traced: spans that they ended, in so many seconds of theirs.
+        self._spans = self._seconds = _SUPPOSED
+        self._seen, self._looked = ended(), clock()
         self._lock = threading.Lock()
 
     def should_sample(
@@ -47,14 +74,16 @@ class RolloutsAtOnce(Sampler, SpanProcessor):
         """See `Sampler`."""
         if _is_rollout(attributes):
             with self._lock:
-                if self._running >= self._most:
+                self._look()
+                after = self._running + 1
+                if after > ALWAYS and after * self._spans > self._most * self._seconds:
                     return SamplingResult(Decision.DROP)
-                self._running += 1
+                self._running = after
         return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes)
 
     def get_description(self) -> str:
         """See `Sampler`."""
-        return f"RolloutsAtOnce{{{self._most}}}"
+        return f"SpanBudget{{{self._most:g}}}"
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Nothing to do."""
@@ -63,7 +92,18 @@ class RolloutsAtOnce(Sampler, SpanProcessor):
         """Makes room when a rollout is over."""
         if span.parent is None and _is_rollout(span.attributes):
             with self._lock:
+                self._look()
                 self._running -= 1
+
+    def _look(self) -> None:
+        """Counts what those that run have done since the last look."""
+        ended, now = self._ended(), self._clock()
+        if self._running:
+            self._spans += ended - self._seen
+            self._seconds += self._running * (now - self._looked)
+        self._seen, self._looked = ended, now
+        if self._seconds > _REMEMBERED:
+            self._spans, self._seconds = self._spans / 2, self._seconds / 2
 
 
 def _is_rollout(told: Attributes) -> bool:

@@ -40,6 +40,8 @@ class SpanQueue(SpanProcessor):
         self._lock = threading.Lock()
         self._waiting = 0
         """That were put in, less those that fell out; the exporter knows how many it took."""
+        self.put_in = 0
+        """Spans until now, those that fell out too."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Nothing to do."""
@@ -53,6 +55,7 @@ class SpanQueue(SpanProcessor):
     def put(self, span: ReadableSpan | LightSpan) -> None:
         """Queues a span, whoever made it."""
         with self._lock:
+            self.put_in += 1
             if self._waiting - self._counted.taken >= self._size:
                 SPANS.labels("dropped").inc()
             else:

@@ -175,17 +175,19 @@ def _exporting(service: str, exporter: SpanExporter) -> TracerProvider:
     from opentelemetry.sdk.trace.sampling import ParentBased
 
     from podium.kit.telemetry.light_spans import LightTracerProvider, limited
-    from podium.kit.telemetry.sampler import RolloutsAtOnce
+    from podium.kit.telemetry.sampler import SpanBudget
     from podium.kit.telemetry.span_queue import SpanQueue
 
-    bound, queue = RolloutsAtOnce(), SpanQueue(exporter)
+    queue = SpanQueue(exporter)
     # Without one of ours the SDK takes that of the variable.
-    sampler = None if sampler_is_named() else ParentBased(bound)
+    budget = None if sampler_is_named() else SpanBudget(lambda: queue.put_in)
+    sampler = ParentBased(budget) if budget else None
     if limited():
         provider = TracerProvider(sampler, _resource(service), shutdown_on_exit=False)
     else:
         provider = LightTracerProvider(sampler, _resource(service), queue.put)
-    provider.add_span_processor(bound)
+    if budget:
+        provider.add_span_processor(budget)
     provider.add_span_processor(queue)
     return provider
 

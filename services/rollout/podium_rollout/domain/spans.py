@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
 from podium.inference.v1 import inference_service_pb2 as inference_pb
-from podium.kit.telemetry import attributes, content, traced, tracer, unkept
+from podium.kit.telemetry import Around, attributes, content, traced, tracer, unkept
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
@@ -101,7 +101,8 @@ def chat(
         told[attributes.GEN_AI_INPUT_MESSAGES] = content.messages(request.render.messages)
     # Without the version: names of spans are to be few.
     name = f"chat {policy.job or 'base'}"
-    return traced(_tracer, name, told, kind=SpanKind.CLIENT)
+    # Not `traced`, which would ask again whether it is kept.
+    return Around(_tracer.start_span(name, None, SpanKind.CLIENT, told))
 
 
 def answered(span: trace.Span, generation: inference_pb.Generation) -> None:
@@ -145,7 +146,7 @@ class Acting:
             told: dict[str, AttributeValue] = {attributes.TURN: self._turn}
             if self._calls:
                 told[attributes.TOOL_CALLS] = len(self._calls)
-            self._step = traced(_tracer, "environment_step", told)
+            self._step = Around(_tracer.start_span("environment_step", attributes=told))
             self._step.__enter__()
             for call in self._calls[:_MAX_TOOL_SPANS]:
                 self._spans[call.id] = self._begin(call)
