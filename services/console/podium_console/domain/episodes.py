@@ -96,6 +96,7 @@ def whole(found: pb.Trajectory, start: int = 0) -> dict[str, Any]:
         ][:_OPINIONS],
         "traceback": views.cut(found.failure.traceback, 20_000),
         "trace_id": found.trace_id,
+        "traced": bool(found.root_span_id),
         "info": _json(found.info, TEXT),
         "tools": [_tool(tool) for tool in _tools(found)],
         "conversations": [history.conversation for history in found.histories],

@@ -116,5 +116,6 @@ function details(found) {
     numbers.length || found.info ? h("details", { class: "panel" }, h("summary", {}, "Numbers and what the environment tells"),
       h("dl", { class: "numbers" }, numbers.map(([name, value]) => [h("dt", {}, words(name)), h("dd", {}, number(value))])),
       found.info ? h("pre", {}, found.info) : null) : null,
-    found.trace_id ? h("p", { class: "soft" }, "Trace ", h("code", {}, found.trace_id)) : null);
+    found.trace_id ? h("p", { class: "soft" }, "Trace ", h("code", {}, found.trace_id),
+      found.traced ? null : " (in logs alone: this rollout was not traced)") : null);
 }
