@@ -79,6 +79,37 @@ def too_large_steps(seed: int) -> list[jobs.Step]:
     )
 
 
+def ruined(draw: random.Random, step: int) -> pb.Trajectory:
+    """As a real job at a learning rate of 0.02: all say one and the same from step 2 on."""
+    if step == 1:
+        return trial(draw, 0.3)
+    return attempt(0.0, success=0.0, cut=step > 2)
+
+
+def ruined_at_once(seed: int) -> list[jobs.Step]:
+    """With a KL, on which groups without variance go on to train, and no gradient that grows."""
+    kls, entropies = (0.0, 6.92, 4.01, 5.11, 14.4), (2.45, 1.76, 3.0, 0.06, 1.38)
+
+    def numbers(draw: random.Random, step: int) -> dict[str, float]:
+        kl, entropy = (kls[step - 1], entropies[step - 1]) if step <= 5 else (12.8, 0.001)
+        told = {"kl_reference": kl, "entropy": entropy, "grad_norm": 1 / step**3}
+        groups = 0 if step == 1 else coached.GROUPS
+        return {**steady(draw, step), **told, "zero_variance_groups": groups}
+
+    made = run(ruined, numbers, seed=seed)
+    for step in made[1:]:
+        step.metrics["train/tokens_trained"] = 288.0
+        for name, value in numbers(random.Random(seed), step.number).items():
+            step.metrics[f"train/{name}"] = value
+        del step.metrics["groups_skipped/zero_variance"]
+    return made
+
+
+def ruined_without_kl(seed: int) -> list[jobs.Step]:
+    """The same, of which nothing trains any more: no number but the attempts' own tells of it."""
+    return run(ruined, seed=seed)
+
+
 def old_tokens(seed: int) -> list[jobs.Step]:
     def apart(draw: random.Random, step: int) -> dict[str, float]:
         far = {"mismatch_kl": draw.uniform(0.2, 0.5), "clip_fraction": draw.uniform(0.3, 0.5)}
@@ -129,6 +160,8 @@ SICK = {
     no_valid_action: (reasons.EPISODES_UNFINISHED, spec(), "rollout.episode.max_turns (8)"),
     broken_environment: (reasons.EPISODES_FAILING, spec(), "podium trajectory list"),
     too_large_steps: (reasons.LEARNING_RATE_TOO_HIGH, WITH_KL, "training.learning_rate (1e-05)"),
+    ruined_at_once: (reasons.LEARNING_RATE_TOO_HIGH, WITH_KL, "training.learning_rate (1e-05)"),
+    ruined_without_kl: (reasons.NO_VARIANCE, spec(), "before step 1 (fork.model, fork.version)"),
     old_tokens: (reasons.STALENESS_TOO_LARGE, AHEAD, "lower rollout.max_staleness (8)"),
     waiting_groups: (reasons.GROUPS_STALE, AHEAD, "raise rollout.max_staleness"),
     one_score: (reasons.JUDGE_ONE_SCORE, RULER, "rubric"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from podium.core import findings
 
-from podium_controller.domain.coach.groups import without_variance
+from podium_controller.domain.coach.groups import lost_variance, without_variance
 from podium_controller.domain.coach.window import LATEST, PATIENCE, Finding, Window, percent
 
 # As the alert PodiumEpisodesFailing.
@@ -38,7 +38,8 @@ def of_attempts(window: Window) -> Iterator[Finding]:
             " timeouts raise rollout.episode.step_timeout_seconds",
             "most attempts end without an error again",
         )
-    if window.is_solved or window.is_rising:
+    # Of a policy that has lost what it could, no setting of its attempts is the cause.
+    if window.is_solved or window.is_rising or lost_variance(window):
         return
     yield from _cut(window)
     yield from _unfinished(window)

@@ -31,6 +31,7 @@ _WITHOUT_VARIANCE = 0.8
 _STALE = 0.3
 _BIAS_DEVIATIONS = 4.0
 
+_SOME_WITHOUT_VARIANCE = 0.5
 _MOST_SKIPPED = 0.5
 _ONE_SCORE = 0.8
 _BIAS = 0.3
@@ -89,6 +90,22 @@ def without_variance(window: Window) -> float:
     return same / window.groups if window.groups else 0.0
 
 
+def lost_variance(window: Window) -> int | None:
+    """The last step whose groups had variance, where none of the latest has any and all earn less.
+
+    None where it is not so. Whatever its attempts look like now, such a policy could do better.
+    """
+    latest = window.latest()
+    if not latest.is_enough or without_variance(latest) < 1:
+        return None
+    rewards = latest.values("reward_mean")
+    for step in reversed(window.steps[: -len(latest)]):
+        one, reward = Window([step], window.spec), number(step, "reward_mean")
+        if one.groups and without_variance(one) <= _SOME_WITHOUT_VARIANCE:
+            return step.number if rewards and (reward or 0) > max(rewards) else None
+    return None
+
+
 def _variance(window: Window) -> Iterator[Finding]:
     loss = window.spec.training.loss
     if loss.objective == spec_pb2.OBJECTIVE_SUPERVISED or loss.teacher_coefficient:
@@ -123,10 +140,20 @@ def _variance(window: Window) -> Iterator[Finding]:
         )
         if window.is_client_driven:
             more = "have the client gather more attempts a group or sample at a higher temperature"
+        change = f"{more}, give a reward in parts, or easier scenarios"
+        says += ", so nothing can be learned from them"
+        if last := lost_variance(window):
+            says += f"; up to step {last} they differed and earned more"
+            change = (
+                f"begin anew, or go on from a version of before step {last} (fork.model,"
+                f" fork.version), with a lower training.learning_rate"
+                f" ({window.spec.training.learning_rate:g}), or look at whether judge or"
+                " environment have changed"
+            )
         yield Finding(
             findings.NO_VARIANCE,
-            f"{says}, so nothing can be learned from them",
-            f"{more}, give a reward in parts, or easier scenarios",
+            says,
+            change,
             "groups have variance again",
         )
 

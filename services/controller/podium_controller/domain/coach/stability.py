@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from statistics import fmean, median
 
 from podium.core import findings
@@ -12,6 +13,7 @@ from podium_controller.domain.coach.window import LATEST, Fall, Finding, Window,
 
 # As the alerts PodiumKLRunaway, PodiumSamplerMismatch and PodiumEntropyCollapse.
 _KL_NATS = 0.5
+_KL_STEP_NATS = 1.0
 _MISMATCH_NATS = 0.1
 _ENTROPY_LEFT = 0.1
 _ENTROPY_NATS = 0.3
@@ -69,6 +71,8 @@ def _signs(window: Window) -> list[str]:
     kl = window.now("train/kl_reference")
     if kl is not None and kl > _KL_NATS:
         found.append(f"the KL from the base model is {kl:.2g} nats a token")
+    if leap := _leap(window):
+        found.append(f"one step took it from {leap[0]:.2g} to {leap[1]:.2g}")
     norms = window.values("train/grad_norm")
     if len(norms) >= 2 * LATEST:
         first, last = median(norms[: max(LATEST, len(norms) // 4)]), median(norms[-LATEST:])
@@ -84,6 +88,15 @@ def _signs(window: Window) -> list[str]:
     if drift is not None and drift > _MISMATCH_NATS and 1 <= age < 2:
         found.append(f"one step moved the policy by {drift:.2g} nats a token")
     return found
+
+
+def _leap(window: Window) -> tuple[float, float] | None:
+    """The KL from the base model before and after the step that raised it most, where that is
+    more than small steps do: of a policy that has collapsed no gradient grows any more.
+    """
+    leaps = list(pairwise(window.values("train/kl_reference")))
+    most = max(leaps, key=lambda leap: leap[1] - leap[0], default=(0.0, 0.0))
+    return most if most[1] - most[0] > _KL_STEP_NATS else None
 
 
 def _entropy(window: Window) -> Iterator[Finding]:
