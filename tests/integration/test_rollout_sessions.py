@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -94,6 +95,22 @@ async def test_t21_a_connection_that_breaks_in_mid_step_changes_nothing() -> Non
     assert dict(found.metrics) == dict(expected.metrics)
 
 
+async def test_a_call_that_an_environment_ended_by_raising_leaves_nothing_to_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else each such attempt leaves a task of gRPC's, and an error about it in the log."""
+    # What other tests have left is none of it.
+    gc.collect()
+    await asyncio.sleep(0)
+    caplog.clear()
+    async with served() as proxy:
+        (found,) = await collect(counted(proxy.address), ["a", "raise"])
+        assert found.stop_reason == pb.STOP_REASON_FAILED
+        gc.collect()
+        await asyncio.sleep(0)
+    assert [each.message for each in caplog.records if each.name == "asyncio"] == []
+
+
 async def test_a_session_that_ended_well_is_not_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -101,10 +118,10 @@ async def test_a_session_that_ended_well_is_not_cancelled(
     over: list[bool] = []
     drop = RemoteSession._drop
 
-    def observed(session: RemoteSession) -> None:
+    async def observed(session: RemoteSession) -> None:
         if session._call is not None:
             over.append(session._call.done())
-        drop(session)
+        await drop(session)
 
     monkeypatch.setattr(RemoteSession, "_drop", observed)
     async with served() as proxy:

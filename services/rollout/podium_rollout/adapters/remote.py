@@ -117,7 +117,7 @@ class RemoteSession:
         except (PodiumError, EnvironmentRaisedError, TimeoutError):
             logger.debug("a session could not be closed", exc_info=True)
         finally:
-            self._drop()
+            await self._drop()
 
     async def _ended(self) -> None:
         """Waits a little until the server ends the stream: one that we cancel, it logs as such."""
@@ -167,7 +167,7 @@ class RemoteSession:
             return
 
     async def _connect(self, *, wait_seconds: float = 0.0, resume: bool = False) -> None:
-        self._drop()
+        await self._drop()
         limit = wait_seconds + _ANSWER_SECONDS
         # All that it may be queued for in time to come may be on this stream.
         whole = _ANSWER_SECONDS + self._wait_seconds + self._busy_seconds
@@ -226,10 +226,13 @@ class RemoteSession:
         await self._credits.learn(response)
         return response
 
-    def _drop(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
+    async def _drop(self) -> None:
+        call = self._call
         self._call = self._reading = None
+        if call is not None and not call.cancel():
+            # To a call that has ended, gRPC goes on to wait for writes, until it is told.
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await call.done_writing()
 
 
 # A stream that breaks ends, by what broke it, as UNAVAILABLE, INTERNAL or CANCELLED.
