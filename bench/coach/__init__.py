@@ -1,0 +1,1 @@
+"""Real jobs that are sick on purpose, and healthy ones: what the coach says of each."""
