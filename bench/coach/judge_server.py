@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import threading
@@ -30,13 +31,19 @@ MINDS: Mapping[str, Callable[[str, int], float]] = {
     "first": lambda text, place: max(0.0, 0.9 - 0.1 * place + 0.02 * _fair(text, place)),
 }
 SILENT = "silent"
-"""A mind that answers no request in a form that can be read."""
+"""A fair mind that three groups in four get no readable answer of.
+
+All of a step's groups without one, three times in a row, fail the job by themselves.
+"""
 
 
 def _answer(mind: str, request: Mapping[str, Any]) -> str:
-    if mind == SILENT:
-        return "I liked the second one best."
     prompt = next(m["content"] for m in request["messages"] if m["role"] == "user")
+    if mind == SILENT:
+        # The same group gets the same answer, however often the judge service asks.
+        if hashlib.sha256(prompt.encode()).digest()[0] % 4:
+            return "I liked the second one best."
+        mind = "fair"
     scores = [
         {
             "attempt_id": match["id"],

@@ -103,7 +103,7 @@ def patients(judge: Callable[[str], str]) -> list[Patient]:
         ),
         Patient(
             "silent-judge",
-            "a judge whose answers cannot be read",
+            "a judge whose answer cannot be read for three groups in four",
             findings.GROUPS_SKIPPED,
             _job(5, reward=by_judge("silent")),
         ),
