@@ -79,6 +79,11 @@ def calls(*made: tuple[str, Any]) -> Message:
     )
 
 
+def example(tool: str, **arguments: str) -> dict[str, Any]:
+    made = {"tool": tool, "arguments": arguments, "result": "two litres"}
+    return {"task": "How much milk?", "calls": [made], "answer": "Two litres."}
+
+
 def read(result: StepResult) -> list[str]:
     return [message.content for message in result.observation.messages]
 
@@ -267,6 +272,19 @@ async def test_only_chosen_tools_are_on_offer(url: str) -> None:
         ({}, {"check": {"tool": "x"}}, "scenario.data.check.contains: got None"),
         ({"tools": ["fly"]}, {}, "environment.config.tools: got fly; the server has add_note"),
         ({"finish": "crash"}, {}, "environment.config.finish: got 'crash', which the server has"),
+        (
+            {"tools": ["add_note"], "examples": [example("finish")]},
+            {},
+            'environment.config.examples.0.calls.0.tool: got "finish", no tool on offer; there are '
+            "add_note",
+        ),
+        (
+            {"examples": [example("read_note", title="x")]},
+            {"examples": [example("read_note", titel="x")]},
+            "scenario.data.examples.0.calls.0.arguments.title: is missing",
+        ),
+        ({}, {"examples": [example("x")] * 17}, "scenario.data.examples: got 17 examples"),
+        ({"examples": [example("x")] * 17}, {}, "environment.config.examples: got 17 examples"),
     ],
 )
 async def test_a_wrong_scenario_or_option_is_named(
@@ -345,3 +363,38 @@ async def test_the_rollout_service_plays_it() -> None:
     assert dict(trajectory.metrics)["tool_calls"] == 2
     assert [tool.name for tool in trajectory.histories[0].tools][-1] == "finish"
     assert trajectory.histories[0].messages[3].content == "added 'milk'"
+
+
+async def test_examples_are_earlier_turns_that_call_nothing_and_never_train(url: str) -> None:
+    request = group_request(tool_format=spec_pb2.TOOL_FORMAT_TEXT, step_timeout_seconds=300)
+    request.environment.name = "mcp"
+    given = {"examples": [example("read_note", title="milk")], "finish": "", **SLOW_MACHINE}
+    request.environment.config.CopyFrom(struct({"server": {"url": url}, **given}))
+    request.scenario.data.CopyFrom(struct({**TASK, "answer": "none"}))
+    lines = ["call: list_notes {}", "None."]
+    policy = PolicyDouble(script(request, {0: lines}))
+    (trajectory,) = await Episode(request, 0, Environments(), policy).run()
+    assert trajectory.environment_reward == 1.0, trajectory.failure
+    history = trajectory.histories[0]
+    assert [message.role for message in history.messages] == [
+        *(pb.ROLE_SYSTEM, pb.ROLE_USER, pb.ROLE_ASSISTANT, pb.ROLE_TOOL, pb.ROLE_ASSISTANT),
+        *(pb.ROLE_USER, pb.ROLE_ASSISTANT, pb.ROLE_TOOL, pb.ROLE_ASSISTANT),
+    ]
+    made = [call.id for each in history.messages for call in each.tool_calls]
+    assert (made, trajectory.metrics["tool_calls"]) == (["call00000", "call00001"], 1)
+    # The example's note is not there, and only what was sampled trains.
+    assert history.messages[7].content == '{"result": []}'
+    assert [span.length for span in history.tokens.spans] == [len(line) + 1 for line in lines]
+
+
+async def test_a_scenarios_own_examples_take_the_place_of_the_options(url: str) -> None:
+    config = {"server": {"url": url}, "examples": [example("list_notes")], **SLOW_MACHINE}
+    for own, shown in ((None, 1), ([], 0), ([example("read_note", title="a")] * 2, 2)):
+        environment = Mcp(config)
+        seen = await environment.reset(Scenario("x", {**TASK, "examples": own}), 1)
+        await environment.close()
+        assert [message.role for message in seen.messages] == [
+            "system",
+            *["user", "assistant", "tool", "assistant"] * shown,
+            "user",
+        ]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from podium.core.answers import contains_answer, exact_match
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.environments.adapters.mcp_examples import Example, call_faults, size_faults, turns
 from podium.environments.adapters.mcp_session import McpServer, McpSession
-from podium.environments.base import Environment
+from podium.environments.base import Environment, checked_options
 from podium.environments.types import (
     Message,
     Observation,
@@ -27,6 +28,7 @@ from podium.environments.types import (
 )
 
 COMMANDS_VARIABLE = "PODIUM_MCP_COMMANDS"
+_EXAMPLES = "environment.config.examples"
 PROMPT = (
     "Do what the user asks, with the tools that you have. When it is done, or cannot be done, "
     "say so."
@@ -46,6 +48,9 @@ class Config(BaseModel):
     """The system message, before the server's own instructions."""
     task: str = "task"
     """Field of a scenario's data that is the user's message."""
+    examples: list[Example] = []
+    """Tasks that were done, shown before the user's message as earlier turns; a scenario's own
+    `examples` take their place."""
     finish: str = "finish"
     """Name of a tool that ends the episode with an answer; empty for none. A message that calls
     nothing ends it too."""
@@ -59,6 +64,12 @@ class Config(BaseModel):
     """Longest result that the agent reads; the rest is left out."""
 
 
+class _Examples(BaseModel):
+    """A scenario's own."""
+
+    examples: list[Example]
+
+
 class Mcp(Environment):
     """One session with an MCP server.
 
@@ -67,6 +78,7 @@ class Mcp(Environment):
     success when the agent's last words match it; one with `check`, `{tool,
     arguments, contains}`, when that call, made at the end, answers with that
     text. With neither there is no reward, and a judge compares the attempts.
+    `examples` are its own worked examples, in place of the option's.
     Metrics: `tool_calls`, `tool_errors`, `finished`, `success`.
     """
 
@@ -85,6 +97,7 @@ class Mcp(Environment):
         super().__init__(config)
         if self.config.server.command:
             _allowed(self.config.server.command[0])
+        _refused(size_faults(self.config.examples, _EXAMPLES))
         self._session = McpSession(self.config.server)
         self._calls = self._errors = 0
         self._finished = False
@@ -102,6 +115,7 @@ class Mcp(Environment):
         task = _text(scenario.data.get(self.config.task), self.config.task)
         self._accepted = self._answers()
         self._check = self._checked()
+        examples, field = self._shown()
         try:
             await self._session.open(self.config.open_seconds)
         except InvalidArgumentError as error:
@@ -109,8 +123,11 @@ class Mcp(Environment):
                 "environment.config.server.command", error.violations[0].description
             ) from error
         self._tools = self._offered()
+        # Of `finish` an example has its answer.
+        _refused(call_faults(examples, self._tools[: -1 if self.config.finish else None], field))
         prompt = "\n\n".join(filter(None, (self.config.prompt, self._session.instructions)))
-        return Observation([*([system(prompt)] if prompt else []), user(task)], self._tools)
+        before = [system(prompt)] if prompt else []
+        return Observation([*before, *turns(examples), user(task)], self._tools)
 
     async def step(self, action: Message) -> StepResult:
         if not action.tool_calls:
@@ -191,6 +208,15 @@ class Mcp(Environment):
             )
         return [*offered, _finish_tool(self.config.finish)]
 
+    def _shown(self) -> tuple[list[Example], str]:
+        """The examples, and where they stand."""
+        given = self._scenario.data.get("examples")
+        if given is None:
+            return self.config.examples, _EXAMPLES
+        examples = checked_options(_Examples, {"examples": given}, "scenario.data").examples
+        _refused(size_faults(examples, "scenario.data.examples"))
+        return examples, "scenario.data.examples"
+
     def _answers(self) -> list[str]:
         given = self._scenario.data.get("answer")
         if given is None:
@@ -245,6 +271,11 @@ def _text(value: Any, field: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise _wrong(f"scenario.data.{field}", f"got {value!r}; allowed are texts")
     return value
+
+
+def _refused(faults: Iterable[Violation]) -> None:
+    if violations := list(faults):
+        raise InvalidArgumentError(violations=violations)
 
 
 def _wrong(field: str, why: str) -> InvalidArgumentError:
