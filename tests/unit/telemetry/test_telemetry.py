@@ -79,7 +79,8 @@ def test_text_for_people(logged) -> None:
 def test_the_level_holds_and_libraries_are_quiet(logged) -> None:
     stream = logged(level="INFO")
     logging.getLogger("podium.x").debug("no")
-    logging.getLogger("httpx").info("no")
+    for chatty in ("httpx", "httpx2", "mcp.client.streamable_http"):
+        logging.getLogger(chatty).info("no")
     logging.getLogger("podium.x").info("yes")
     assert [line.partition(": ")[2] for line in stream.getvalue().splitlines()] == ["yes"]
 

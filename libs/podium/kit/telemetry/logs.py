@@ -15,7 +15,7 @@ LogFormat = Literal["json", "text"]
 # What a LogRecord always has; everything else on it came from `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # They log every request or frame at INFO or below.
-_CHATTY = ("httpx", "httpcore", "aiosqlite", "asyncio", "grpc")
+_CHATTY = ("httpx", "httpx2", "httpcore", "mcp", "aiosqlite", "asyncio", "grpc")
 
 
 def setup_logging(
