@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from podium.cli.job.submit import load
 from podium.core.contract import parse_yaml
 from podium.environments import Message, ToolCall, play
 from podium.environments.adapters.mcp import Mcp
@@ -17,7 +19,9 @@ from podium.environments.serving.convert import unstruct
 from podium.environments.types import Observation
 from podium.types.v1 import spec_pb2
 from support.cli import podium
+from support.examples import example
 from support.fake_judge import completion, fake_judge
+from support.processes import free_port, wait_for_port
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -69,6 +73,73 @@ async def test_a_task_of_the_job_is_done_on_the_real_server(config: dict[str, An
     assert played.info["check"] == "b5: Mira"
     assert (played.reward, played.terminated) == (1.0, True)
     assert played.metrics["tool_calls"] == 2
+
+
+class Asker(Agent):
+    """Asks one tool for the part of the task, and says what it hears."""
+
+    def __init__(self, tool: str, part: str) -> None:
+        super().__init__(0)
+        self.call = ToolCall("c", tool, json.dumps({"part": part}))
+
+    async def act(self, observation: Observation) -> Message:
+        heard = observation.messages[-1]
+        if heard.role == "tool":
+            return Message("assistant", heard.content)
+        return Message("assistant", tool_calls=[self.call])
+
+
+@pytest.fixture
+def stockroom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The options of stockroom.yaml, with its tasks."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    rows = map(json.dumps, example("mcp_rl/stockroom_tasks").tasks())
+    (tmp_path / "stockroom.jsonl").write_text("\n".join(rows))
+    monkeypatch.setenv("PODIUM_SCENARIOS_DIR", str(tmp_path))
+    job = load(str(EXAMPLE / "stockroom.yaml"), ()).spec
+    return unstruct(job.environment.config) | {"open_seconds": 300, "call_seconds": 300}
+
+
+def test_no_part_of_the_stockroom_is_asked_for_in_training_and_held_out(
+    stockroom: dict[str, Any],
+) -> None:
+    fact = example("mcp_rl/stockroom").fact
+    parts: dict[str, list[str]] = {}
+    for split in ("train", "heldout"):
+        parts[split] = []
+        for task in Mcp(stockroom).listed(split):
+            what, _, part = task.id.partition("-")
+            assert part in task.data["task"]
+            assert task.data["answer"] == str(fact(what, part))
+            parts[split].append(part)
+    for shown in stockroom["examples"]:
+        (call,) = shown["calls"]
+        what, part = call["tool"].removeprefix("get_"), call["arguments"]["part"]
+        assert call["result"] == shown["answer"] == str(fact(what, part))
+        parts["train"].append(part)
+    assert (len(parts["train"]), len(parts["heldout"])) == (147, 100)
+    together = parts["train"] + parts["heldout"]
+    assert len(set(together)) == len(together)
+
+
+async def test_only_what_the_right_tool_of_the_stockroom_says_is_paid(
+    stockroom: dict[str, Any],
+) -> None:
+    task = next(each for each in Mcp(stockroom).listed("heldout") if each.id.startswith("shelf"))
+    part = task.id.removeprefix("shelf-")
+    asked = (("get_shelf", part), ("get_price", part), ("get_shelf", "A1"))
+    port = free_port()
+    process = subprocess.Popen([sys.executable, str(EXAMPLE / "stockroom.py"), str(port)])
+    try:
+        await wait_for_port(port, process)
+        options = stockroom | {"server": {"url": f"http://127.0.0.1:{port}/mcp"}}
+        paid = [
+            (await play(Mcp(options), task, Asker(*each), max_turns=2)).reward for each in asked
+        ]
+    finally:
+        process.kill()
+        process.wait()
+    assert paid == [1.0, 0.0, 0.0]
 
 
 async def test_tasks_are_generated_from_the_real_servers_tools(tmp_path: Path) -> None:

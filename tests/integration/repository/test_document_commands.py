@@ -61,17 +61,12 @@ HERE = {
     "podium init mytask",
     "podium env check task.py",
     "podium context list",
-    "podium job submit -f examples/mcp_rl/job.yaml --set "
-    "environment.config.scenarios=tasks.jsonl --follow",
     "podium eval mymodule:Guess -a baseline:random -a openai:some-model",
     "podium eval email_search -a base -a my-job@best --attempts 4",
     "podium eval list --environment email_search",
     "podium eval show EVALUATION",
     "podium eval compare EVALUATION OTHER",
     "podium eval delete EVALUATION",
-    "podium eval mcp -a openai:gpt-4.1-mini --max-tokens 500 --set "
-    "'server={command: [python3, examples/mcp_rl/server.py]}' --set "
-    "scenarios=examples/mcp_rl/tasks.jsonl",
 }
 """Run below, as printed, against doubles of the services: ID and my-job are a job `w`."""
 
@@ -82,6 +77,7 @@ ELSEWHERE = {
     "python examples/train_openai.py": f"{_SPINE}/test_client_driven.py::"
     "test_an_agent_that_knows_nothing_of_podium_trains_as_it_is",
     "python examples/reading_judge.py &": "tests/unit/judge/test_reading_judge.py::test_an_*",
+    "python examples/mcp_rl/stockroom*": "tests/integration/test_example_mcp_rl.py::test_only_*",
     "podium eval email_search -a base -a ID@best -a baseline:scripted": f"{_SPINE}/test_readme.py::"
     "test_chat_and_eval_serve_what_they_name_and_give_it_back",
     "podium eval email_search -a base -a ID@best --judge ruler": "tests/unit/cli/"
@@ -178,7 +174,10 @@ PYTHON_NOT_RUN = {
 }
 
 # Whose commands are run here unless a table names them.
-_TYPED = ("docs/runbooks/", "docs/how-to/", "docs/own-agent.md", "docs/ruler-only.md")
+_TYPED = (
+    *("docs/runbooks/", "docs/how-to/", "docs/own-agent.md", "docs/ruler-only.md"),
+    "examples/mcp_rl/",
+)
 FOUND = [(page, command) for page in pages() for command in commands((ROOT / page).read_text())]
 BLOCKS = [(page, block) for page in pages() for block in python((ROOT / page).read_text())]
 

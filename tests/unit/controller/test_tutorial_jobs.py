@@ -99,6 +99,13 @@ def test_every_job_file_of_the_examples_is_taken(file: Path) -> None:
         assert made(each.environment).listed(each.environment.split)
 
 
+@pytest.mark.parametrize("file", ["job.yaml", "stockroom.yaml"])
+def test_the_jobs_of_mcp_servers_are_taken_before_their_servers_are_asked(file: str) -> None:
+    assert [each.environment.name for each in environments_of(accepted(f"mcp_rl/{file}"))] == [
+        "mcp"
+    ]
+
+
 def test_the_file_for_rows_lacks_only_what_its_rows_say() -> None:
     spec, problems = parse_yaml(OF_ROWS.read_text(), spec_pb2.JobSpec)
     assert [problem.field for problem in problems] == ["training.steps"]
