@@ -8,6 +8,7 @@ which ends the others: they come back together, and the job at its last version.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -220,6 +221,9 @@ def _open(
     config: JobConfig, checkpoint: Checkpoint | None, compute: Compute, ranks: Ranks
 ) -> Session:
     folder = resolve(config.base_model)
+    if ranks.sharded:
+        # FSDP's modules hold each other: the job before would be in memory until Python looks.
+        gc.collect()
     return Session(config, folder, digest(folder), compute, checkpoint, ranks)
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import torch
 from podium.core.errors import InvalidArgumentError, Violation
+from torch.distributed.device_mesh import DeviceMesh
 
 from podium_trainer.learner.attention import chosen
 from podium_trainer.learner.families import check_family
+from podium_trainer.learner.loading import load_parts
 from podium_trainer.learner.network import Network, load
 
 
@@ -42,14 +44,26 @@ class Base:
         return copy.deepcopy(self._network, {id(tensor): tensor for tensor in shared})
 
 
-def load_network(folder: Path, dtype: torch.dtype, attention: str, device: torch.device) -> Network:
+def load_network(
+    folder: Path,
+    dtype: torch.dtype,
+    attention: str,
+    device: torch.device,
+    mesh: DeviceMesh | None = None,
+) -> Network:
     """The network of the model in `folder`; `attention` empty for the device's.
+
+    With a mesh each process reads its part, and `parallel.shard` must follow.
 
     Raises:
         InvalidArgumentError: Transformers cannot load it.
     """
+    attention = attention or chosen(device)
     try:
-        causal = load(str(folder), dtype, attention or chosen(device))
+        if mesh is None:
+            causal = load(str(folder), dtype, attention)
+        else:
+            causal = load_parts(str(folder), dtype, attention, mesh)
     except (ValueError, ImportError, KeyError) as error:
         raise InvalidArgumentError(
             violations=[Violation("base_model", f"Transformers cannot load it: {error}")],

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from podium.core.errors import DataLossError, InvalidArgumentError, Violation
 from safetensors import safe_open
+from torch.distributed.tensor import DTensor
 
 EXPERTS = "experts"
 """What a job calls them among its target modules."""
@@ -173,9 +174,16 @@ def _same(folder: Path, layer: Stacks, module: torch.nn.Module) -> bool:
     gate, up, down = (held[name] for name in layer.names)
     pairs = zip(STACKS, (torch.cat([gate, up]), down), strict=True)
     return all(
-        torch.equal(getattr(module, stack)[0].detach().cpu(), part.to(getattr(module, stack).dtype))
-        for stack, part in pairs
+        torch.equal(found, part.to(found.dtype))
+        # All are asked for: a stack that is sharded is gathered by all processes.
+        for found, part in [(_first(getattr(module, stack)), part) for stack, part in pairs]
     )
+
+
+def _first(stack: torch.Tensor) -> torch.Tensor:
+    if isinstance(stack, DTensor):
+        stack = stack.full_tensor()
+    return stack[0].detach().cpu()
 
 
 def _factors(layer: Stacks, stack: str) -> tuple[str, str]:

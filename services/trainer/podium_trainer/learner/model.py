@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from peft import PeftModel
+from podium.core.errors import InvalidArgumentError
 from podium.types.v1 import spec_pb2
 
 from podium_trainer.domain.packing import Row
@@ -24,7 +25,7 @@ from podium_trainer.learner.base import Base, load_network
 from podium_trainer.learner.experts import Experts
 from podium_trainer.learner.families import check_family
 from podium_trainer.learner.network import Network, asking, checkpoint_gradients
-from podium_trainer.learner.parallel import Ranks, shard
+from podium_trainer.learner.parallel import Ranks, let_go, shard
 from podium_trainer.learner.precision import Masters
 
 
@@ -80,8 +81,9 @@ class Policy:
         if base is not None:
             self.network = base.network()
         else:
-            self.network = load_network(folder, stored, attention, ranks.device)
-            check_family(self.network, stored)
+            self.network = load_network(folder, stored, attention, ranks.device, ranks.mesh)
+            if not ranks.sharded:
+                check_family(self.network, stored)
         self._peft: PeftModel | None = None
         self.adapter_config: Mapping[str, Any] = {}
         self.experts = Experts()
@@ -95,7 +97,7 @@ class Policy:
             self._peft.eval()
             self.adapter_config = adapter_config(self._peft, base_model, self.experts)
         elif training.loss.kl_coefficient:
-            self._reference = load_network(folder, dtype, attention, ranks.device)
+            self._reference = load_network(folder, dtype, attention, ranks.device, ranks.mesh)
             self._reference.requires_grad_(False)
         if training.gradient_checkpointing:
             checkpoint_gradients(self.network)
@@ -104,11 +106,13 @@ class Policy:
         self.trainable_parameters = sum(parameter.numel() for parameter in parameters.values())
         """How many numbers train."""
         if ranks.sharded:
-            for parameter in parameters.values():
-                parameter.data = parameter.data.float()
-            for network in (self.network, self._reference):
-                if network is not None:
-                    shard(network, ranks, dtype)
+            if lora:
+                for parameter in parameters.values():
+                    parameter.data = parameter.data.float()
+            shard(self.network, ranks, dtype)
+            if self._reference is not None:
+                shard(self._reference, ranks, dtype, trains=False)
+            self._check_sharded(ranks, dtype)
             parameters = self._trainable()
         self.masters = Masters(parameters, torch.float32 if ranks.sharded else dtype)
 
@@ -134,6 +138,19 @@ class Policy:
                 if network is not None:
                     asked.enter_context(asking(network, ask))
             yield
+
+    def _check_sharded(self, ranks: Ranks, dtype: torch.dtype) -> None:
+        """As `check_family`, by all processes: none has the weights to do it alone.
+
+        A fresh adapter changes nothing, and FSDP must not meet it disabled first.
+        """
+        try:
+            check_family(self.network, dtype)
+        except InvalidArgumentError:
+            # A lost process looks like a model that cannot run: then this fails too, for good.
+            ranks.greatest(1)
+            raise
+        let_go(self.network)
 
     def _adapter_off(self) -> AbstractContextManager[Any]:
         return adapter_off(self._peft) if self._peft is not None else nullcontext()

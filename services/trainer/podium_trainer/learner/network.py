@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
@@ -76,7 +77,8 @@ class Network(torch.nn.Module):
         """The output embedding as the head takes it: float32 on the CPU."""
         if weight.device.type != "cpu" or weight.dtype == torch.float32:
             return weight
-        if weight.requires_grad:
+        # A sharded one is gathered for a pass, and not to be kept.
+        if weight.requires_grad or isinstance(self, FSDPModule):
             return weight.float()
         if self._frozen_head is None or self._frozen_head.shape != weight.shape:
             self._frozen_head = weight.detach().float()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -17,7 +18,12 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from podium_trainer.domain.packing import Row
@@ -151,12 +157,56 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def shard(network: Network, ranks: Ranks, dtype: torch.dtype) -> None:
-    """Shards every block of `network`, and what is around them; computes in `dtype`."""
+def shard(network: Network, ranks: Ranks, dtype: torch.dtype, *, trains: bool = True) -> None:
+    """Shards every block of `network`, and what is around them; computes in `dtype`.
+
+    Weights may be parts already, as `loading.load_parts` reads them. Of one that trains, what is
+    around the blocks stays gathered from a forward pass to its backward pass.
+    """
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
-    for block in blocks(network):
-        fully_shard(block, mesh=ranks.mesh, mp_policy=policy)
-    fully_shard(network, mesh=ranks.mesh, mp_policy=policy)
+    with _set_aside(network):
+        for block in blocks(network):
+            fully_shard(block, mesh=ranks.mesh, mp_policy=policy)
+        fully_shard(
+            network,
+            mesh=ranks.mesh,
+            mp_policy=policy,
+            reshard_after_forward=None if trains else True,
+        )
+    register_fsdp_forward_method(network, "plain")
+
+
+def let_go(network: Network) -> None:
+    """Frees what a forward pass gathered for a backward pass that does not come."""
+    assert isinstance(network, FSDPModule), "it is sharded"
+    network.reshard()
+
+
+@contextmanager
+def _set_aside(network: Network) -> Iterator[None]:
+    """Within the block what is a part already is a whole without memory, which FSDP can shard.
+
+    Afterwards the parts are back; FSDP takes those that it finds at the first pass.
+    """
+    places = [
+        (module, name, parameter)
+        for module in network.modules()
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+        if isinstance(parameter, DTensor)
+    ]
+    # Tied weights are one object, before and within.
+    empty = {
+        parameter: torch.nn.Parameter(
+            torch.empty(parameter.shape, dtype=parameter.dtype, device="meta"),
+            requires_grad=parameter.requires_grad,
+        )
+        for _, _, parameter in places
+    }
+    for module, name, parameter in places:
+        setattr(module, name, empty[parameter])
+    yield
+    for module, name, parameter in places:
+        setattr(module, name, parameter)
 
 
 def whole(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
