@@ -15,7 +15,8 @@ from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import JobRecord, OnWait, Wait
-from podium_controller.grpc_peers.peers import FixedTrainer, GrpcTrainer
+from podium_controller.grpc_peers.peers import FixedTrainer
+from podium_controller.grpc_peers.trainers import GrpcTrainer
 from support.controlled import Client, assert_every_step_once, small_job
 from support.controlled_fixtures import client, fleet, registry
 from support.fleet import Fleet

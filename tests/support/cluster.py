@@ -26,7 +26,7 @@ from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.trainers import KubernetesTrainers
 from podium_controller.cluster.workloads import Workloads
 from podium_controller.domain.ports import JobRecord, Wait
-from podium_controller.grpc_peers.peers import GrpcTrainer
+from podium_controller.grpc_peers.trainers import GrpcTrainer
 from podium_controller.settings import Settings
 
 IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "localhost/busybox:1")

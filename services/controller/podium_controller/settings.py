@@ -105,6 +105,9 @@ class Settings(ServerSettings):
     """Deadline of one optimizer step."""
     open_seconds: float = Field(default=1800.0, gt=0)
     """Deadline of opening a job at the trainer."""
+    turn_seconds: float = Field(default=21600.0, gt=0)
+    """How long a step, or opening a job, may wait for others' steps at a trainer pool, beside its
+    own deadline."""
     publish_seconds: float = Field(default=1800.0, gt=0)
     """Deadline of publishing a version, and of loading it."""
     close_seconds: float = Field(default=10.0, gt=0)

@@ -16,7 +16,7 @@ from podium.types.v1 import spec_pb2
 
 from podium_trainer.learner.checkpoint import Saving
 from podium_trainer.learner.session import JobConfig
-from podium_trainer.worker import Worker
+from podium_trainer.worker import Begun, Worker
 
 logger = logging.getLogger(__name__)
 _tracer = tracer(__name__)
@@ -63,7 +63,7 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         with traced(_tracer, "optimizer_step") as span:
             span.set_attribute(attributes.JOB_ID, header.job_id)
             span.set_attribute(attributes.STEP, header.step)
-            outcome = await self._worker.step(header.job_id, header.step, groups)
+            outcome = await self._worker.step(header.job_id, header.step, groups, _told(context))
             for phase, seconds in outcome.seconds.items():
                 span.set_attribute(attributes.phase_seconds(phase), seconds)
         logger.info(
@@ -118,3 +118,16 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
             max_jobs=self._worker.max_jobs,
             open_jobs=[claim.job_id for claim in held],
         )
+
+
+def _told(context: Context) -> Begun:
+    """Tells the caller that its job's turn begins: with what a response begins with."""
+
+    async def begun() -> None:
+        try:
+            await context.send_initial_metadata(())
+        except Exception:
+            # Who asked may be gone; what became of the call is told as ever.
+            logger.debug("nobody heard that a turn began", exc_info=True)
+
+    return begun

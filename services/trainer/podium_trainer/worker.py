@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from podium.core.errors import FailedPreconditionError, RequestCancelledError
@@ -27,8 +27,14 @@ from podium_trainer.slots import OpenJob, Slots
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Begun = Callable[[], Awaitable[None]]
+"""Told when a job's turn begins, after the calls of others that it waited for."""
 
 _LAST_WORDS_SECONDS = 0.5
+
+
+async def _untold() -> None:
+    return None
 
 
 class Worker:
@@ -82,7 +88,11 @@ class Worker:
         _check_step(session.step + 1, step, "the next step is")
 
     async def step(
-        self, job_id: str, step: int, groups: Sequence[trajectory_pb2.Group]
+        self,
+        job_id: str,
+        step: int,
+        groups: Sequence[trajectory_pb2.Group],
+        begun: Begun = _untold,
     ) -> StepOutcome:
         """Takes step `step`; cancelled before the weights move, takes none.
 
@@ -92,7 +102,7 @@ class Worker:
         """
         cancelled = asyncio.Event()
         try:
-            return await self._to_the_end(self._step(job_id, step, groups, cancelled))
+            return await self._to_the_end(self._step(job_id, step, groups, cancelled, begun))
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -181,6 +191,7 @@ class Worker:
         step: int,
         groups: Sequence[trajectory_pb2.Group],
         cancelled: asyncio.Event,
+        begun: Begun,
     ) -> StepOutcome:
         async with self._slots.call(job_id) as (job, session):
             self.expect(job_id, step)
@@ -190,6 +201,7 @@ class Worker:
 
             try:
                 async with self._computing.turn(job.project, job.id, session, cancelled):
+                    await begun()
                     outcome = await self._compute(
                         lambda: self._team.train(session, groups, given_up)
                     )

@@ -18,8 +18,6 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
-from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
-from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain.errors import JobFailedError
@@ -29,11 +27,11 @@ from podium_controller.domain.ports import (
     OnWait,
     Peers,
     Trainers,
-    TrainerState,
 )
 from podium_controller.domain.uncollected import INCOMPLETE
 from podium_controller.grpc_peers.errors import peer_errors
 from podium_controller.grpc_peers.inference import GrpcInference
+from podium_controller.grpc_peers.trainers import GrpcTrainer, SharedGrpcTrainer
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pooled_trainers import NoTrainers, PooledTrainers
 from podium_controller.pools.pools import Pool, Pools
@@ -86,7 +84,7 @@ async def connected_trainer_pools(settings: Settings) -> AsyncIterator[TrainerPo
         for name, told in settings.trainer_pools.items():
             channel = connect_peer(settings, told.address)
             stack.push_async_callback(channel.close)
-            trainer = GrpcTrainer(channel, settings)
+            trainer = SharedGrpcTrainer(channel, settings)
             found.append(TrainerPool(name, trainer, told.base_model, told.max_jobs, told.gpus))
         pools = TrainerPools(found)
         stack.push_async_callback(pools.close)
@@ -191,58 +189,6 @@ class GrpcJudge:
         """See `ports.Judge`."""
         with peer_errors("judge"):
             return await self._stub.ScoreGroup(request, timeout=self._seconds)
-
-
-class GrpcTrainer:
-    """See `ports.Trainer`."""
-
-    def __init__(self, channel: grpc.aio.Channel, settings: Settings) -> None:
-        self._stub: trainer_grpc.TrainerServiceAsyncStub = trainer_grpc.TrainerServiceStub(channel)
-        self._settings = settings
-
-    async def ready(self, on_wait: OnWait) -> bool:
-        """See `ports.Trainer`. What is at an address is there, or is waited for as a lost peer."""
-        return False
-
-    async def state(self) -> TrainerState:
-        """See `ports.SharedTrainer`."""
-        with peer_errors("trainer"):
-            told = await self._stub.GetTrainer(trainer_pb.GetTrainerRequest())
-        return TrainerState(told.base_model, told.max_jobs, frozenset(told.open_jobs))
-
-    async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
-        """See `ports.Trainer`."""
-        with peer_errors("trainer"):
-            return await self._stub.Open(request, timeout=self._settings.open_seconds)
-
-    async def step(
-        self, job_id: str, step: int, groups: Sequence[trajectory_pb2.Group]
-    ) -> trainer_pb.StepResponse:
-        """See `ports.Trainer`."""
-
-        async def messages() -> AsyncIterator[trainer_pb.StepRequest]:
-            yield trainer_pb.StepRequest(header=trainer_pb.StepHeader(job_id=job_id, step=step))
-            for group in groups:
-                yield trainer_pb.StepRequest(group=group)
-
-        with peer_errors("trainer"):
-            return await self._stub.Step(messages(), timeout=self._settings.step_seconds)
-
-    async def save(self, request: trainer_pb.SaveRequest) -> trainer_pb.SaveResponse:
-        """See `ports.Trainer`."""
-        with peer_errors("trainer"):
-            return await self._stub.Save(request, timeout=self._settings.publish_seconds)
-
-    async def save_state(self, job_id: str, step: int) -> None:
-        """See `ports.Trainer`."""
-        request = trainer_pb.SaveStateRequest(job_id=job_id, step=step)
-        with peer_errors("trainer"):
-            await self._stub.SaveState(request, timeout=self._settings.publish_seconds)
-
-    async def close(self, job_id: str, seconds: float | None = None) -> None:
-        """See `ports.Trainer`."""
-        with peer_errors("trainer"):
-            await self._stub.Close(trainer_pb.CloseRequest(job_id=job_id), timeout=seconds)
 
 
 class FixedTrainer:
