@@ -87,6 +87,7 @@ async def adapter(client: podium.AsyncClient, job_id: str, folder: Path) -> byte
     return (folder / "adapter_model.safetensors").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_a_client_that_is_killed_goes_on_bit_for_bit(
     fleet: Fleet, addresses: Addresses, tmp_path: Path

@@ -171,7 +171,7 @@ def spec(name: str, dtype: str = "FLOAT32") -> spec_pb2.TrainingSpec:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
+@pytest.mark.parametrize("dtype", ["FLOAT32", long("BFLOAT16")])
 @pytest.mark.parametrize("name", SPECS)
 async def test_t12_two_processes_take_the_step_of_one(
     setting: Setting, alone: ServiceProcess, pair: ServiceProcess, name: str, dtype: str

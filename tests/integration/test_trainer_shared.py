@@ -109,6 +109,7 @@ async def goes_on(
                 saved[name] = step
 
 
+@pytest.mark.long
 async def test_a_killed_trainer_of_four_jobs_ends_each_as_it_is_alone(setting: Setting) -> None:
     async with setting.trainer("lone", 1) as lone:
         for job in JOBS:

@@ -15,6 +15,7 @@ GROUPS, TURNS, LATENCY = 8, 3, 0.05
 EPISODES = GROUPS * 8
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_s43_the_benchmark_runs_with_two_replicas_that_both_work(tmp_path: Path) -> None:
     output = tmp_path / "rollout.json"

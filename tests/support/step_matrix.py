@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,20 @@ def cases() -> dict[str, Case]:
 
 
 @cache
+def few() -> frozenset[str]:
+    """Names of cases in which each option is taken once at least."""
+    chosen: set[str] = set()
+    met: set[tuple[str, str]] = set()
+    # In float32 two processes are compared more closely.
+    order = sorted(cases().items(), key=lambda each: each[1]["dtype"] == "bfloat16")
+    for name, case in order:
+        if not met.issuperset(case.items()):
+            chosen.add(name)
+            met.update(case.items())
+    return frozenset(chosen)
+
+
+@cache
 def step_of(model: Path, step: int) -> list[trajectory_pb2.Group]:
     """Groups with everything that options ask for: turns, a teacher, cut attempts, histories."""
     groups = near_groups(model, step, groups=4, attempts=3)
@@ -187,13 +201,15 @@ def taken(models: Path, case: Case, ranks: Any = None) -> dict[str, Any]:
     return {"start": start, "end": whole(session.policy.masters.weights), "metrics": metrics}
 
 
-def main(models: Path, folder: Path) -> None:
-    """One of several processes."""
+def main(models: Path, folder: Path, wanted: Collection[str]) -> None:
+    """One of several processes: takes the cases of these names."""
     from podium_trainer.learner.parallel import join, leave
 
     torch.set_num_threads(1)
     ranks = join(120)
-    for number, case in enumerate(cases().values()):
+    for number, (name, case) in enumerate(cases().items()):
+        if name not in wanted:
+            continue
         try:
             result = taken(models, case, ranks)
         except Exception:
@@ -206,4 +222,4 @@ def main(models: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), cases() if sys.argv[3:] == ["all"] else few())

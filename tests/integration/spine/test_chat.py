@@ -14,6 +14,7 @@ from podium.types.v1 import policy_pb2, trajectory_pb2
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
+    pytest.mark.long,
     pytest.mark.timeout(300),
 ]
 

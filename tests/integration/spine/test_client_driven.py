@@ -15,6 +15,7 @@ from podium.local.launcher import Launcher
 from podium.local.models import resolve
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.examples import example
+from support.full import long
 from support.jobs import client_of
 from transformers import AutoTokenizer
 
@@ -88,6 +89,7 @@ def sampled_tokens(stored: list[trajectory_pb2.Trajectory]) -> int:
     )
 
 
+@pytest.mark.long
 async def test_two_steps_of_an_agent_that_also_streams(
     real_stack: Launcher, tmp_path: Path
 ) -> None:
@@ -163,7 +165,7 @@ async def test_a_client_goes_on_after_the_controller_was_killed(stack: Launcher)
         await model.finish()
 
 
-@pytest.mark.parametrize("name", ["train_langgraph", "train_openai"])
+@pytest.mark.parametrize("name", [long("train_langgraph"), "train_openai"])
 async def test_an_agent_that_knows_nothing_of_podium_trains_as_it_is(
     stack: Launcher, name: str
 ) -> None:
@@ -174,7 +176,8 @@ async def test_an_agent_that_knows_nothing_of_podium_trains_as_it_is(
         (step,) = [step async for step in client.jobs.steps(model.name)]
         assert step.metrics["trajectories"] == 4 * len(script.QUESTIONS)
         assert step.metrics["trajectories_failed"] == 0
-        assert step.metrics["train/logprob_difference_mean"] < 0.06
+        # Both compute in float32.
+        assert step.metrics["train/logprob_difference_mean"] < 1e-3
         stored = [each async for each in client.jobs.trajectories(model.name)]
         assert step.metrics["tokens_sampled"] == sampled_tokens(stored) > 0
         assert step.metrics["train/tokens_trained"] == sampled_tokens(that_teach(stored)) > 0

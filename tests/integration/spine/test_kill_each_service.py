@@ -22,6 +22,7 @@ from support.jobs import create, small_spec, steps_of, wait_until
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
+    pytest.mark.full,
     pytest.mark.timeout(600),
 ]
 
@@ -34,7 +35,6 @@ async def test_a_job_survives_the_loss_of_its_trainer(real_stack: Launcher) -> N
     await survives_the_loss_of("trainer", real_stack, REAL_STEPS)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("service", ["rollout", "judge", "registry", "controller", "inference"])
 async def test_job_survives_the_loss_of(service: str, stack: Launcher) -> None:
     await survives_the_loss_of(service, stack, TINY_STEPS)

@@ -13,6 +13,7 @@ from support.jobs import create, small_spec, wait_until
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
+    pytest.mark.long,
     pytest.mark.timeout(600),
 ]
 

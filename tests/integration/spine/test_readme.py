@@ -13,6 +13,7 @@ from support.jobs import ENDED, client_of, small_spec
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
+    pytest.mark.long,
     pytest.mark.timeout(900),
 ]
 README = (Path(__file__).parents[3] / "README.md").read_text().splitlines()

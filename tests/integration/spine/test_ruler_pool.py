@@ -16,6 +16,7 @@ BASE_MODEL = "smollm2-135m-instruct"
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
+    pytest.mark.long,
     pytest.mark.timeout(600),
 ]
 

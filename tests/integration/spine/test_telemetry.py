@@ -24,6 +24,7 @@ from support.programs import program
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
+    pytest.mark.long,
     pytest.mark.timeout(1200),
 ]
 

@@ -31,6 +31,7 @@ from transformers import AutoTokenizer
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.engine,
+    pytest.mark.long,
     pytest.mark.timeout(600),
 ]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_trainer.domain.batch import build_batch
@@ -128,6 +129,7 @@ def divergence(trajectories: Sequence[trajectory_pb2.Trajectory]) -> float:
     return sum(gaps) / len(gaps)
 
 
+@pytest.mark.long
 def test_a_student_becomes_its_teacher_by_its_own_samples(tmp_path: Path) -> None:
     folder = build_small_llama(tmp_path / "model", seed=1)
     changes: dict[str, Any] = {"lora": LORA, "loss": {"teacher_coefficient": 1.0}}

@@ -27,6 +27,7 @@ from podium_trainer.learner.session import Compute, JobConfig, Session
 from podium_trainer.worker import Worker
 from prometheus_client import REGISTRY
 from support.families import build_mixture
+from support.full import long
 from support.kept_versions import KeptVersions, bits
 from support.tiny_policy import (
     VOCABULARY,
@@ -122,7 +123,7 @@ async def assert_as_alone(
     assert found == await lone(model, job, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
+@pytest.mark.parametrize("dtype", ["FLOAT32", long("BFLOAT16")])
 async def test_four_jobs_of_two_projects_are_each_what_they_are_alone(
     shared: Worker, kept: KeptVersions, small_llama: Path, dtype: str
 ) -> None:
@@ -257,7 +258,7 @@ def held_bytes(*sessions: Session) -> int:
     return sum(storages.values())
 
 
-@pytest.mark.parametrize("dtype", ["FLOAT32", "BFLOAT16"])
+@pytest.mark.parametrize("dtype", ["FLOAT32", long("BFLOAT16")])
 async def test_four_jobs_hold_little_more_than_one(
     shared: Worker, tmp_path: Path, dtype: str
 ) -> None:

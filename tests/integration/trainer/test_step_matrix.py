@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from support.full import full
 from support.pairwise import Case, pairs_of
-from support.step_matrix import FACTORS, STEPS, build, cases, covering, taken
+from support.step_matrix import FACTORS, STEPS, build, cases, covering, few, taken
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -23,7 +24,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def by_two(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def by_two(
+    models: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Path:
     """What two processes made of all cases, by its number."""
     folder = tmp_path_factory.mktemp("matrix")
     with (folder / "log").open("wb") as log:
@@ -32,6 +35,7 @@ def by_two(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 sys.executable,
                 *("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"),
                 *("-m", "support.step_matrix", str(models), str(folder)),
+                *(["all"] if request.config.getoption("full") else []),
             ],
             env={
                 **os.environ,
@@ -50,7 +54,9 @@ def distance(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> floa
     return math.sqrt(sum(float((one[name] - two[name]).square().sum()) for name in one))
 
 
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize(
+    "name", [name if name in few() else full(name) for name in cases()], ids=list(cases())
+)
 def test_two_processes_take_the_step_of_one(name: str, by_two: Path, models: Path) -> None:
     number = list(cases()).index(name)
     case = cases()[name]
@@ -91,3 +97,4 @@ def test_every_two_options_meet_in_a_case() -> None:
     assert covering().pairs <= met
     levels = {(factor, level) for factor in FACTORS for level in FACTORS[factor]}
     assert {each for pair in met for each in pair} == levels
+    assert {each for name in few() for each in cases()[name].items()} == levels
