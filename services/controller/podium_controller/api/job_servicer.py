@@ -187,7 +187,8 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
 
     async def _tell_episodes(self, job: pb.Job) -> None:
         running = self._episodes_running(job.id)
-        if running is None:
+        # Its run here ends a moment after the job.
+        if running is None or job.state in job_states.ENDED:
             return
         job.episodes_running = running
         if job.phase not in (COLLECT, RECOVER) or job.spec.HasField("client"):
