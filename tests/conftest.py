@@ -12,8 +12,11 @@ import pytest
 # It puts its distutils in the place of Python's, which failed once in a worker where other tests
 # had run before vLLM was imported: first of all, nothing is in its way.
 import setuptools  # noqa: F401
+from support.left_behind import nothing_left_behind
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+
+__all__ = ["nothing_left_behind"]
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -23,7 +23,7 @@ from chart_golden import render
 from podium.core.errors import FailedPreconditionError, PodiumError
 from podium.kit.telemetry.metrics import start_metrics_server
 from podium.types.v1 import spec_pb2
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, Gauge
 from prometheus_client.metrics import MetricWrapperBase
 from support.chart_pods import of_kind
 from support.controlled import ATTEMPTS, Client, running_controller, small_job
@@ -115,13 +115,16 @@ def registry() -> Iterator[RegistryProcess]:
 
 
 def forget_jobs() -> None:
-    """Removes the series of jobs that tests before have left in this process.
+    """Removes the series of jobs that tests before have left in this process, and what they found.
 
-    Theirs are no jobs of this world: a gradient that one of them checked would be alerted of here.
+    Theirs are no jobs of this world: a gradient that one of them checked would be alerted of here,
+    as would how a judge's model of theirs leant, or how long a project waited.
     """
     # No public way leads from a registry to its metrics.
     for collector in list(REGISTRY._collector_to_names):
-        if isinstance(collector, MetricWrapperBase) and "job_id" in collector._labelnames:
+        if not isinstance(collector, MetricWrapperBase) or not collector._labelnames:
+            continue
+        if "job_id" in collector._labelnames or isinstance(collector, Gauge):
             collector.clear()
 
 

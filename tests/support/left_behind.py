@@ -1,0 +1,71 @@
+"""What no test may leave in its process: another, in another order, would find it there."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+# Libraries set variables of theirs as they are imported, whoever is the first to import them.
+_OURS = "PODIUM_"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fails a test that leaves its process other than it found it."""
+    with unchanged():
+        yield
+
+
+@contextmanager
+def unchanged() -> Iterator[None]:
+    """Podium's variables, the folder and settings of the process are in the end what they were.
+
+    The variables are put right again, for the tests that follow.
+    """
+    variables, settings = _variables(), _settings()
+    yield
+    left, changed = _variables(), _settings()
+    for name in left.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
+    told = [f"{name} is {left[name]!r}" for name in left.keys() - variables.keys()]
+    told += _differences(variables, left) + _differences(settings, changed)
+    assert not told, "it leaves in its process: " + "; ".join(told)
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
+
+
+def _settings() -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "the working directory": os.getcwd(),
+        "sys.path": list(sys.path),
+        "the level that logging is disabled below": logging.getLogger().manager.disable,
+        "the garbage collection": gc.isenabled(),
+        "the sockets' timeout": socket.getdefaulttimeout(),
+    }
+    # Where the test is the first to import it, there is nothing to compare with.
+    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "is_grad_enabled"):
+        found |= {
+            "torch's default type": torch.get_default_dtype(),
+            "torch's deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+            "torch's gradients": torch.is_grad_enabled(),
+        }
+    return found
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name} is {after.get(name)!r}, was {value!r}"
+        for name, value in before.items()
+        if after.get(name) != value
+    ]
