@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,18 +26,23 @@ def nothing_left_behind() -> Iterator[None]:
 
 @contextmanager
 def unchanged() -> Iterator[None]:
-    """Podium's variables, the folder and settings of the process are in the end what they were.
+    """The folder and settings of the process are in the end what they were.
 
-    The variables are put right again, for the tests that follow.
+    Podium's variables and `sys.path` are put right: commands set them, whose process ends with
+    them, and only the first of several tests would be seen to leave them.
     """
-    variables, settings = _variables(), _settings()
+    variables, path, settings = _variables(), list(sys.path), _settings()
     yield
-    left, changed = _variables(), _settings()
-    for name in left.keys() - variables.keys():
+    changed = _settings()
+    for name in _variables().keys() - variables.keys():
         del os.environ[name]
     os.environ.update(variables)
-    told = [f"{name} is {left[name]!r}" for name in left.keys() - variables.keys()]
-    told += _differences(variables, left) + _differences(settings, changed)
+    sys.path[:] = path
+    told = [
+        f"{name} is {changed.get(name)!r}, was {value!r}"
+        for name, value in settings.items()
+        if changed.get(name) != value
+    ]
     assert not told, "it leaves in its process: " + "; ".join(told)
 
 
@@ -48,7 +53,6 @@ def _variables() -> dict[str, str]:
 def _settings() -> dict[str, Any]:
     found: dict[str, Any] = {
         "the working directory": os.getcwd(),
-        "sys.path": list(sys.path),
         "the level that logging is disabled below": logging.getLogger().manager.disable,
         "the garbage collection": gc.isenabled(),
         "the sockets' timeout": socket.getdefaulttimeout(),
@@ -61,11 +65,3 @@ def _settings() -> dict[str, Any]:
             "torch's gradients": torch.is_grad_enabled(),
         }
     return found
-
-
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{name} is {after.get(name)!r}, was {value!r}"
-        for name, value in before.items()
-        if after.get(name) != value
-    ]

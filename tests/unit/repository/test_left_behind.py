@@ -13,8 +13,6 @@ import torch
 from support.left_behind import unchanged
 
 CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-    "PODIUM_LEFT is '1'": (lambda: os.environ.update(PODIUM_LEFT="1"), lambda: None),
-    "sys.path is": (lambda: sys.path.append("left"), lambda: sys.path.remove("left")),
     "the level that logging is disabled below is 5": (
         lambda: logging.disable(5),
         lambda: logging.disable(logging.NOTSET),
@@ -39,11 +37,16 @@ def test_what_is_left_is_told(told: str) -> None:
         back()
     assert found is not None
     assert told in found
+
+
+def test_what_a_command_leaves_is_put_right() -> None:
+    with unchanged():
+        os.environ["PODIUM_LEFT"] = "1"
+        sys.path.insert(0, "left")
     assert "PODIUM_LEFT" not in os.environ
+    assert "left" not in sys.path
 
 
-def test_what_is_put_back_is_not(tmp_path: Path) -> None:
+def test_what_is_put_back_is_not_told(tmp_path: Path) -> None:
     with unchanged(), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PODIUM_LEFT", "1")
         patch.chdir(tmp_path)
-        patch.syspath_prepend(str(tmp_path))
