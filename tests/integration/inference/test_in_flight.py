@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,25 @@ pytestmark = [
 PROMPT = list(range(3000, 3040))
 BETWEEN = 15
 """Tokens, at least, that a request samples between two exchanges."""
+
+
+class EndedTooEarlyError(AssertionError):
+    """The weights came when nothing sampled any more: on a busy machine they may take long."""
+
+
+def tried_again(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Runs a test anew, from loading version 1 on, while its weights came too late to tell."""
+
+    @functools.wraps(test)
+    async def run(*fixtures: Any, **named: Any) -> None:
+        for _ in range(5):
+            try:
+                return await test(*fixtures, **named)
+            except EndedTooEarlyError as error:
+                late = error
+        raise late
+
+    return run
 
 
 class Clock:
@@ -101,7 +121,12 @@ async def while_swapping(
         loaded = await pool.load(job, version, in_flight=True)
         assert not loaded.already_loaded
         print(f"{loaded.policy.running_requests} go on after {loaded.pause_seconds:.2f} s")
-        assert loaded.policy.running_requests > 1, "nothing was at it any more"
+        if loaded.policy.running_requests <= 1:
+            for task in tasks:
+                task.cancel()
+            clock.stop()
+            await asyncio.wait([clock.reading, *tasks])
+            raise EndedTooEarlyError("nothing was at it any more")
     answers = await asyncio.gather(*tasks)
     clock.stop()
     await asyncio.wait([clock.reading])
@@ -117,6 +142,7 @@ def versions_by_token(generation: pb.Generation) -> list[int]:
     return [version for tokens, version in runs(generation) for _ in range(tokens)]
 
 
+@tried_again
 async def test_every_token_rescored_under_its_stamped_version_is_what_was_told(
     merged: TinyPool, tmp_path: Path
 ) -> None:
@@ -172,6 +198,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+@tried_again
 async def test_nothing_but_the_versions_tells_that_weights_came_in_between(
     merged: TinyPool,
 ) -> None:
@@ -199,6 +226,7 @@ async def test_nothing_but_the_versions_tells_that_weights_came_in_between(
     assert reasons[:4] == [length, length, length, stop]
 
 
+@tried_again
 async def test_openai_clients_and_their_captures_go_on_choice_by_choice(
     merged: TinyPool, tmp_path: Path
 ) -> None:
