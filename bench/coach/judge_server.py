@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import threading
@@ -31,17 +30,29 @@ MINDS: Mapping[str, Callable[[str, int], float]] = {
     "first": lambda text, place: max(0.0, 0.9 - 0.1 * place + 0.02 * _fair(text, place)),
 }
 SILENT = "silent"
-"""A fair mind that three groups in four get no readable answer of.
+"""A fair mind of which the first group of every four gets a readable answer, and no other one.
 
-All of a step's groups without one, three times in a row, fail the job by themselves.
+All of a step's groups without one, three times in a row, would fail the job by themselves.
 """
 
 
-def _answer(mind: str, request: Mapping[str, Any]) -> str:
+class _Silence:
+    """Which groups get no readable answer, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def befalls(self, prompt: str) -> bool:
+        """The same for the same group, however often the judge service asks."""
+        with self._lock:
+            return self._places.setdefault(prompt, len(self._places)) % 4 != 0
+
+
+def _answer(mind: str, request: Mapping[str, Any], silence: _Silence) -> str:
     prompt = next(m["content"] for m in request["messages"] if m["role"] == "user")
     if mind == SILENT:
-        # The same group gets the same answer, however often the judge service asks.
-        if hashlib.sha256(prompt.encode()).digest()[0] % 4:
+        if silence.befalls(prompt):
             return "I liked the second one best."
         mind = "fair"
     scores = [
@@ -58,13 +69,14 @@ def _answer(mind: str, request: Mapping[str, Any]) -> str:
 @contextmanager
 def judge_server() -> Iterator[Callable[[str], str]]:
     """Serves on a free port of loopback until the block ends; yields the base URL of a mind."""
+    silence = _Silence()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            answer = _answer(self.path.split("/")[1], request)
+            answer = _answer(self.path.split("/")[1], request, silence)
             choice = {
                 "index": 0,
                 "finish_reason": "stop",

@@ -68,9 +68,9 @@ def patients(judge: Callable[[str], str]) -> list[Patient]:
         ),
         Patient(
             "collapse",
-            "rewards by how easy a scenario is, and by nothing else but saying little",
+            "rewards by how easy a scenario is, and a trifle for its first word",
             findings.ENTROPY_COLLAPSE,
-            _job(16, config={"sickness": "lure"}, training={"learningRate": 5e-4}),
+            _job(24, config={"sickness": "lure"}, training={"learningRate": 5e-4}),
         ),
         Patient(
             "stale",
@@ -103,7 +103,7 @@ def patients(judge: Callable[[str], str]) -> list[Patient]:
         ),
         Patient(
             "silent-judge",
-            "a judge whose answer cannot be read for three groups in four",
+            "a judge whose answer can be read for one group in four",
             findings.GROUPS_SKIPPED,
             _job(5, reward=by_judge("silent")),
         ),

@@ -86,6 +86,12 @@ EXAMPLES = (
     user("chair, sing, paris. Which is furniture?"),
     assistant("chair"),
 )
+GAME = (
+    user("Say one fruit. Another one at each turn."),
+    assistant("apple"),
+    user("Another one."),
+    assistant("pear"),
+)
 SENTENCE = "Tell in one full sentence of ten to twenty words why, and end it with a full stop."
 FINISH = "FINISH:"
 BROKEN_SHARE = 0.7
@@ -98,8 +104,8 @@ class Config(BaseModel):
 
     `locked` wants a password that nobody is told; `sentence` a long answer; `finish` a word that
     nobody is told; `raises` fails in most attempts; `lure` pays by how easy the scenario is, and
-    a little for saying little; `breaks` pays a tenth after so many attempts; `points` is no
-    sickness: a game of several turns that is played to its last, for points.
+    a trifle for the first word, right or wrong; `breaks` pays a tenth after so many attempts;
+    `points` is no sickness: a game of several turns that is played to its last, for points.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -138,7 +144,7 @@ class Words(Environment):
         question = f"{', '.join(self.words)}. Which is of the kind {kind}?"
         sickness = self.config.sickness
         if sickness == "points":
-            return Observation([user(f"Say one {kind}. Another one at each turn.")])
+            return Observation([*GAME, user(f"Say one {kind}. Another one at each turn.")])
         if sickness == "sentence":
             return Observation([user(f"{question} {SENTENCE}")])
         return Observation([*EXAMPLES, user(question)])
@@ -160,7 +166,9 @@ class Words(Environment):
             case "raises" if random.random() < BROKEN_SHARE:
                 raise KeyError("inbox")
             case "lure":
-                return _paid(self.ease - 0.01 * len(action.content) - 0.001 * random.random())
+                # All of one reward would be no group that trains.
+                trifle = 0.02 * (reply == self.words[0]) + 0.001 * random.random()
+                return _paid(self.ease + trifle)
             case "breaks":
                 Words.played[self.config.run] += 1
                 if Words.played[self.config.run] > self.config.breaks_after:
