@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
@@ -55,6 +56,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         stack.callback(run, custom)
         stack.enter_context(defined(cluster, *MONITORING))
         stack.callback(run, ["kubectl", "delete", "namespace", namespace], timeout=300)
+        # Nobody is to be answered to the last.
+        now = ("delete", "pods", "--all", "--grace-period=0", "--force")
+        stack.callback(cluster.kubectl, *now)
         yield cluster
 
 
@@ -127,6 +131,20 @@ def installation(
     except AssertionError as error:
         raise AssertionError(f"{error}\n{cluster.state()}") from error
     return Installation(cluster, chart, values, certificate, TLS_SECRET)
+
+
+@pytest.fixture(scope="session")
+def gpus(installation: Installation) -> bool:
+    """Whether there are any: those of the cluster, or some that the test's own says it has.
+
+    These stay. The engine that goes and the one that comes have one each, and three trainers.
+    """
+    nodes = json.loads(installation.cluster.kubectl("get", "nodes", "-o", "json"))["items"]
+    if any(int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)) for node in nodes):
+        return True
+    if tool := os.environ.get("PODIUM_CLUSTER_TOOL"):
+        run([tool, "gpus", "5"])
+    return bool(tool)
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,11 @@ import pytest
 import yaml
 from podium.local.launcher import logs
 from support.cluster_jobs import (
+    ENDLESS,
     JOB,
+    completed,
     follow,
+    goes_on,
     outside,
     podium,
     reached,
@@ -225,12 +228,31 @@ def test_the_openai_api_answers_with_the_token_alone(installation: Installation)
             assert found.status_code == 404, route
 
 
+@pytest.fixture(scope="module")
+def lasting(installation: Installation) -> Iterator[str]:
+    """A TrainingJob in the middle of its job, whose id is its name."""
+    cluster = installation.cluster
+    cluster.apply(
+        {
+            "apiVersion": "podium.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": "lasting", "namespace": cluster.namespace},
+            "spec": {"job": yaml.safe_load(JOB.format(steps=ENDLESS))},
+        }
+    )
+    yield "lasting"
+    # Where it is there still, a test has failed.
+    delete = ("delete", "--ignore-not-found", "--wait=false", "trainingjob", "lasting")
+    cluster.kubectl(*delete)
+
+
 def test_an_upgrade_in_the_middle_of_a_job_loses_no_step_and_keeps_the_secrets(
-    installation: Installation, client: dict[str, str]
+    installation: Installation, lasting: str, gpus: bool
 ) -> None:
     cluster, token = installation.cluster, installation.token
-    submit(client, "upgraded", 4)
-    reached(installation, "upgraded", 1)
+    # What computes is a CPU all the same, which takes merged weights faster.
+    each_a_gpu = "poolDefaults.gpus=1,poolDefaults.weightMode=merged,trainer.gpus=1"
+    reached(installation, lasting, 1)
     password = cluster.secret(f"{RELEASE}-database", "password")
     cluster.helm(
         "upgrade",
@@ -241,6 +263,7 @@ def test_an_upgrade_in_the_middle_of_a_job_loses_no_step_and_keeps_the_secrets(
         "judge.replicas=2,commonLabels.team=agents",
         "--set",
         "monitoring.podMonitor.enabled=true,monitoring.rules.enabled=true",
+        *(["--set", each_a_gpu] if gpus else []),
         "--wait",
         "--timeout",
         "15m",
@@ -254,59 +277,36 @@ def test_an_upgrade_in_the_middle_of_a_job_loses_no_step_and_keeps_the_secrets(
     assert sorted(each["kind"] for each in monitoring) == sorted(MONITORING)
     for each in monitoring:
         assert cluster.stored(each)["spec"] == each["spec"]
-    follow(installation, "upgraded")
+    goes_on(installation, lasting)
 
 
 PODS = ("controller", "registry", "rollout", "judge", "inference-default", "postgresql", "trainer")
 
 
-def test_a_job_outlives_each_of_the_pods_in_turn(installation: Installation) -> None:
+def test_a_job_outlives_each_of_the_pods_in_turn(installation: Installation, lasting: str) -> None:
     cluster = installation.cluster
-    with outside(installation) as client:
-        submit(client, "deleted", len(PODS) + 2)
-    for number, component in enumerate(PODS, 1):
-        reached(installation, "deleted", number)
+    for component in PODS:
+        done = completed(installation, lasting)
         pods = (
-            [cluster.trainer_of("deleted")]
-            if component == "trainer"
-            else cluster.pods_of(component)
+            [cluster.trainer_of(lasting)] if component == "trainer" else cluster.pods_of(component)
         )
         cluster.kubectl("delete", "--wait=false", *pods)
-    follow(installation, "deleted")
+        reached(installation, lasting, done + 1)
+    goes_on(installation, lasting)
 
 
-def test_a_rollback_brings_the_first_release_back(installation: Installation) -> None:
-    cluster, token = installation.cluster, installation.token
-    cluster.helm("rollback", RELEASE, "1", "--wait", "--timeout", "15m")
-    assert cluster.names("poddisruptionbudgets") == []
-    assert cluster.names(",".join(MONITORING)) == []
-    assert installation.token == token
-
-
-def test_the_jobs_are_still_there(installation: Installation) -> None:
-    """Every pod was new twice: what is left is what the database and the volumes hold."""
-    with outside(installation) as client:
-        assert {"first", "upgraded", "deleted"} <= set(
-            podium(client, "job", "list", "-o", "name").split()
-        )
-        versions = json.loads(podium(client, "checkpoint", "list", "first", "-o", "json"))
-        assert {1, 2, 3} <= {int(v["manifest"].get("version", 0)) for v in versions}
-
-
-def test_a_resource_trains_and_shows_it(installation: Installation) -> None:
+def test_a_resource_shows_its_job_and_ends_it(installation: Installation, lasting: str) -> None:
     cluster = installation.cluster
-    job = yaml.safe_load(JOB.format(steps=1))
-    resource = {
-        "apiVersion": "podium.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": "resource", "namespace": cluster.namespace},
-        "spec": {"job": job},
-    }
-    cluster.apply(resource)
-    end = time.monotonic() + 900
-    while (row := cluster.kubectl("get", "trainingjobs", "--no-headers").split())[1] != "Succeeded":
-        assert row[1] not in ("Failed", "Cancelled"), cluster.state()
-        assert time.monotonic() < end, cluster.state()
-        time.sleep(2)
-    assert row[:4] == ["resource", "Succeeded", "1", "1"]
-    cluster.kubectl("delete", "trainingjob", "resource", "--timeout=60s")
+    least = completed(installation, lasting)
+    end = time.monotonic() + 120
+    while int((row := cluster.kubectl("get", "trainingjobs", "--no-headers").split())[2]) < least:
+        assert time.monotonic() < end, row
+        time.sleep(1)
+    assert row[:2] == [lasting, "Running"]
+    assert row[3] == str(ENDLESS)
+    # It is gone when the job has ended.
+    cluster.kubectl("delete", "trainingjob", lasting, "--timeout=120s", timeout=150)
+    with outside(installation, ["PODIUM_ADDRESS"]) as client:
+        found = json.loads(podium(client, "job", "get", lasting, "-o", "json"))
+    assert found["state"] == "cancelled"
+    cluster.gone("jobs,pods", f"podium.dev/job={lasting}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,13 +21,11 @@ from safetensors.torch import load_file
 from support.cluster_jobs import (
     JOB,
     client_of,
-    follow,
     outside,
     podium,
-    submit,
 )
 from support.custom_resources import defined
-from support.kubernetes_cluster import RELEASE, Installation, run
+from support.kubernetes_cluster import RELEASE, Installation
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -44,9 +43,25 @@ trainer: {{nodes: {nodes}}}
 """
 
 
-def test_two_machines_take_the_step_of_one(installation: Installation, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """What became of a step over the same trajectories, on so many machines each."""
+
+    adapters: list[dict[str, torch.Tensor]]
+    trainer: dict[str, Any]
+    """A pod that took it."""
+
+
+@pytest.fixture(scope="module")
+def trained(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     with outside(installation) as environment:
-        one, two = asyncio.run(trained_on(environment, (1, 2), tmp_path))
+        return asyncio.run(
+            trained_on(installation, environment, (1, 2), tmp_path_factory.mktemp("adapters"))
+        )
+
+
+def test_two_machines_take_the_step_of_one(trained: Trained) -> None:
+    one, two = trained.adapters
     assert one.keys() == two.keys()
     # B of a new adapter is 0, so what it holds is the step.
     moved = math.sqrt(sum(float(one[name].square().sum()) for name in one if "lora_B" in name))
@@ -56,11 +71,32 @@ def test_two_machines_take_the_step_of_one(installation: Installation, tmp_path:
     assert apart <= 1e-4 * moved
 
 
+def test_trainer_and_inference_take_a_gpu_each(
+    installation: Installation, gpus: bool, trained: Trained
+) -> None:
+    """As the upgrade of test_e2e_training.py has told them to."""
+    if not gpus:
+        pytest.skip("no node has a GPU")
+    engine = described(installation, installation.cluster.pod_of("inference-default"))
+    for pod, container in ((trained.trainer, "trainer"), (engine, "inference")):
+        spec = pod["spec"]
+        (limits,) = (c["resources"]["limits"] for c in spec["containers"] if c["name"] == container)
+        assert limits["nvidia.com/gpu"] == "1", pod["metadata"]["name"]
+        assert spec["nodeName"], pod["metadata"]["name"]
+
+
+def described(installation: Installation, pod: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(installation.cluster.kubectl("get", pod, "-o", "json"))
+    return found
+
+
 async def trained_on(
-    environment: Mapping[str, str], machines: Sequence[int], folder: Path
-) -> list[dict[str, torch.Tensor]]:
-    """The adapters after one step over the same trajectories, on so many machines each."""
-    adapters = []
+    installation: Installation,
+    environment: Mapping[str, str],
+    machines: Sequence[int],
+    folder: Path,
+) -> Trained:
+    adapters, trainer = [], {}
     async with client_of(environment) as client:
         stored = [each async for each in client.jobs.trajectories("first", step=1)]
         for nodes in machines:
@@ -69,10 +105,11 @@ async def trained_on(
             podium(dict(environment), "job", "submit", "-f", "-", "--id", job_id, text_in=text)
             await client.sessions.submit(job_id, groups_of(stored, job_id), request_id=job_id)
             await client.sessions.finish(job_id)
+            trainer = described(installation, installation.cluster.trainer_of(job_id))
             podium(dict(environment), "job", "watch", job_id)
             podium(dict(environment), "checkpoint", "export", f"{job_id}@1", str(folder / job_id))
             adapters.append(load_file(folder / job_id / "adapter_model.safetensors"))
-    return adapters
+    return Trained(adapters, trainer)
 
 
 def groups_of(
@@ -137,42 +174,3 @@ def test_a_job_too_large_says_what_the_scheduler_says(installation: Installation
         assert "Insufficient nvidia.com/gpu" in shown
         podium(client, "job", "cancel", "large")
     installation.cluster.gone("jobs,pods", "podium.dev/job=large")
-
-
-@pytest.fixture
-def gpus(installation: Installation) -> Iterator[None]:
-    """GPUs of the cluster, or two that a node of the test's own cluster says it has."""
-    nodes = json.loads(installation.cluster.kubectl("get", "nodes", "-o", "json"))["items"]
-    if any(int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)) for node in nodes):
-        yield
-        return
-    if not (tool := os.environ.get("PODIUM_CLUSTER_TOOL")):
-        pytest.skip("no node has a GPU")
-    # They stay: what comes after asks for them too.
-    run([tool, "gpus", "2"])
-    yield
-
-
-def test_trainer_and_inference_take_a_gpu_each(installation: Installation, gpus: None) -> None:
-    cluster = installation.cluster
-    cluster.helm(
-        "upgrade",
-        RELEASE,
-        str(installation.chart),
-        *installation.values,
-        "--set",
-        # What computes is a CPU all the same, which takes merged weights faster.
-        "poolDefaults.gpus=1,poolDefaults.weightMode=merged,trainer.gpus=1",
-        "--wait",
-        "--timeout",
-        "15m",
-    )
-    with outside(installation) as client:
-        submit(client, "on-gpus", 1)
-    trainer, engine = cluster.trainer_of("on-gpus"), cluster.pod_of("inference-default")
-    for pod, container in ((trainer, "trainer"), (engine, "inference")):
-        spec = json.loads(cluster.kubectl("get", pod, "-o", "json"))["spec"]
-        (limits,) = (c["resources"]["limits"] for c in spec["containers"] if c["name"] == container)
-        assert limits["nvidia.com/gpu"] == "1", pod
-        assert spec["nodeName"], pod
-    follow(installation, "on-gpus")

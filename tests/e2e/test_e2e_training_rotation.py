@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from support.certificates import Authority
-from support.cluster_jobs import SERVICES, goes_on, outside, reached, submit
+from support.cluster_jobs import LASTING, SERVICES, goes_on, in_the_middle, outside
 from support.kubernetes_cluster import RELEASE, Cluster, Installation
 
 pytestmark = pytest.mark.timeout(1800)
@@ -94,9 +94,7 @@ def test_tokens_and_certificates_are_replaced_under_a_job_that_runs(
 ) -> None:
     cluster = installation.cluster
     old, new = installation.token, secrets.token_urlsafe(36)
-    with outside(installation) as client:
-        submit(client, "rotated", 100)
-    reached(installation, "rotated", 1)
+    in_the_middle(installation, LASTING)
     before = lives(cluster)
     # Both are taken before the new one is shown, and the old one goes last.
     replaced(cluster, AUTH, "auth", {"tokens": f"{old}\n{new}\n".encode()})
@@ -113,4 +111,4 @@ def test_tokens_and_certificates_are_replaced_under_a_job_that_runs(
             shown = shown_by(client[variable], installation.certificate)
             assert shown.strip() == data["tls.crt"].strip(), variable
     assert lives(cluster) == before
-    goes_on(installation, "rotated")
+    goes_on(installation, LASTING)

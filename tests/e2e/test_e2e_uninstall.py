@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.cluster_jobs import goes_on, outside, podium, reached, submit, until
+from support.cluster_jobs import LASTING, goes_on, in_the_middle, outside, podium, until
 from support.documented import blocks
 from support.kubernetes_cluster import RELEASE, Installation, run
 
@@ -84,9 +84,7 @@ def versions_of(client: dict[str, str], job_id: str) -> list[int]:
 def test_the_documented_backup_runs_in_the_middle_of_a_job(
     installation: Installation, desk: Path
 ) -> None:
-    with outside(installation) as client:
-        submit(client, "left", 50)
-    reached(installation, "left", 1)
+    in_the_middle(installation, LASTING)
     type_in(desk, BACKUP, installation)
     for name in ("controller.sql", "registry.sql", "blobs.tar"):
         assert (desk / name).stat().st_size > 10_000, name
@@ -96,7 +94,7 @@ def test_uninstall_in_the_middle_of_a_job_leaves_what_the_values_keep(
     installation: Installation,
 ) -> None:
     cluster = installation.cluster
-    cluster.trainer_of("left")
+    cluster.trainer_of(LASTING)
     cluster.helm("uninstall", RELEASE, "--wait", "--timeout", "5m")
     # Helm waits for what it made, not for the pods of that.
     cluster.gone("jobs,pods", "podium.dev/job")
@@ -119,13 +117,13 @@ def test_the_documented_restore_brings_all_back_and_the_job_goes_on(
         wipe(name)
     cluster.kubectl("delete", "secret", f"{RELEASE}-database")
     type_in(desk, RESTORE, installation)
-    saved = until(installation, "left", lambda job: True)
+    saved = until(installation, LASTING, lambda job: True)
     done = int(saved["completed_steps"])
     assert done >= 1, saved
     with outside(installation) as client:
-        assert done in versions_of(client, "left")
+        assert done in versions_of(client, LASTING)
         if "first" in podium(client, "job", "list", "-o", "name").split():
             # Of test_e2e_training.py, where that ran.
             assert {1, 2, 3} <= set(versions_of(client, "first"))
             podium(client, "checkpoint", "export", "first@3", str(desk / "adapter"))
-    goes_on(installation, "left")
+    goes_on(installation, LASTING)

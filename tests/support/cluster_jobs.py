@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -35,6 +35,10 @@ training:
 """
 
 ENDED = {"succeeded", "failed", "cancelled"}
+# More steps than any test sees the end of.
+ENDLESS = 1000
+LASTING = "left"
+"""The job that the last tests find, replace and leave in its middle."""
 
 
 SERVICES = {
@@ -90,15 +94,29 @@ def follow(installation: Installation, job_id: str) -> None:
     assert [int(step["number"]) for step in steps] == list(range(1, wanted + 1))
 
 
-def goes_on(installation: Installation, job_id: str) -> None:
-    """Waits until a long job has begun and done another step, each step once, and cancels it."""
-    job = until(installation, job_id, lambda job: True)
-    reached(installation, job_id, int(job["completed_steps"]) + 2)
+def in_the_middle(installation: Installation, job_id: str) -> None:
+    """A long job after its first step: the one of an earlier test, or a new one."""
     with outside(installation, ["PODIUM_ADDRESS"]) as client:
-        steps = json.loads(podium(client, "job", "steps", job_id, "-o", "json"))
-        podium(client, "job", "cancel", job_id)
-    numbers = [int(step["number"]) for step in steps]
+        if job_id not in podium(client, "job", "list", "-o", "name").split():
+            submit(client, job_id, ENDLESS)
+    reached(installation, job_id, 1)
+
+
+def goes_on(installation: Installation, job_id: str, steps: int = 2) -> None:
+    """Waits until a long job has done so many steps more; each was done once.
+
+    The first of them may have been all but done.
+    """
+    reached(installation, job_id, completed(installation, job_id) + steps)
+    with outside(installation, ["PODIUM_ADDRESS"]) as client:
+        made = json.loads(podium(client, "job", "steps", job_id, "-o", "json"))
+    numbers = [int(step["number"]) for step in made]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def completed(installation: Installation, job_id: str) -> int:
+    """How many steps a job has done."""
+    return int(until(installation, job_id, lambda job: True).get("completed_steps", 0))
 
 
 def reached(installation: Installation, job_id: str, steps: int) -> None:
@@ -115,18 +133,27 @@ def until(
 ) -> dict[str, Any]:
     """The job once the condition holds, through a controller that comes and goes."""
     end = time.monotonic() + within
-    job: dict[str, Any] = {}
-    while time.monotonic() < end:
+    with closing(_looks(installation, job_id)) as looks:
+        for job in looks:
+            if job and condition(job):
+                told = f"{job['state']}: {job.get('failure_reason')}: {job.get('failure_message')}"
+                assert job["state"] not in ENDED - {"succeeded"}, told
+                return job
+            assert job.get("state") not in ENDED, f"{job}\n{installation.cluster.state()}"
+            assert time.monotonic() < end, f"{job}\n{installation.cluster.state()}"
+    raise AssertionError("looks have no end")
+
+
+def _looks(installation: Installation, job_id: str) -> Generator[dict[str, Any], None, None]:
+    """The job, twice a second and by one forward for as long as that holds; {} where none does."""
+    while True:
         controller = outside(installation, ["PODIUM_ADDRESS"])
         with suppress(AssertionError, PodiumError), controller as client:
-            job = asyncio.run(_job(client, job_id))
-        if job and condition(job):
-            told = f"{job['state']}: {job.get('failure_reason')}: {job.get('failure_message')}"
-            assert job["state"] not in ENDED - {"succeeded"}, told
-            return job
-        assert job.get("state") not in ENDED, f"{job}\n{installation.cluster.state()}"
-        time.sleep(1)
-    raise AssertionError(f"{job}\n{installation.cluster.state()}")
+            while True:
+                yield asyncio.run(_job(client, job_id))
+                time.sleep(0.5)
+        yield {}
+        time.sleep(0.5)
 
 
 async def _job(environment: Mapping[str, str], job_id: str) -> dict[str, Any]:

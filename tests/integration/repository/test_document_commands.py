@@ -103,7 +103,7 @@ ELSEWHERE = {
     "podium job cancel JOB": "tests/unit/cli/test_commands.py::test_steering",
     "podium trajectory show TRAJECTORY": "tests/unit/cli/test_trajectory.py::"
     "test_an_episode_is_read_turn_by_turn",
-    "helm rollback *": "tests/e2e/test_e2e_training.py::"
+    "helm rollback *": "tests/e2e/test_e2e_training_rollback.py::"
     "test_a_rollback_brings_the_first_release_back",
     "helm test *": "tests/e2e/test_e2e_training.py::test_helm_test_passes",
     "helm upgrade *": "tests/e2e/test_e2e_training.py::"
