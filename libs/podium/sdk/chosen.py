@@ -19,6 +19,7 @@ class Chosen:
     """Which of a job's stored training episodes; all rules that are given must hold."""
 
     job: str
+    """The job's id."""
     best: float | None = None
     """The share of them with the highest rewards, above 0 up to 1."""
     min_reward: float | None = None

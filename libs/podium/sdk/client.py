@@ -130,6 +130,7 @@ class AsyncClient:
             FailedPreconditionError: the job failed (JOB_FAILED) or was cancelled (JOB_CANCELLED).
             DeadlineExceededError: it has not ended `within` that many seconds (WAIT_TIMEOUT).
             UnavailableError: the controller cannot be reached.
+            UnimplementedError: NOT_IN_PROCESS, the client is one of a backend in this process.
         """
         if self._in_process:
             raise not_covered("train")
@@ -163,6 +164,7 @@ class AsyncClient:
             FailedPreconditionError: the job failed or was cancelled; NOTHING_CHOSEN of
                 `from_job`; BASE_MODEL_DIFFERS, the pool at hand serves another base model.
             UnavailableError: a service cannot be reached.
+            UnimplementedError: NOT_IN_PROCESS, the client is one of a backend in this process.
         """
         if self._in_process:
             raise not_covered("train_sft")
@@ -183,6 +185,7 @@ class AsyncClient:
 
         Raises:
             PodiumError: why it cannot be reached.
+            UnimplementedError: NOT_IN_PROCESS, the client is one of a backend in this process.
         """
         if self._in_process:
             raise not_covered("openai_address")
@@ -193,6 +196,7 @@ class AsyncClient:
 
         Raises:
             PodiumError: why a release's Secret cannot be read.
+            UnimplementedError: NOT_IN_PROCESS, the client is one of a backend in this process.
         """
         if self._in_process:
             raise not_covered("openai_token")

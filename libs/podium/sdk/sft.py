@@ -41,6 +41,7 @@ class SftRun:
     """A job of rows that has ended well."""
 
     job: pb.Job
+    """As it ended; `job.spec` has every default filled in."""
     losses: dict[int, float] = field(default_factory=dict)
     """By step, in nats a token, under the weights before the step."""
     heldout_losses: dict[int, float] = field(default_factory=dict)

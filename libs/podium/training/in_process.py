@@ -68,13 +68,32 @@ class InProcessBackend:
         return self._api.base_url
 
     async def step(self, name: str) -> int:
-        """See `Backend`."""
+        """See `Backend`.
+
+        Raises:
+            NotFoundError: JOB_NOT_FOUND, no model of this name is registered.
+        """
         return self._first.get(name, 0) + len(self._batches(name))
 
     async def submit(
         self, name: str, groups: Sequence[trajectory_pb2.Group], request_id: str
     ) -> int:
-        """See `Backend`; strictly on-policy."""
+        """See `Backend`; strictly on-policy.
+
+        Args:
+            groups: one message a scenario; each call's tokens are of the model's newest step.
+
+        Returns:
+            The step that the groups are, counted from 1, or from the fork's step on.
+
+        Raises:
+            NotFoundError: JOB_NOT_FOUND, no model of this name is registered.
+            FailedPreconditionError: JOB_ENDED, it has finished; or STALE_BATCH, tokens of another
+                step or model.
+            AlreadyExistsError: REQUEST_ID_REUSED, the id came with other groups.
+            InvalidArgumentError: INVALID_BATCH, each record of tokens that contradicts itself, by
+                its path.
+        """
         batches = self._batches(name)
         if name in self._finished:
             raise FailedPreconditionError(f"job {name} has succeeded", reason="JOB_ENDED")
@@ -131,12 +150,20 @@ class InProcessBackend:
         )
 
     async def finish(self, name: str) -> None:
-        """See `Backend`."""
+        """See `Backend`.
+
+        Raises:
+            NotFoundError: JOB_NOT_FOUND, no model of this name is registered.
+        """
         self._batches(name)
         self._finished.add(name)
 
     async def record(self, name: str, step: int, metrics: Mapping[str, float]) -> None:
-        """See `Backend`."""
+        """See `Backend`.
+
+        Raises:
+            NotFoundError: there is no such version.
+        """
         self._version(name, step).evaluation_metrics.update(metrics)
 
     async def checkpoints(self, name: str) -> AsyncGenerator[registry_pb.Version, None]:
@@ -145,7 +172,11 @@ class InProcessBackend:
             yield self._versions[name][step]
 
     async def version(self, name: str, which: int | str) -> registry_pb.Version:
-        """See `Backend`; of aliases, `latest` and those in `aliases`."""
+        """See `Backend`; of aliases, `latest` and those in `aliases`.
+
+        Raises:
+            NotFoundError: there is no such model, version or alias.
+        """
         if isinstance(which, int):
             return self._version(name, which)
         if which == "latest":

@@ -41,6 +41,7 @@ class TrainConfig:
     """ART's: what may be said anew with every step. Here the job's own rate must be named."""
 
     learning_rate: float
+    """Of the step, and the job's own: any other is refused."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,24 @@ class Model:
     """A model behind an OpenAI-compatible API that is called and not trained: a baseline."""
 
     name: str
+    """What it is called in logs, and in requests without `inference_model_name`."""
     inference_base_url: str
+    """Of its OpenAI API, such as `http://localhost:8000/v1`."""
     inference_api_key: str = "none"
+    """The bearer token of its requests."""
     inference_model_name: str = ""
+    """What to name in a request; empty for `name`."""
 
     def get_inference_name(self, step: int | None = None) -> str:
         """What to name in a request; a model that is not trained has no steps."""
         return self.inference_model_name or self.name
 
     def openai_client(self, **options: Any) -> openai.AsyncOpenAI:
-        """OpenAI's client for it; `options` as its constructor's."""
+        """OpenAI's client for it; `options` as its constructor's.
+
+        Raises:
+            FailedPreconditionError: PACKAGE_MISSING, the package `openai` is not installed.
+        """
         library = needed("openai", "openai>=2.54", "an OpenAI client")
         client: openai.AsyncOpenAI = library.AsyncOpenAI(
             base_url=self.inference_base_url, api_key=self.inference_api_key, **options
@@ -103,8 +112,12 @@ class TrainableModel:
     """
 
     name: str
+    """Letters, digits and hyphens; what else it has becomes hyphens."""
     project: str = ""
+    """Stands before the name; empty for none."""
     base_model: str = ""
+    """What is trained: a name of the model cache, or of the Hugging Face hub; empty for the
+    spec's."""
     spec: _SpecField = _SpecField()
     """How it trains; base_model and client are set from here."""
     base_path: str | Path = ".podium/models"
@@ -140,7 +153,14 @@ class TrainableModel:
         self.base_model = spec.base_model
 
     async def register(self, backend: Backend | HasBackend) -> None:
-        """Makes the model's job or goes on with it; returns when it can be called."""
+        """Makes the model's job or goes on with it; returns when it can be called.
+
+        Raises:
+            InvalidArgumentError: what is wrong with the spec, each by its path.
+            AlreadyExistsError: the name is another kind of job's, or another base model's.
+            FailedPreconditionError: its job has ended.
+            UnavailableError: a service cannot be reached.
+        """
         own = backend.backend if isinstance(backend, HasBackend) else backend
         self._base_url = await own.register(self.name, self.spec)
         self.api_token = await own.api_token()
@@ -162,7 +182,11 @@ class TrainableModel:
 
     @property
     def inference_base_url(self) -> str:
-        """Base URL of the OpenAI API."""
+        """Base URL of the OpenAI API.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED.
+        """
         _ = self.backend
         return self._base_url
 
@@ -183,7 +207,11 @@ class TrainableModel:
     def openai_client(self, **options: Any) -> openai.AsyncOpenAI:
         """OpenAI's client for it; one may serve many rollouts, each call under its own's key.
 
-        `options` are those of its constructor.
+        `options` are those of its constructor; a call may take 1,200 seconds by default.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED; or PACKAGE_MISSING, the package `openai` is
+                not installed.
         """
         library = needed("openai", "openai>=2.54", "an OpenAI client")
 
@@ -289,7 +317,11 @@ class TrainableModel:
         return result
 
     async def get_step(self) -> int:
-        """How many steps it has taken."""
+        """How many steps it has taken.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED.
+        """
         return await self.backend.step(self.name)
 
     async def log(

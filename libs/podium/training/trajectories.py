@@ -30,6 +30,7 @@ class History(BaseModel):
     messages_and_choices: list[Any] = Field(default_factory=list)
     """As a trajectory's."""
     tools: list[Any] | None = None
+    """As a trajectory's."""
 
     def messages(self) -> list[Any]:
         """The conversation as chat completions write it."""
@@ -47,15 +48,24 @@ class Trajectory(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     messages_and_choices: list[Any] = Field(default_factory=list)
-    """Messages of chat completions, as dicts, and choices of their answers."""
+    """Messages of chat completions, as dicts, and choices of their answers, oldest first."""
     tools: list[Any] | None = None
+    """What the model was offered, as chat completions write it; None to take it from the calls."""
     additional_histories: list[History] = Field(default_factory=list)
+    """Conversations beside the main one."""
     reward: float = 0.0
+    """Of the whole attempt, of any scale: what counts is how a group's differ. It must be finite
+    when the attempt trains."""
     metrics: dict[str, float | int | bool] = Field(default_factory=dict)
+    """Numbers of the attempt by name, whose means are logged; `duration` is in seconds."""
     metadata: dict[str, Scalar] = Field(default_factory=dict)
+    """What else is worth finding it by."""
     logs: list[str] = Field(default_factory=list)
+    """Lines of `log`, oldest first."""
     start_time: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    """When it was made, in UTC."""
     end_time: datetime | None = None
+    """When `finish` was called, in UTC; None before."""
 
     _calls: list[inference_pb.CapturedCall] = PrivateAttr(default_factory=list)
 
@@ -124,7 +134,10 @@ class Trajectory(BaseModel):
 
     @contextmanager
     def track_duration(self, name: str) -> Iterator[None]:
-        """Adds the seconds that the block takes to the metric `{name}_duration`."""
+        """Adds the seconds that the block takes to the metric `{name}_duration`, also if it raises.
+
+        Blocks of one name add up.
+        """
         began = time.perf_counter()
         try:
             yield
@@ -164,7 +177,15 @@ class TrajectoryGroup:
         metrics: dict[str, float | int | bool] | None = None,
         logs: list[str] | None = None,
     ) -> None:
+        """Takes what has been made, and what is still to be made.
+
+        Args:
+            trajectories: attempts, exceptions of attempts that failed, and awaitables of attempts.
+            exceptions: further ones of attempts that failed.
+            metadata, metrics, logs: of the group as a whole, as a trajectory's.
+        """
         self.trajectories: list[Trajectory] = []
+        """The attempts that ended well, in the order in which they were given."""
         self.exceptions = [
             each if isinstance(each, TrajectoryException) else TrajectoryException.of(each)
             for each in exceptions
