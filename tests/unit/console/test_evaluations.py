@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from podium.jobs.v1 import evaluation_service_pb2 as pb
 from podium.sdk import AsyncClient
+from podium.types.v1 import spec_pb2
 from support import fake_podium as doubles
 from support.console import Console, PagedJobs, console
 from support.evaluation_contract import scenario
@@ -91,6 +92,10 @@ async def test_stored_ones_are_listed_by_pages_and_opened(
     storing: FakePodium, page: Console
 ) -> None:
     made = []
+    rubric = spec_pb2.RubricSpec(criteria=[spec_pb2.Criterion(name="n", description="d")])
+    kind = spec_pb2.SCORER_KIND_RUBRIC
+    scorers = [spec_pb2.Scorer(kind=kind, weight=0.5, rubric=rubric)]
+    fields = {"attempts": 2, "reward": spec_pb2.RewardSpec(scorers=scorers)}
     for number in range(5):
         results = [
             scenario(f"s{n}", True, n > 1, failed=n, unanswered=1, metrics={"m": 1})
@@ -98,7 +103,7 @@ async def test_stored_ones_are_listed_by_pages_and_opened(
         ]
         results.append(pb.ScenarioResult(scenario_id="silent", unanswered=2))
         results[0].rewards[0] = math.nan
-        made.append(await keep(storing, results, name="paged", agent=f"agent {number}", attempts=2))
+        made.append(await keep(storing, results, name="paged", agent=f"agent {number}", **fields))
     first = await get(page, "/api/evaluations", name="paged", size=3)
     rest = await get(page, "/api/evaluations", name="paged", size=3, after=first["next"])
     rows = [*first["evaluations"], *rest["evaluations"]]
@@ -113,6 +118,7 @@ async def test_stored_ones_are_listed_by_pages_and_opened(
     assert (await get(page, "/api/evaluations", name="other"))["evaluations"] == []
     whole = await get(page, f"/api/evaluations/{row['id']}")
     assert (whole["attempts"], whole["version"], whole["max_tokens"]) == (2, None, None)
+    assert whole["scorers"] == [{"kind": "rubric", "weight": 0.5}]
     listed = await get(page, f"/api/evaluations/{row['id']}/scenarios", size=3)
     last = await get(page, f"/api/evaluations/{row['id']}/scenarios", after=listed["next"], size=3)
     assert [each["id"] for each in listed["scenarios"]] == ["s0", "s1", "s2"]

@@ -74,6 +74,21 @@ async def store(stub: Stub, *messages: pb.StoreEvaluationRequest) -> pb.StoredEv
         return (await stub.StoreEvaluation(stream())).evaluation
 
 
+async def test_a_reward_that_nobody_could_have_asked_for_is_refused_by_its_field(
+    tmp_path: Path,
+) -> None:
+    empty = spec_pb2.RewardSpec(scorers=[{"kind": spec_pb2.SCORER_KIND_RUBRIC}])
+    http = spec_pb2.RewardSpec(scorers=[{"kind": spec_pb2.SCORER_KIND_HTTP}])
+    http.scorers[0].http.base_url = "no address"
+    async with served(tmp_path) as stub:
+        with pytest.raises(InvalidArgumentError) as raised:
+            await store(stub, header(reward=http, judge=empty, reference="base"), some(PAIR))
+    assert [violation.field for violation in raised.value.violations] == [
+        "header.evaluation.reward.scorers[0].http.base_url",
+        "header.evaluation.judge.scorers[0].rubric.criteria",
+    ]
+
+
 async def test_the_numbers_are_the_servers_and_their_intervals_count_scenarios(
     tmp_path: Path,
 ) -> None:

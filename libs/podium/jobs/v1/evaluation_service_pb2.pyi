@@ -102,8 +102,9 @@ class StoredEvaluation(_message.Message):
     attempts: _builtins.int
     """Attempts of each scenario that were asked for. Default 1."""
     threshold: _builtins.float
-    """Reward above which a task that ended is a success; absent for what the
-    environment calls one, or 0.5 where it says nothing.
+    """Reward of the environment's above which a task that ended is a success,
+    whatever `reward` is; absent for what the environment calls one, or 0.5
+    where it says nothing.
     """
     reference: _builtins.str
     """The agent whose attempts at the same scenarios `wins` are against."""
@@ -139,7 +140,9 @@ class StoredEvaluation(_message.Message):
 
     @_builtins.property
     def reward(self) -> _spec_pb2.RewardSpec:
-        """What the rewards are; absent for the environment's own."""
+        """What the rewards are, without RULER, whose scores compare; absent for the
+        environment's own.
+        """
 
     @_builtins.property
     def judge(self) -> _spec_pb2.RewardSpec:
@@ -248,7 +251,9 @@ class ScenarioResult(_message.Message):
 
     @_builtins.property
     def rewards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """The reward of each attempt, in the same order; NaN for one that has none."""
+        """The reward of each attempt, in the same order, by the evaluation's
+        `reward`; NaN for one that has none.
+        """
 
     @_builtins.property
     def turns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -263,7 +268,9 @@ class ScenarioResult(_message.Message):
 
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """Means of the environment's numbers over the attempts that report them."""
+        """Means of the environment's and the scorers' numbers, such as
+        `rubric/NAME`, over the attempts that report them.
+        """
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from typing import Any
 from podium.core.contract import to_plain
 from podium.jobs.v1 import evaluation_service_pb2 as stored_pb
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import spec_pb2
 
 from podium_console.domain import views
 from podium_console.domain.series import rounded
@@ -81,6 +82,13 @@ def stored(found: stored_pb.StoredEvaluation) -> dict[str, Any]:
         "max_tokens": found.sampling.max_tokens if found.HasField("sampling") else None,
         "max_turns": found.episode.max_turns if found.HasField("episode") else None,
         "threshold": rounded(found.threshold) if found.HasField("threshold") else None,
+        "scorers": [
+            {
+                "kind": spec_pb2.ScorerKind.Name(each.kind).removeprefix("SCORER_KIND_").lower(),
+                "weight": rounded(each.weight) if each.HasField("weight") else 1.0,
+            }
+            for each in found.reward.scorers
+        ],
         "podium_version": found.podium_version,
         "run": found.run,
     }

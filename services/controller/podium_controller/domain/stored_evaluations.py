@@ -11,6 +11,7 @@ from itertools import islice
 from statistics import fmean
 from typing import Any
 
+from podium.core.contract.judging import scorer_violations
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.statistics import (
     clustered_mean_interval,
@@ -75,6 +76,9 @@ def _violations(
     if judged and not evaluation.reference:
         text = "is required with a judge: whose attempts the wins are against"
         yield Violation("header.evaluation.reference", text)
+    for name, spec in (("reward", evaluation.reward), ("judge", evaluation.judge)):
+        for index, scorer in enumerate(spec.scorers):
+            yield from scorer_violations(scorer, f"header.evaluation.{name}.scorers[{index}]")
     if not results:
         yield Violation("scenarios", "got none; allowed is at least one scenario")
     counts = Counter(result.scenario_id for result in results)

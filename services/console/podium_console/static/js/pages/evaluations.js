@@ -185,7 +185,8 @@ function details(found) {
     ["environment", `${found.environment}, split ${found.split}`], ["its options", found.config], ["attempts of a scenario", found.attempts],
     ["seed", found.seed], ["sampling", found.max_tokens === null ? "" : `temperature ${number(found.temperature)}, at most ${number(found.max_tokens)} tokens`],
     ["turns", found.max_turns === null ? "" : `at most ${number(found.max_turns)}`],
-    ["success", found.threshold === null ? "as the environment says" : `a reward above ${number(found.threshold)}`],
+    ["success", found.threshold === null ? "as the environment says" : `a reward of the environment's above ${number(found.threshold)}`],
+    ["rewards are", found.scorers.map((each) => each.weight === 1 ? each.kind : `${number(each.weight)} × ${each.kind}`).join(" + ")],
     ["Podium", found.podium_version], ["stored", when(found.created)]].filter(([, value]) => value !== "");
   return h("dl", { class: "numbers" }, rows.flatMap(([what, value]) => [h("dt", {}, what), h("dd", {}, value)]));
 }
