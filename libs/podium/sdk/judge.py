@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import grpc
 
 _SECONDS = 900.0
+_CHECK_SECONDS = 60.0
 
 
 class Judge:
@@ -36,3 +37,20 @@ class Judge:
         request = pb.ScoreGroupRequest(group=group, reward=known)
         with self._failures():
             return await stub.ScoreGroup(request, timeout=_SECONDS)
+
+    async def check(
+        self, reward: spec_pb2.RewardSpec | RewardSpec | Mapping[str, Any], base_model: str = ""
+    ) -> None:
+        """Whether groups can be scored so; no judge is asked for an answer.
+
+        Args:
+            base_model: which model trains with it, and so is not to judge itself; empty for none.
+
+        Raises:
+            InvalidArgumentError: with every field that is wrong.
+        """
+        stub: pb_grpc.JudgeServiceAsyncStub = pb_grpc.JudgeServiceStub(self._channel())
+        known = message_of(reward, spec_pb2.RewardSpec)
+        request = pb.CheckRewardRequest(reward=known, base_model=base_model)
+        with self._failures():
+            await stub.CheckReward(request, timeout=_CHECK_SECONDS)

@@ -153,6 +153,7 @@ class SyncJudge(_Part):
     """As `podium.sdk.judge.Judge`."""
 
     score = _called(Judge.score)
+    check = _called(Judge.check)
 
 
 class Client:

@@ -11,41 +11,17 @@ from typing import Any
 import pytest
 from podium.core.statistics import clustered_share_interval
 from podium.sdk import AsyncClient
-from support.cli import Result, invoke
-from support.fake_judge import FakeJudge, fails, fake_judge, says, scores
-from support.fake_podium import FakePodium, fake_podium
-from support.judging import by_number, judge_service
+from support.fake_judge import fails, fake_judge, says, scores
+from support.judged_evaluation import Installation, judged_installation
+from support.judging import by_number
 
 PAIR = ("email_search", "-a", "base", "-a", "mail@7", "--judge")
 
 
-class Installation:
-    """The doubles, with the judge's own service."""
-
-    def __init__(self, fake: FakePodium, model: FakeJudge, judge: str) -> None:
-        self.fake, self.model, self.judge = fake, model, judge
-        self.openai = ""
-
-    async def run(self, folder: Path, *arguments: str) -> Result:
-        addresses = {"PODIUM_JUDGE_ADDRESS": self.judge, "OPENAI_BASE_URL": self.openai}
-        environment = {**self.fake.environment, **addresses}
-        return await invoke("eval", *arguments, cwd=folder, environment=environment)
-
-
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Installation]:
-    with fake_judge() as model:
-        model.then(scores(by_number))
-        async with judge_service(model) as judge, fake_podium(stored=tmp_path) as fake:
-            fake.registry.publish("mail", 7, {})
-
-            def says(request: Any, attempt: int) -> str:
-                # The same words, better, as good in other words, better.
-                trained = ("well 5", "well 9", "good 5", "well 8")
-                return trained[int(request.scenario.id)] if request.policy.job else "well 5"
-
-            fake.rollout.says = says
-            yield Installation(fake, model, judge)
+    async with judged_installation(tmp_path) as found:
+        yield found
 
 
 async def test_two_policies_are_compared_in_both_orders_and_the_wins_are_stored(
@@ -126,26 +102,6 @@ async def test_with_a_name_a_judge_is_asked_again_and_no_episode_is_played_again
     _, mail = json.loads(again.out)
     assert mail["judged_against_first"]["win_rate"] == 0.75
     assert [each["reward"] for each in mail["episodes"]] == [0.9, 0.51, None, 0.5]
-
-
-async def test_a_judge_that_cannot_compare_is_refused_before_anything_runs(
-    here: Installation, tmp_path: Path
-) -> None:
-    (tmp_path / "rubric.yaml").write_text("scorers: [{kind: environment}]")
-    (tmp_path / "wrong.yaml").write_text("scorers: [{kind: ruler, ruler: {quorum: -1}}]")
-    (tmp_path / "list.yaml").write_text("[]")
-    two = ("email_search", "-a", "base", "-a", "mail@7", "--judge")
-    for arguments, words in (
-        (("email_search", "-a", "base", "--judge", "ruler"), "name two or more"),
-        ((*two, "rubric.yaml"), "allowed is one scorer, of kind `ruler`"),
-        ((*two, "wrong.yaml"), "quorum"),
-        ((*two, "list.yaml"), "allowed is a"),
-        ((*two, "missing.yaml"), "No such file"),
-    ):
-        result = await here.run(tmp_path, *arguments)
-        assert result.code == 2, (arguments, result.err)
-        assert words in result.err, result.err
-    assert not here.fake.rollout.requests
 
 
 def names_nothing(text: str) -> float:

@@ -12,9 +12,9 @@ from podium.cli.exits import CliError, code_of
 from podium.cli.output import note
 
 if TYPE_CHECKING:
+    from podium.cli.evaluation.judge import Judging
     from podium.jobs.v1.evaluation_service_pb2 import ScenarioResult, StoredEvaluation
     from podium.sdk.evaluation import Judged
-    from podium.types.v1 import spec_pb2
 
 _HINT = "The numbers above are as they were measured; 'podium doctor' looks for the cause."
 
@@ -28,7 +28,7 @@ class Keeper:
         name: str,
         project: str,
         threshold: float | None,
-        judge: spec_pb2.RewardSpec | None,
+        judging: Judging | None,
         run: str,
         *,
         must: bool,
@@ -38,7 +38,7 @@ class Keeper:
         self._name = name
         self._project = project
         self._threshold = threshold
-        self._judge = judge
+        self._judging = judging
         self._must = must
         self._run = run
         self.problem: CliError | None = None
@@ -65,8 +65,10 @@ class Keeper:
         first = next(iter(measured), "")
         for number, (agent, found) in enumerate(measured.items()):
             described, wins = self._described(agent, found), None
-            if agent in verdicts:
-                described.judge.CopyFrom(self._judge or described.judge)
+            if self._judging is not None and self._judging.alone is not None:
+                described.reward.CopyFrom(self._judging.alone)
+            if agent in verdicts and self._judging is not None:
+                described.judge.CopyFrom(self._judging.together or described.judge)
                 described.reference, wins = first, verdicts[agent].wins
             results = results_of(found.attempts, self._threshold, wins)
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,8 @@ from podium.cli.output import data, note
 from podium.cli.settings import read_settings
 
 if TYPE_CHECKING:
-    from podium.jobs.v1.evaluation_service_pb2 import StoredEvaluation
     from podium.sdk import AsyncClient
-    from podium.sdk.evaluation import Attempt, Comparison, Judged, Summary
+    from podium.sdk.evaluation import Attempt
 
 
 @click.command("run", short_help="Measure agents on an environment.")
@@ -47,8 +45,8 @@ if TYPE_CHECKING:
 @click.option(
     "--threshold",
     type=float,
-    help="Success is a task that ended with a reward above this. [default: the environment's "
-    "own success, else 0.5]",
+    help="Success is a task that ended with a reward of its own above this. [default: the "
+    "environment's own success, else 0.5]",
 )
 @click.option(
     "--max-turns",
@@ -104,8 +102,9 @@ if TYPE_CHECKING:
     "--judge",
     default="",
     metavar="ruler|FILE",
-    help="Has a judge compare each further agent with the first, in both orders: `ruler` is the "
-    "judge service's own, FILE a reward with a RULER scorer as in a job file.",
+    help="FILE is a reward as in a job file: rubrics, weighted criteria and scorers over HTTP make "
+    "the reward, RULER compares each further agent with the first, in both orders. `ruler` is "
+    "RULER with the judge service's own judge.",
 )
 @click.option(
     "--name",
@@ -173,8 +172,18 @@ async def evaluate(
     stored: the same command again pays for no episode twice.
     """
     from podium.cli.evaluation.journal import Journals
-    from podium.cli.evaluation.judge import judged, judged_line, read_judge, unjudged
+    from podium.cli.evaluation.judge import (
+        judged,
+        judged_line,
+        read_judge,
+        scored,
+        scorers_text,
+        tell_without,
+        unjudged,
+        with_scores,
+    )
     from podium.cli.evaluation.keeping import Keeper
+    from podium.cli.evaluation.plain import Found
     from podium.cli.evaluation.tables import show_scenarios, show_summaries
     from podium.cli.serving import pool_for
     from podium.sdk.evaluation import answered, compare, summarise
@@ -183,6 +192,9 @@ async def evaluate(
     asked = read_judge(judge, agents)
     if fresh and not name:
         raise click.UsageError("--fresh is of a --name, whose interrupted command is forgotten")
+    if asked is not None:
+        # What the judge service cannot take is told before anything is paid for.
+        await client.judge.check(asked.whole)
     journals = Journals(
         name, _identity(client, environment, environment_address, project), fresh=fresh
     )
@@ -207,7 +219,10 @@ async def evaluate(
                 journals=journals,
                 judged=asked is not None,
             )
-            measured = {agent: await task.run(agent) for agent in agents}
+            played = {agent: await task.run(agent) for agent in agents}
+        makes, ranks = (asked.alone, asked.together) if asked is not None else (None, None)
+        rewards = await scored(client, makes, played, concurrency) if makes is not None else {}
+        measured = with_scores(played, rewards, threshold)
         results = {agent: found.attempts for agent, found in measured.items()}
         incomplete = _incomplete(results)
         counted = {agent: answered(found) for agent, found in results.items()}
@@ -222,27 +237,31 @@ async def evaluate(
             for agent in list(results)[1:]
             if attempted(counted[first]).keys() & attempted(counted[agent]).keys()
         }
-        verdicts = await judged(client, asked, measured, concurrency) if asked is not None else {}
+        verdicts = await judged(client, ranks, played, concurrency) if ranks is not None else {}
         keeper = Keeper(task, name, project, threshold, asked, journals.run, must=bool(store))
         wanted = store if store is not None else keeper.knows_an_installation()
         counting = {agent: measured[agent] for agent in summaries}
         kept = await keeper.keep(counting, verdicts) if wanted else {}
-        problems = [keeper.problem, incomplete, unjudged(verdicts)]
+        problems = [keeper.problem, incomplete, unjudged(verdicts, rewards)]
         if not any(problems) and (len(kept) == len(counting) or not wanted):
             journals.close(done=True)
     finally:
         if journals.kept:
             note(f"what was measured is kept: the same command goes on from it ({name})")
         journals.close(done=False)
+    tell_without(rewards)
     if output == "table":
         show_summaries(summaries, comparisons, first)
-        for agent, found in verdicts.items():
-            click.echo(judged_line(agent, first, found))
+        if makes is not None:
+            click.echo(f"rewards are {scorers_text(makes)}; success is the environment's")
+        for agent, verdict in verdicts.items():
+            click.echo(judged_line(agent, first, verdict))
         show_scenarios(counted, threshold)
         for agent, evaluation in kept.items():
             note(f"{agent} is stored as {evaluation.id}")
     else:
-        _show_data(results, summaries, comparisons, verdicts, kept, threshold, output)
+        found = Found(played, results, summaries, comparisons, verdicts, rewards, kept)
+        data(found.plain(threshold), output)
     for problem in problems:
         if problem is not None:
             raise problem
@@ -256,46 +275,6 @@ def _identity(client: AsyncClient, environment: str, address: str, project: str)
         "environment_address": address,
         "project": project,
         "controller": client.addresses.controller,
-    }
-
-
-def _show_data(
-    results: Mapping[str, Sequence[Attempt]],
-    summaries: Mapping[str, Summary],
-    comparisons: Mapping[str, Comparison],
-    verdicts: Mapping[str, Judged],
-    kept: Mapping[str, StoredEvaluation],
-    threshold: float | None,
-    output: str,
-) -> None:
-    from podium.cli.evaluation.tables import of_scenarios
-    from podium.sdk.evaluation import answered
-
-    data(
-        [
-            {
-                "agent": agent,
-                "evaluation_id": kept[agent].id if agent in kept else None,
-                **asdict(summary),
-                "pass_at": {str(k): value for k, value in summary.pass_at.items()},
-                "compared_with_first": asdict(comparisons[agent]) if agent in comparisons else None,
-                "judged_against_first": _judged(verdicts[agent]) if agent in verdicts else None,
-                "by_scenario": of_scenarios(answered(results[agent]), threshold),
-                "episodes": [
-                    {**asdict(attempt), "success": attempt.succeeded(threshold)}
-                    for attempt in results[agent]
-                ],
-            }
-            for agent, summary in summaries.items()
-        ],
-        output,
-    )
-
-
-def _judged(found: Judged) -> dict[str, object]:
-    return {
-        **{name: value for name, value in asdict(found).items() if name != "wins"},
-        "unjudged": dict(found.unjudged),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -85,7 +86,8 @@ def show_scenarios(results: Mapping[str, Sequence[Attempt]], threshold: float | 
     def cell(row: Mapping[str, float] | None) -> str:
         if row is None:
             return "-"
-        return f"{row['successes']}/{row['attempts']} {row['reward']:.3f}"
+        reward = "-" if math.isnan(row["reward"]) else f"{row['reward']:.3f}"
+        return f"{row['successes']}/{row['attempts']} {reward}"
 
     click.echo()
     table(
@@ -102,14 +104,15 @@ def show_scenarios(results: Mapping[str, Sequence[Attempt]], threshold: float | 
 def of_scenarios(
     attempts: Sequence[Attempt], threshold: float | None
 ) -> dict[str, dict[str, float]]:
-    """By scenario `successes` of how many `attempts`, and the mean `reward`."""
+    """By scenario `successes` of how many `attempts`, and the mean `reward`, NaN for none."""
     from podium.sdk.evaluation import by_scenario
+    from podium.sdk.evaluation.attempts import finite_rewards
 
     return {
         name: {
             "successes": sum(attempt.succeeded(threshold) for attempt in each),
             "attempts": len(each),
-            "reward": fmean(attempt.reward for attempt in each),
+            "reward": fmean(rewards) if (rewards := finite_rewards(each)) else math.nan,
         }
         for name, each in by_scenario(attempts).items()
     }

@@ -17,7 +17,7 @@ from podium.cli.output import note
 
 if TYPE_CHECKING:
     from podium.cli.serving import Pool
-    from podium.environments import Agent, Environment
+    from podium.environments import Agent, Environment, Scenario
     from podium.sdk import AsyncClient
     from podium.sdk.evaluation import Attempt
     from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
@@ -39,6 +39,8 @@ class Measured:
     """Whether it draws tokens."""
     records: list[trajectory_pb2.Trajectory] = field(default_factory=list)
     """Of its episodes, for a judge; none without one."""
+    scenarios: Mapping[str, trajectory_pb2.Scenario] = field(default_factory=dict)
+    """By their ids, for a scorer that is told of them; none without one."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ class Task:
             recorded=recorder.take,
             known={key: each.attempt for key, each in whole.items()},
         )
-        return Measured(attempts, policy, records=recorder.records)
+        told_of = {each.id: each for each in scenarios} if self.judged else {}
+        return Measured(attempts, policy, records=recorder.records, scenarios=told_of)
 
     async def _model(self, name: str) -> Measured:
         import httpx
@@ -228,7 +231,8 @@ class Task:
             recorded=recorder.take if self.judged else None,
             known={key: each.attempt for key, each in known.items()},
         )
-        return Measured(attempts, samples=samples, records=recorder.records)
+        told_of = _scenarios(scenarios, self.split) if self.judged else {}
+        return Measured(attempts, samples=samples, records=recorder.records, scenarios=told_of)
 
     def _progress(self, agent: str, scenarios: int, known: int) -> Callable[[], None]:
         count = scenarios * self.attempts
@@ -267,6 +271,17 @@ def whole_scenarios(
     """Those of scenarios of which every attempt is known: a group is collected whole."""
     counts = Counter(scenario for scenario, _ in known)
     return {key: each for key, each in known.items() if counts[key[0]] == attempts}
+
+
+def _scenarios(scenarios: Sequence[Scenario], split: str) -> dict[str, trajectory_pb2.Scenario]:
+    from podium.core.outside import clean, struct_of
+    from podium.types.v1 import trajectory_pb2
+
+    made = [
+        trajectory_pb2.Scenario(id=clean(each.id), split=split, data=struct_of(each.data))
+        for each in scenarios
+    ]
+    return {each.id: each for each in made}
 
 
 class _Recorder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from podium.cli.evaluation.judge import scorers_text
 from podium.cli.output import View
 from podium.cli.views import local_time
 from podium.jobs.v1 import evaluation_service_pb2 as pb
@@ -70,6 +71,7 @@ EVALUATION = View[pb.StoredEvaluation](
         ("unanswered", lambda each: str(each.unanswered or "")),
         ("success", lambda each: _share(each, "success")),
         ("reward", _reward),
+        ("rewards are", lambda each: scorers_text(each.reward)),
         ("win rate", lambda each: _share(each, "win_rate") if each.reference else ""),
         ("against", lambda each: each.reference),
         ("seed", lambda each: str(each.seed)),

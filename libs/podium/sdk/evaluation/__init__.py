@@ -21,6 +21,7 @@ from podium.sdk.evaluation.judged import Judged, judge_wins
 from podium.sdk.evaluation.local import run_local
 from podium.sdk.evaluation.remote import run_policy
 from podium.sdk.evaluation.retries import NotAnsweredError, Retries
+from podium.sdk.evaluation.scored import Scored, Verdict, judge_rewards, rescored
 from podium.sdk.evaluation.stored import (
     attempts_of,
     check_same_scenarios,
@@ -39,7 +40,9 @@ __all__ = [
     "Paired",
     "Retries",
     "ScenarioMeans",
+    "Scored",
     "Summary",
+    "Verdict",
     "answered",
     "attempts_of",
     "by_scenario",
@@ -49,12 +52,14 @@ __all__ = [
     "clustered_share_interval",
     "compare",
     "differences",
+    "judge_rewards",
     "judge_wins",
     "means_of",
     "other_scenarios",
     "pair",
     "paired_interval",
     "pass_at_k",
+    "rescored",
     "results_of",
     "run_local",
     "run_policy",

@@ -24,7 +24,8 @@ class Attempt:
     scenario_id: str
     attempt: int
     reward: float
-    """Not finite where the environment gave no number: the mean reward leaves it out."""
+    """Not finite where the environment, or a scorer in its place, gave no number: the mean reward
+    leaves it out."""
     terminated: bool
     """The task ended, and was not cut."""
     turns: int
@@ -34,12 +35,17 @@ class Attempt:
     unanswered: bool = False
     """It failed because the model behind an API was never heard. It tells nothing of the model,
     and no rate or mean counts it."""
+    decided: bool | None = None
+    """Whether it succeeded, where that is known already; None for the rule of `succeeded`."""
 
     def succeeded(self, threshold: float | None = None) -> bool:
         """By the environment's own `success`, if it reports one and `threshold` is None.
 
-        Otherwise when the task ended with a reward above the threshold, 0.5 unless given.
+        Otherwise when the task ended with a reward above the threshold, 0.5 unless given. What
+        was `decided` stays.
         """
+        if self.decided is not None:
+            return self.decided
         if self.failure:
             return False
         if threshold is None and SUCCESS in self.metrics:

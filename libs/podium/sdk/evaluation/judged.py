@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 
-from podium.core.errors import InvalidArgumentError, PodiumError
+from podium.core.errors import PodiumError
 from podium.core.statistics import clustered_share_interval, sign_flip_p_value
 from podium.core.win_rates import contest, shown_first, wins
-from podium.judge.v1 import judge_service_pb2 as pb
-from podium.kit.rpc import retry_unavailable
+from podium.sdk.evaluation.asking import PATIENCE_SECONDS, Ask, ask_about
 from podium.types.v1 import trajectory_pb2
-
-Ask = Callable[[trajectory_pb2.Group], Awaitable[pb.ScoreGroupResponse]]
-"""Has a judge rank a group, in both orders; see `podium.core.win_rates.alone_and_together`."""
-
-_PATIENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +33,9 @@ class Judged:
     """Scenarios without an answer, by the reason; no number counts them."""
     wins: Mapping[tuple[str, int], float]
     """By scenario and attempt, the share of the reference's attempts that it beat."""
+    judgements: Mapping[str, Sequence[trajectory_pb2.Judgement]] = field(default_factory=dict)
+    """By scenario, who was asked, how, and what each said. Attempts are `own/…` and
+    `reference/…` there."""
 
 
 async def judge_wins(
@@ -48,36 +44,44 @@ async def judge_wins(
     own: Sequence[trajectory_pb2.Trajectory],
     *,
     concurrency: int = 8,
-    patience_seconds: float = _PATIENCE_SECONDS,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> Judged:
     """Compares by scenario; those that both attempted count.
 
     Args:
+        ask: ranks a group, in both orders; see `podium.core.win_rates.alone_and_together`.
         concurrency: questions at once.
-        patience_seconds: how long a judge that is away is asked again, for each scenario.
+        patience_seconds: see `ask_about`.
 
     Raises:
-        InvalidArgumentError: the judge service cannot take the question.
+        InvalidArgumentError: the judge service takes none of the questions.
     """
     ours, theirs = _by_scenario(own, "own"), _by_scenario(reference, "reference")
-    slots = asyncio.Semaphore(concurrency)
-
-    async def one(scenario: str) -> tuple[dict[str, float] | None, str, list[float]]:
-        asked = contest(f"eval/{scenario}", ours[scenario], theirs[scenario])
-        if asked is None:
-            return wins(ours[scenario], theirs[scenario], None), "", []
-        try:
-            async with slots:
-                found = await retry_unavailable(lambda: ask(asked), timeout_s=patience_seconds)
-        except InvalidArgumentError:
-            raise
-        except PodiumError as error:
-            return None, error.message, []
-        outcome = wins(ours[scenario], theirs[scenario], found.group)
-        return outcome, found.group.skip_reason, shown_first(found.group, ours[scenario])
-
     shared = [scenario for scenario in ours if scenario in theirs]
-    answers = dict(zip(shared, await asyncio.gather(*map(one, shared)), strict=True))
+    contests = {name: contest(f"eval/{name}", ours[name], theirs[name]) for name in shared}
+    found = await ask_about(
+        ask,
+        {name: asked for name, asked in contests.items() if asked is not None},
+        concurrency=concurrency,
+        patience_seconds=patience_seconds,
+    )
+    judgements = {
+        name: list(answer.group.judgements)
+        for name, answer in found.items()
+        if not isinstance(answer, PodiumError) and answer.group.judgements
+    }
+
+    def outcome(name: str) -> tuple[dict[str, float] | None, str, list[float]]:
+        answer = found.get(name)
+        if isinstance(answer, PodiumError):
+            return None, answer.message, []
+        if answer is None:
+            return wins(ours[name], theirs[name], None), "", []
+        judged = answer.group
+        won = wins(ours[name], theirs[name], judged)
+        return won, judged.skip_reason, shown_first(judged, ours[name])
+
+    answers = {name: outcome(name) for name in shared}
     told = {name: answer[0] for name, answer in answers.items() if answer[0] is not None}
     clusters = [list(each.values()) for each in told.values()]
     low, high = clustered_share_interval(clusters)
@@ -90,8 +94,9 @@ async def judge_wins(
         high=high,
         p_value=sign_flip_p_value([fmean(each) - 0.5 for each in clusters]),
         first_shown=fmean(places) if places else None,
-        unjudged=Counter(why for outcome, why, _ in answers.values() if outcome is None),
+        unjudged=Counter(why for won, why, _ in answers.values() if won is None),
         wins={numbers[name]: value for each in told.values() for name, value in each.items()},
+        judgements=judgements,
     )
 
 

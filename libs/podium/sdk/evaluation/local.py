@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podium.core.outside import clean
+from podium.core.outside import clean, struct_of
 from podium.environments import Agent, Environment, Played, Scenario, play
 from podium.environments.serving.convert import message_to_pb, tool_to_pb
 from podium.sdk.evaluation.attempts import Attempt
@@ -118,6 +118,13 @@ def _tell(record: trajectory_pb2.Trajectory, played: Played) -> None:
         record.stop_reason = trajectory_pb2.STOP_REASON_TRUNCATED
     else:
         record.stop_reason = trajectory_pb2.STOP_REASON_MAX_TURNS
+    # What scorers may read besides the conversation.
+    record.environment_reward = played.reward
+    for name, value in played.metrics.items():
+        if isinstance(value, int | float):
+            record.metrics[clean(name)] = value
+    record.metrics["turns"] = played.turns
+    record.info.CopyFrom(struct_of(played.info))
     record.histories.add(
         messages=map(message_to_pb, played.messages), tools=map(tool_to_pb, played.tools)
     )
