@@ -1,7 +1,9 @@
 #!/bin/sh
-# Checks for the programs that tests start: PostgreSQL, Prometheus, bubblewrap and Chromium.
+# Checks for the programs that tests start: PostgreSQL, Prometheus, bubblewrap and Chromium; and axe.
 # As root on Debian or Ubuntu it installs what is missing; elsewhere it says what to install.
 set -eu
+
+sh tools/axe.sh
 
 missing=
 command -v prometheus >/dev/null || missing="$missing prometheus"

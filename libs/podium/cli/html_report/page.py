@@ -12,6 +12,7 @@ from podium.cli.html_report.collect import SAMPLED, ReportData
 from podium.cli.html_report.episodes import episode_pairs
 from podium.cli.html_report.figures import head, script
 from podium.cli.html_report.scenarios import all_scenarios
+from podium.cli.html_report.scrolled import scrolled
 from podium.cli.html_report.style import CSS
 from podium.core.contract import to_yaml
 from podium.core.job_environments import title_of
@@ -111,9 +112,12 @@ def _evaluations(data: ReportData) -> str:
         f'<h2>Evaluation</h2><p class="soft">Scenarios of the split <b>{split}</b>; version 0 '
         "is the model before training. <b>sampled</b> is at the training temperature, "
         "<b>greedy</b> at temperature 0; intervals are 95 %, over scenarios.</p>"
-        '<div class="panel scroll"><table><tr><th>version</th><th>mode</th>'
-        '<th class="n">episodes</th><th class="n">success</th><th class="n">95 %</th>'
-        f"{head}</tr>{rows}</table></div>"
+        + scrolled(
+            "Evaluation",
+            "<table><tr><th>version</th><th>mode</th>"
+            '<th class="n">episodes</th><th class="n">success</th><th class="n">95 %</th>'
+            f"{head}</tr>{rows}</table>",
+        )
     )
 
 
@@ -130,14 +134,19 @@ def _gain(data: ReportData) -> str:
             ("success", before.success, after.success),
         )
     )
+    table = scrolled(
+        "Before and after",
+        '<table><tr><th>share of sampled episodes</th><th class="n">before</th>'
+        f'<th class="n">after</th></tr>{rows}</table>',
+        "scroll",
+    )
     return (
         f"<h2>Format or {rest}?</h2>"
         f"<p>Of the change of {100 * gain.total:+.0f} points, "
         f"<b>{100 * gain.by_format:+.0f}</b> come from writing actions that can be read and "
         f"<b>{100 * gain.by_search:+.0f}</b> from {better} better once they can.</p>"
-        f'<div class="panel">{_gain_bar(gain, rest)}<div class="scroll"><table><tr>'
-        '<th>share of sampled episodes</th><th class="n">before</th><th class="n">after</th></tr>'
-        f'{rows}</table></div></div><p class="soft" style="margin-top:8px">Kitagawa decomposition: '
+        f'<div class="panel">{_gain_bar(gain, rest)}{table}</div>'
+        '<p class="soft" style="margin-top:8px">Kitagawa decomposition: '
         "change of the mix of formats, and change of success within each; the two add up "
         "exactly.</p>"
     )
@@ -170,10 +179,8 @@ def _trouble(data: ReportData) -> str:
         f"<td>{event.step or ''}</td><td>{escape(event.message)}</td></tr>"
         for event in found
     )
-    return (
-        '<h2>Warnings and recoveries</h2><div class="panel scroll"><table>'
-        f"<tr><th>time</th><th>step</th><th>what</th></tr>{rows}</table></div>"
-    )
+    table = f"<table><tr><th>time</th><th>step</th><th>what</th></tr>{rows}</table>"
+    return "<h2>Warnings and recoveries</h2>" + scrolled("Warnings and recoveries", table)
 
 
 def _foot(job: jobs.Job) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from podium.cli.html_report.collect import ReportData
+from podium.cli.html_report.scrolled import scrolled
 from podium.types.v1 import trajectory_pb2 as pb
 
 
@@ -24,11 +25,14 @@ def all_scenarios(data: ReportData) -> str:
         for name in names
     )
     groups = "".join(f'<th class="n" colspan="2">{when}</th>' for when, _ in times)
+    table = (
+        f"<table><tr><th></th>{groups}</tr>"
+        f"<tr><th>scenario</th>{head * len(times)}</tr>{rows}</table>"
+    )
     return (
         f"<h2>Every scenario</h2><details><summary>{len(names)} scenarios: sampled attempts "
         "that solved each, and their mean reward</summary>"
-        f'<div class="panel scroll"><table><tr><th></th>{groups}</tr>'
-        f"<tr><th>scenario</th>{head * len(times)}</tr>{rows}</table></div></details>"
+        f"{scrolled('Every scenario', table)}</details>"
     )
 
 

@@ -15,6 +15,11 @@ export function h(tag, properties, ...children) {
   return element;
 }
 
+/** What a narrow window scrolls, by keys too; with links and buttons in it, keys reach it anyway. */
+export function scrolled(label, properties, ...children) {
+  return h("div", { class: "panel scroll", tabindex: "0", role: "region", "aria-label": label, ...properties }, ...children);
+}
+
 /** Replaces what an element holds. */
 export function fill(element, ...children) {
   element.replaceChildren(...nodes(children));

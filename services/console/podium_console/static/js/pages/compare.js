@@ -1,7 +1,7 @@
 // Two runs side by side, over each other in every chart.
 import { get } from "../api.js";
 import { drop, lineChart } from "../charts.js";
-import { fill, h, problem } from "../dom.js";
+import { fill, h, problem, scrolled } from "../dom.js";
 import { duration, number, percent, words } from "../format.js";
 import { stepsOf } from "../steps.js";
 import { badge } from "./jobs.js";
@@ -59,7 +59,7 @@ function summary(sides) {
     ["seconds a step, mean", ({ steps }) => duration(mean(steps))],
     ["ran for", ({ job }) => duration(job.started ? Math.max(0, (job.ended_at ?? Date.now() / 1000) - job.started) : null)],
   ];
-  return h("div", { class: "panel scroll" }, h("table", {},
+  return scrolled("The two jobs", {}, h("table", {},
     h("thead", {}, h("tr", {}, h("td", {}), sides.map(({ job }, at) => h("th", { scope: "col" },
       h("span", { class: `dot c${at + 1}` }), h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, job.id))))),
     h("tbody", {}, rows.map(([name, of]) => h("tr", {}, h("th", { scope: "row" }, name), sides.map((each) => h("td", {}, of(each))))))));
@@ -78,7 +78,7 @@ function differences(sides) {
     .filter((key) => lines[0].get(key) !== lines[1].get(key));
   return h("details", { class: "panel", open: keys.length > 0 && keys.length < 12 },
     h("summary", {}, keys.length ? `Specifications differ in ${keys.length} ${keys.length > 1 ? "keys" : "key"}` : "The specifications are the same"),
-    keys.length ? h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, keys.map((key) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, key)),
+    keys.length ? scrolled("Keys that differ", { class: "scroll" }, h("table", {}, h("tbody", {}, keys.map((key) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, key)),
       lines.map((each) => h("td", {}, h("code", {}, each.get(key) ?? "–")))))))) : null);
 }
 

@@ -1,6 +1,6 @@
 // What clients measured and stored: a list, one by its scenarios, and two against each other.
 import { get } from "../api.js";
-import { fill, h, problem } from "../dom.js";
+import { fill, h, problem, scrolled } from "../dom.js";
 import { ago, number, percent, when } from "../format.js";
 
 const SIZE = 25;
@@ -86,7 +86,7 @@ export async function evaluationPage({ main, signal }, id) {
       found.unanswered ? h("div", { class: "card" }, h("b", {}, number(found.unanswered)), h("span", {}, "attempts never answered")) : null),
     h("details", { class: "panel", open: true }, h("summary", {}, "What its numbers depend on"), details(found)),
     h("h2", {}, "Scenarios"), said,
-    h("div", { class: "panel scroll" }, h("table", { class: "scenarios" },
+    scrolled("Scenarios", {}, h("table", { class: "scenarios" },
       h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: at ? "n" : "" }, title)))), body)),
     pages.element);
   await pages.begin();
@@ -124,10 +124,10 @@ function compared({ first, second, notes, scenarios, success, reward, rows }) {
       difference("reward", reward, (value) => signed(value, 3))),
     h("p", { class: "soft" }, `The second less the first, paired over ${number(scenarios)} scenarios; in brackets the 95 % interval. `
       + "One that holds 0 tells no difference."),
-    h("div", { class: "panel scroll" }, h("table", {},
+    scrolled("The two evaluations", {}, h("table", {},
       h("thead", {}, h("tr", {}, h("td", {}), h("th", { scope: "col" }, "First: ", name(first)), h("th", { scope: "col" }, "Second: ", name(second)))),
       h("tbody", {}, sides.map(([what, value]) => h("tr", {}, h("th", { scope: "row" }, what), [first, second].map((each) => h("td", {}, value(each)))))))),
-    rows.length ? h("div", { class: "panel scroll" }, h("h2", {}, "Where they differ most"), h("table", { class: "scenarios" },
+    rows.length ? scrolled("Where they differ most", {}, h("h2", {}, "Where they differ most"), h("table", { class: "scenarios" },
       h("thead", {}, h("tr", {}, ["Scenario", "First", "Second"].map((title, at) => h("th", { scope: "col", class: at ? "n" : "" }, title)))),
       h("tbody", {}, rows.map((each) => h("tr", {}, h("td", { class: "words" }, each.id),
         [each.first, each.second].map((side) => h("td", { class: "n" }, cell(side)))))))) : null,

@@ -1,6 +1,6 @@
 // What jobs and projects have used: tokens, GPU hours, cost; and what is left of projects' budgets.
 import { get } from "../api.js";
-import { fill, h, problem } from "../dom.js";
+import { fill, h, problem, scrolled } from "../dom.js";
 import { hours, money, number } from "../format.js";
 
 const TIMES = [["", "all time"], ["1", "24 hours"], ["7", "7 days"], ["30", "30 days"]];
@@ -20,8 +20,7 @@ export async function usagePage({ main, signal, query }) {
   fill(main, h("h1", {}, "Usage"),
     h("div", { class: "row" }, h("label", { for: "by" }, "Listed"), by, h("label", { for: "days" }, "of the last"), days),
     said, budgets,
-    // A narrow window scrolls it, by keys too.
-    h("div", { class: "panel scroll", tabindex: "0", role: "region", "aria-label": "Used" },
+    scrolled("Used", {},
       h("table", { class: "usage" }, h("thead", {}, head), body), more));
 
   async function begin() {
