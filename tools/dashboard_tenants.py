@@ -164,7 +164,8 @@ TENANTS: tuple[Row, ...] = (
             ),
             Panel(
                 "Stored trajectories",
-                "And how many may be stored, above which the oldest are deleted.",
+                "And how many may be stored, above which the oldest are deleted, down to nine "
+                "tenths.",
                 "bytes",
                 (
                     (f"max(podium_controller_trajectory_store_bytes{{{R}}})", "stored"),
@@ -173,7 +174,7 @@ TENANTS: tuple[Row, ...] = (
                         "limit",
                     ),
                 ),
-                alert="PodiumTrajectoriesNearlyFull",
+                alert="PodiumTrajectoriesAboveLimit",
             ),
         ),
     ),
