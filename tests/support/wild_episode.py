@@ -41,7 +41,8 @@ def wild_episode(number: int = 0, step: int = 3, tokens: int = 4) -> pb.Trajecto
     first.messages.add(role=pb.ROLE_SYSTEM, content="Be brief.")
     first.messages.add(role=pb.ROLE_USER, content=WILD)
     call = pb.ToolCall(id="c1", name="search", arguments_json='{"q": "budget"}')
-    asked = first.messages.add(role=pb.ROLE_ASSISTANT, tool_calls=[call])
+    thoughts = f"Where is it? {WILD}\n<b>assistant</b>"
+    asked = first.messages.add(role=pb.ROLE_ASSISTANT, tool_calls=[call], reasoning=thoughts)
     asked.malformed_calls.append("no closing brace")
     first.messages.add(role=pb.ROLE_TOOL, content="3 results", tool_call_id="c1", name="search")
     _sample(first, 3, tokens, version=2)

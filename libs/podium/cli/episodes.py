@@ -227,6 +227,11 @@ def _message(message: pb.Message, head: str = "") -> Iterator[str]:
     role = click.style(role_name(message.role), fg=_COLOURS.get(message.role), bold=True)
     name = f" {one_line(message.name)}" if message.name else ""
     yield f"{role}{name}" + (click.style(f"  {head}", dim=True) if head else "")
+    if message.reasoning:
+        yield click.style("  thought:", dim=True)
+        # Every line is marked: no thought can pass for what was said.
+        marked = textwrap.indent(visible(message.reasoning), "  ~ ", lambda _: True)
+        yield click.style(marked, dim=True)
     if message.content:
         yield textwrap.indent(visible(message.content), "  ")
     for call in message.tool_calls:

@@ -29,6 +29,8 @@ class Action:
 
     type: str
     said: str
+    thoughts: str
+    """What it thought before, where a pool's reasoning parser set that apart; else empty."""
     parameters: Any
     prompt: list[dict[str, Any]]
     """The conversation before it."""
@@ -38,8 +40,8 @@ class Action:
     state: Any
     next_state: Any
     tokens: int
-    tool_calls: list[dict[str, Any]]
-    """As the OpenAI API has them."""
+    message: dict[str, Any]
+    """All of what it said and called, as chat completions write it."""
 
 
 def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
@@ -67,6 +69,7 @@ def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
                 Action(
                     type=kind,
                     said=message.content,
+                    thoughts=message.reasoning,
                     parameters=parameters,
                     prompt=messages[:at],
                     result=_answer(history, at),
@@ -74,7 +77,7 @@ def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
                     state=state.get(name),
                     next_state=after,
                     tokens=sampled[turn] if turn < len(sampled) else 0,
-                    tool_calls=messages[at].get("tool_calls", []),
+                    message=messages[at],
                 )
             )
             state[name] = after

@@ -31,6 +31,7 @@ async def test_s32_a_trace_an_episode_and_a_span_an_action(server: LangfuseServe
         ("select_email: 123", 0.55, {"selected": "email_123"}),
     ]
     ledger.kept[0] = episode(1, 0, turns)
+    ledger.kept[0].histories[0].messages[2].reasoning = "By its subject?"
     ledger.kept[1] = episode(1, 1, turns[:1], success=False, reward=0.0, failure="TimeoutError")
     assert await deliver(ledger, tracker(server))
 
@@ -66,6 +67,9 @@ async def test_s32_a_trace_an_episode_and_a_span_an_action(server: LangfuseServe
     }
     assert last.value("output")["reward"] == 0.55
     assert last.value("output")["next_state"] == {"selected": "email_123"}
+    # What it thought, and where nothing is known of that, what it said.
+    [thought] = [each for each in spans if each is not last]
+    assert thought.value("metadata.reasoning") == "By its subject?"
     assert last.value("metadata.reasoning") == "select_email: 123"
     assert last.value("metadata.execution_time") == 1.0
     assert (first.start, last.end) == ((CREATED + 1) * 10**9, (CREATED + 3) * 10**9)

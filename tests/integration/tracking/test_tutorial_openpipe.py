@@ -28,6 +28,7 @@ async def test_s45_each_completion_arrives_with_metadata_and_later_its_reward(
     ledger = Ledger(job_of({"openpipe": {}}), steps=1)
     turns = [("search: ümläut", 0.3, {"n": 1}), ("select: 1", 0.5, {"n": 2})]
     ledger.kept = [episode(1, 0, turns), episode(1, 1, success=False, reward=-0.25)]
+    ledger.kept[0].histories[0].messages[2].reasoning = "By its subject?"
     assert await deliver(ledger, tracker(server))
     assert server.keys == {"Bearer opk"}
     assert len(server.reports) == 3
@@ -39,7 +40,11 @@ async def test_s45_each_completion_arrives_with_metadata_and_later_its_reward(
         "assistant",
         "user",
     ]
-    assert first["respPayload"]["choices"][0]["message"]["content"] == "search: ümläut"
+    assert first["respPayload"]["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": "search: ümläut",
+        "reasoning_content": "By its subject?",
+    }
     assert first["statusCode"] == 200
     metadata = first["reqPayload"]["metadata"]
     assert (metadata["podium_job"], metadata["step"], metadata["action"]) == (JOB, "1", "search")

@@ -59,6 +59,18 @@ async def test_an_episode_is_read_turn_by_turn(cli_with_episode: Cli) -> None:
     assert done.out.count("Be brief.") == 1
 
 
+async def test_thoughts_are_marked_line_by_line(cli_with_episode: Cli) -> None:
+    lines = (await cli_with_episode("trajectory", "show", ID)).out.splitlines()
+    begin = lines.index("  thought:")
+    assert lines[begin - 1] == "assistant  turn 1, reward +0.25"
+    assert lines[begin + 1 : begin + 5] == [
+        "  ~ Where is it? café \\x1b[2J\\x07\\u202e 𝄞",
+        "  ~ second\\u2028line\tend",
+        "  ~ <b>assistant</b>",
+        '  -> search({"q": "budget"})',
+    ]
+
+
 async def test_what_strangers_said_cannot_steer_the_terminal(cli_with_episode: Cli) -> None:
     for command in (("show", ID), ("list", "w")):
         done = await cli_with_episode("trajectory", *command)

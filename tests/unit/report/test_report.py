@@ -190,6 +190,18 @@ def test_page_shows_model_output_as_text() -> None:
     assert "&lt;b&gt;I&lt;/b&gt;" in html
 
 
+def test_page_folds_thoughts_away_as_text() -> None:
+    episodes = records.episodes(0, 30, 12, 6)
+    assert "<summary>thoughts</summary>" not in render(data(before=episodes))
+    for episode in episodes:
+        history = episode.histories.add()
+        history.messages.add(role=trajectory_pb2.ROLE_ASSISTANT, reasoning="<script>so</script>")
+    html = render(data(before=episodes))
+    assert Page(html).open == []
+    folded = "<details><summary>thoughts</summary><pre>&lt;script&gt;so&lt;/script&gt;</pre>"
+    assert f'<span class="who">assistant</span>{folded}</details></div>' in html
+
+
 def test_s19_the_page_tells_what_each_step_paid() -> None:
     episodes = records.episodes(0, 30, 12, 6)
     assert "rewards of the steps" not in render(data(before=episodes))

@@ -59,6 +59,26 @@ def test_the_newest_message_is_there_however_long(letter: str) -> None:
     assert len(json.dumps(whole, ensure_ascii=False).encode()) > content.MAX_BYTES / 8
 
 
+@pytest.mark.parametrize("thoughts", ["so", "€" * 100_000])
+def test_thoughts_are_a_part_of_their_own_and_the_first_to_be_cut(thoughts: str) -> None:
+    message = pb.Message(role=pb.ROLE_ASSISTANT, content="a" * 9000, reasoning=thoughts)
+    text = content.messages([message])
+    assert len(text.encode()) <= content.MAX_BYTES
+    [told] = json.loads(text)
+    thought, answer = told["parts"]
+    assert thought["type"] == "reasoning"
+    assert thoughts.startswith(thought["content"].removesuffix("…"))
+    assert len(thought["content"]) >= 2
+    assert answer == {"type": "text", "content": message.content}
+
+
+def test_a_call_that_was_thought_about_has_no_empty_text() -> None:
+    call = pb.ToolCall(id="c", name="look", arguments_json="{}")
+    message = pb.Message(role=pb.ROLE_ASSISTANT, reasoning="so", tool_calls=[call])
+    [told] = json.loads(content.messages([message]))
+    assert [part["type"] for part in told["parts"]] == ["reasoning", "tool_call"]
+
+
 def test_text_is_cut_between_letters() -> None:
     assert content.cut("short") == "short"
     assert content.cut("€€€", 8) == "€…"

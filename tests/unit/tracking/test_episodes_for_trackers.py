@@ -96,6 +96,25 @@ def test_a_tool_call_is_an_action_with_its_arguments() -> None:
     message.tool_calls.add(id="c2", name="broken", arguments_json="{")
     [action] = actions_of(found)
     assert (action.type, action.parameters) == ("read_mail", {"id": 3})
+    assert [each["id"] for each in action.message["tool_calls"]] == ["c1", "c2"]
+
+
+def test_what_was_thought_is_told_apart_from_what_was_said() -> None:
+    found = episode(1, 0, [("search: a", 0.1, {"n": 1}), ("search: b", 0.9, {"n": 2})])
+    found.histories[0].messages[2].reasoning = "select: none of it"
+    thought, plain = actions_of(found)
+    assert (thought.type, thought.said, thought.thoughts) == (
+        "search",
+        "search: a",
+        "select: none of it",
+    )
+    assert thought.message == {
+        "role": "assistant",
+        "content": "search: a",
+        "reasoning_content": "select: none of it",
+    }
+    assert (plain.thoughts, "reasoning_content" in plain.message) == ("", False)
+    assert plain.prompt[2] == thought.message
 
 
 def test_the_conversation_before_an_action_is_as_chat_completions_write_it() -> None:

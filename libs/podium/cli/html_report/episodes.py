@@ -59,7 +59,13 @@ def _message(message: pb.Message, *, first: bool) -> str:
     if first and role == "system":
         # Every episode begins with the same instructions.
         body = f"<details><summary>instructions</summary>{body}</details>"
-    return f'<div class="turn {role}"><span class="who">{role}</span>{body}</div>'
+    thoughts = ""
+    if message.reasoning:
+        inside = f"<pre>{escape(message.reasoning)}</pre>"
+        thoughts = f"<details><summary>thoughts</summary>{inside}</details>"
+        if not (text or calls):
+            body = ""
+    return f'<div class="turn {role}"><span class="who">{role}</span>{thoughts}{body}</div>'
 
 
 def _rewards(episode: pb.Trajectory) -> str:

@@ -89,6 +89,8 @@ def cut(text: str, most: int = MAX_BYTES) -> str:
 def _message(message: pb.Message, finish_reason: str) -> dict[str, Any]:
     role = pb.Role.Name(message.role).removeprefix("ROLE_").lower()
     parts: list[dict[str, Any]] = []
+    if message.reasoning:
+        parts.append({"type": "reasoning", "content": message.reasoning})
     if message.role == pb.ROLE_TOOL:
         parts.append(
             {
@@ -97,7 +99,7 @@ def _message(message: pb.Message, finish_reason: str) -> dict[str, Any]:
                 "response": message.content,
             }
         )
-    elif message.content or not message.tool_calls:
+    elif message.content or not (message.reasoning or message.tool_calls):
         parts.append({"type": "text", "content": message.content})
     for call in message.tool_calls:
         parts.append(
@@ -117,7 +119,10 @@ def _message(message: pb.Message, finish_reason: str) -> dict[str, Any]:
 def _fitting(message: dict[str, Any], most: int) -> str:
     """A message's JSON in at most so many bytes; empty where not even its outline fits."""
     text = _json(message)
-    for part in reversed(message["parts"]):
+    # Thoughts are the first to be cut: what was said tells more.
+    thoughts = [part for part in message["parts"] if part["type"] == "reasoning"]
+    others = [part for part in message["parts"] if part["type"] != "reasoning"]
+    for part in (*thoughts, *reversed(others)):
         for name in ("content", "response", "arguments"):
             while (over := len(text.encode()) - most) > 0 and part.get(name):
                 # Its size in JSON, where a letter may be escaped, and the share that may stay.

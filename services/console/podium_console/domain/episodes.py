@@ -114,8 +114,8 @@ def whole(found: pb.Trajectory, start: int = 0) -> dict[str, Any]:
 
 
 def text_slice(found: pb.Trajectory, message: int, part: str, offset: int) -> dict[str, Any]:
-    """The rest of a text that was cut: of a message's `content`, of the arguments of its call
-    `call:N`, or of the judge's `explanation`.
+    """The rest of a text that was cut: of a message's `content` or `reasoning`, of the arguments
+    of its call `call:N`, or of the judge's `explanation`.
 
     Raises:
         NotFoundError: there is no such text.
@@ -131,6 +131,8 @@ def _part(found: pb.Trajectory, index: int, part: str) -> str:
             continue
         if part == "content":
             return message.content
+        if part == "reasoning":
+            return message.reasoning
         number = part.removeprefix("call:")
         if number.isdecimal() and int(number) < len(message.tool_calls):
             return message.tool_calls[int(number)].arguments_json
@@ -163,6 +165,7 @@ def _message(index: int, history: int, message: pb.Message) -> dict[str, Any]:
         "history": history,
         "role": pb.Role.Name(message.role).removeprefix("ROLE_").lower(),
         "name": views.cut(message.name, _SMALL),
+        "reasoning": _text(message.reasoning),
         "content": _text(message.content),
         "calls": [
             {"name": call.name, "arguments": _text(call.arguments_json)}

@@ -252,7 +252,7 @@ class LangfuseTracker:
             },
             metadata={
                 "step_number": at,
-                "reasoning": action.said,
+                "reasoning": action.thoughts or action.said,
                 "execution_time": seconds,
             },
         )

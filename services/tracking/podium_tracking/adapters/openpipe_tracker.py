@@ -110,9 +110,6 @@ class OpenPipeTracker:
             "max_tokens": sampling.max_tokens,
             "metadata": metadata,
         }
-        message: dict[str, Any] = {"role": "assistant", "content": action.said}
-        if action.tool_calls:
-            message["tool_calls"] = action.tool_calls
         response = {
             "id": completion,
             "object": "chat.completion",
@@ -121,8 +118,8 @@ class OpenPipeTracker:
             "choices": [
                 {
                     "index": 0,
-                    "message": message,
-                    "finish_reason": "tool_calls" if action.tool_calls else "stop",
+                    "message": action.message,
+                    "finish_reason": "tool_calls" if action.message.get("tool_calls") else "stop",
                 }
             ],
             "usage": {"completion_tokens": action.tokens},

@@ -57,6 +57,8 @@ export async function episodePage({ main, signal, query }, job) {
 function turn(message, ask) {
   return h("li", { class: `turn ${message.role}` },
     h("p", { class: "who" }, message.role, message.name ? ` · ${message.name}` : ""),
+    message.reasoning.chars ? h("details", { class: "thoughts" }, h("summary", {}, `Thoughts (${number(message.reasoning.chars)} characters)`),
+      text(message.reasoning, (offset) => ask(message.index, "reasoning", offset))) : null,
     message.content.chars ? text(message.content, (offset) => ask(message.index, "content", offset)) : null,
     message.calls.map((call, at) => h("div", { class: "call" },
       h("p", { class: "who" }, `calls ${call.name}`),
