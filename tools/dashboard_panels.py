@@ -34,7 +34,8 @@ class Panel:
     alert: str = ""
     """The alert whose page says what to do when it looks bad."""
     exemplars: bool = False
-    """Whether traces are shown as dots, where Prometheus has them."""
+    """Whether traces are shown as dots, where Prometheus has them: of a histogram's buckets, where
+    its `observe` is given one, and of nothing else."""
     most: float | None = None
     """The highest value there can be."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard_panels import PODS, P, Panel, R, Row, gpus, mean, quantiles, rate
+from dashboard_panels import PODS, P, Panel, R, Row, gpus, mean, quantile, quantiles, rate
 
 
 def _mean_reward() -> str:
@@ -42,8 +42,13 @@ _SERVING: Row = (
             "s",
             (
                 (mean("podium_inference_policy_load_seconds", of=P), "load, mean"),
+                (
+                    quantile(0.95, "podium_inference_policy_load_seconds", of=P),
+                    "load, 95th percentile",
+                ),
                 (mean("podium_inference_policy_pause_seconds", of=P), "requests held back, mean"),
             ),
+            exemplars=True,
         ),
         Panel(
             "Versions that could not be loaded",
@@ -74,7 +79,6 @@ _ENGINE: Row = (
             "A second, by kind: sampled, read as prompts, found in the cache.",
             "short",
             ((rate("podium_inference_tokens_total", "kind", of=P), "{{kind}}"),),
-            exemplars=True,
         ),
         Panel(
             "Engine queue",

@@ -88,7 +88,7 @@ def _panel(panel: Panel, number: int, x: int, y: int, width: int) -> dict[str, A
                 "refId": chr(ord("A") + i),
                 "expr": expression,
                 "legendFormat": legend,
-                "exemplar": panel.exemplars,
+                "exemplar": panel.exemplars and "_bucket{" in expression,
             }
             for i, (expression, legend) in enumerate(panel.queries)
         ],

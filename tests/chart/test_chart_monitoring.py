@@ -157,6 +157,22 @@ def test_every_panel_is_described_and_has_a_unit(uid: str) -> None:
         assert place["x"] + place["w"] <= 24
 
 
+@pytest.mark.parametrize("uid", dashboards.BOARDS)
+def test_a_panel_that_shows_traces_asks_for_buckets_of_podiums_own(uid: str) -> None:
+    # Prometheus' client writes exemplars with a histogram's buckets, not with its sum or count.
+    for panel in dashboards.panels_of(uid):
+        if panel.exemplars:
+            assert any(re.search(r"podium_\w+_bucket\{", each) for each, _ in panel.queries), panel
+
+
+def test_the_time_to_take_a_version_leads_to_its_traces() -> None:
+    board = dashboards.dashboard("pool")
+    (panel,) = [each for each in board["panels"] if each["title"] == "Time to take a version"]
+    asked = [each["expr"] for each in panel["targets"] if each["exemplar"]]
+    assert len(asked) == 1
+    assert "podium_inference_policy_load_seconds_bucket{" in asked[0]
+
+
 def test_a_pool_is_scaled_by_a_series_of_its_own_pods() -> None:
     scaling = {"enabled": True, "prometheusAddress": "http://prometheus:9090"}
     pools = [{"name": "a", "autoscaling": scaling}, {"name": "b"}]
