@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from podium.core import trace_links
 from podium.kit.rpc import ServerSettings
 from podium.kit.rpc.pools import DEFAULT_POOL, PoolAddresses
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 
@@ -45,6 +46,18 @@ class Settings(ServerSettings):
     """How often the counts are asked for while somebody looks at them."""
     max_streams: int = Field(default=256, ge=1)
     """Pages that are told of changes, and watches of the API, at once; more are refused."""
+
+    trace_url: str = ""
+    """Where people see a trace, such as `https://langfuse.example/project/p/traces/{trace_id}`;
+    empty for no links."""
+
+    @field_validator("trace_url")
+    @classmethod
+    def _check_trace_url(cls, value: str) -> str:
+        if value and not trace_links.usable(value):
+            allowed = "allowed are addresses with http or https that hold {trace_id}"
+            raise ValueError(f"is no address of traces; {allowed}")
+        return value
 
     @property
     def pool_addresses(self) -> dict[str, str]:

@@ -20,6 +20,8 @@ NOT_KEPT = pb.Trajectory(id="t", trace_id="a" * 32)
         ("https://x/traces/{trace_id}", pb.Trajectory(root_span_id="b" * 16), ""),
         ("https://x/{trace_id}", pb.Trajectory(trace_id="../\x1b[1m", root_span_id="b" * 16), ""),
         ("javascript:alert('{trace_id}')", KEPT, ""),
+        ("http://[{trace_id}", KEPT, ""),
+        ("https:{trace_id}", KEPT, ""),
         ("", KEPT, ""),
     ],
 )

@@ -23,7 +23,7 @@ ON_PURPOSE = {
 
 
 def test_no_default_differs_but_on_purpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PODIUM_JUDGE_BASE_URL", "PODIUM_SCENARIOS_DIR"):
+    for name in ("PODIUM_JUDGE_BASE_URL", "PODIUM_SCENARIOS_DIR", "PODIUM_TRACE_URL"):
         monkeypatch.delenv(name, raising=False)
     # A machine's GPU is no choice of anybody's.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

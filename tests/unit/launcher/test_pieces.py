@@ -48,6 +48,25 @@ def test_choice_of_services() -> None:
     assert set(READINESS) == {*SERVICES, *EXTRAS}
 
 
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        (" https://x/{trace_id}", "https://x/{trace_id}"),
+        ("javascript:alert('{trace_id}')", ""),
+        ("https://x", ""),
+    ],
+)
+def test_the_console_links_traces_as_the_cli_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str, told: str
+) -> None:
+    monkeypatch.delenv("PODIUM_CONSOLE_TRACE_URL", raising=False)
+    monkeypatch.setenv("PODIUM_TRACE_URL", template)
+    of = functools.partial(variables.of_service, "console", LauncherConfig(tmp_path))
+    assert of(choose_ports(50051), tmp_path)["PODIUM_CONSOLE_TRACE_URL"] == told
+    monkeypatch.setenv("PODIUM_CONSOLE_TRACE_URL", "https://its-own/{trace_id}")
+    assert of(choose_ports(50051), tmp_path)["PODIUM_CONSOLE_TRACE_URL"].startswith("https://its-")
+
+
 def test_every_variable_is_a_setting_of_its_service(tmp_path: Path) -> None:
     """A name that no settings class has would be ignored without a word."""
     from importlib import import_module

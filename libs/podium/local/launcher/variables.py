@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from podium.core import trace_links
 from podium.local.launcher.config import LauncherConfig
 from podium.local.launcher.gpus import trainer_gpus
 from podium.local.launcher.layout import Ports
@@ -61,6 +62,10 @@ def of_service(
         default["PODIUM_CONTROLLER_TRACKING"] = str("tracking" in config.services).lower()
         gpus = trainer_gpus({**os.environ, **config.environment})
         default["PODIUM_CONTROLLER_TRAINER_GPUS"] = str(gpus)
+    if name == "console":
+        # What the CLI links traces by; it takes no notice of one that leads nowhere.
+        template = os.environ.get("PODIUM_TRACE_URL", "").strip()
+        default["PODIUM_CONSOLE_TRACE_URL"] = template if trace_links.usable(template) else ""
     return {**default, **os.environ, "PYTHONUNBUFFERED": "1", **variables, **config.environment}
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
+from podium.core import trace_links
 from podium.core.asked_judges import request_about
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
 from podium.types.v1 import trajectory_pb2 as pb
@@ -79,8 +80,11 @@ def row(found: pb.Trajectory) -> dict[str, Any]:
     }
 
 
-def whole(found: pb.Trajectory, start: int = 0) -> dict[str, Any]:
-    """An episode with its messages from the `start`th; `next` says where the others begin."""
+def whole(found: pb.Trajectory, start: int = 0, trace_url: str = "") -> dict[str, Any]:
+    """An episode with its messages from the `start`th; `next` says where the others begin.
+
+    `trace_url` is the template of the address of its trace.
+    """
     shown, following = _window(found, start)
     answer = {**row(found), "start": start, "next": following, "messages": shown}
     if start:
@@ -97,6 +101,7 @@ def whole(found: pb.Trajectory, start: int = 0) -> dict[str, Any]:
         "traceback": views.cut(found.failure.traceback, 20_000),
         "trace_id": found.trace_id,
         "traced": bool(found.root_span_id),
+        "trace_url": trace_links.link(trace_url, found),
         "info": _json(found.info, TEXT),
         "tools": [_tool(tool) for tool in _tools(found)],
         "conversations": [history.conversation for history in found.histories],

@@ -37,7 +37,8 @@ async def list_episodes(request: Request) -> Response:
 async def get_episode(request: Request) -> Response:
     """One episode, its messages from `start`."""
     start = arguments.integer(request, "start", 0) or 0
-    return JSONResponse(episodes.whole(await _find(request), start))
+    template = arguments.settings(request).trace_url
+    return JSONResponse(episodes.whole(await _find(request), start, template))
 
 
 async def get_text(request: Request) -> Response:

@@ -118,6 +118,12 @@ function details(found) {
     numbers.length || found.info ? h("details", { class: "panel" }, h("summary", {}, "Numbers and what the environment tells"),
       h("dl", { class: "numbers" }, numbers.map(([name, value]) => [h("dt", {}, words(name)), h("dd", {}, number(value))])),
       found.info ? h("pre", {}, found.info) : null) : null,
-    found.trace_id ? h("p", { class: "soft" }, "Trace ", h("code", {}, found.trace_id),
+    found.trace_id ? h("p", { class: "soft" }, "Trace ", trace(found),
       found.traced ? null : " (in logs alone: this rollout was not traced)") : null);
+}
+
+/** Its id; a link where the service knows its page, which it holds to http and https. */
+function trace(found) {
+  const id = h("code", {}, found.trace_id);
+  return found.trace_url ? h("a", { href: found.trace_url, target: "_blank", rel: "noopener noreferrer" }, id) : id;
 }
