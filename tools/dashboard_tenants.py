@@ -81,7 +81,7 @@ TENANTS: tuple[Row, ...] = (
             ),
             Panel(
                 "Jobs at trainer pools",
-                "Running there, and how many each takes.",
+                "Running there, how many each takes, and how many wait until it answers.",
                 "none",
                 (
                     (f"max by (pool) (podium_controller_trainer_pool_jobs{{{R}}})", "{{pool}}"),
@@ -89,8 +89,13 @@ TENANTS: tuple[Row, ...] = (
                         f"max by (pool) (podium_controller_trainer_pool_places{{{R}}})",
                         "{{pool}}, places",
                     ),
+                    (
+                        f"max by (pool) (podium_controller_trainer_pool_waiting{{{R}}})",
+                        "{{pool}}, waiting",
+                    ),
                 ),
                 empty="no data: no trainer pools",
+                alert="PodiumTrainerPoolNotStarting",
             ),
             Panel(
                 "Jobs that ended",

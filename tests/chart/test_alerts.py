@@ -21,7 +21,15 @@ VALUES = {
     "monitoring": {"rules": {"enabled": True}},
     "controller": {"replicas": 2},
     "rollout": {"replicas": 3},
-    "pools": [{"name": "a"}, {"name": "b"}],
+    "pools": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}],
+    "trainerPools": [
+        {
+            "name": "idle",
+            "baseModel": "m",
+            "autoscaling": {"enabled": True, "prometheusAddress": "http://prometheus:9090"},
+        },
+        {"name": "fixed", "baseModel": "m"},
+    ],
 }
 OWN = 'podium_release="podium", namespace="podium"'
 OTHERS = 'podium_release="other", namespace="others"'
@@ -159,6 +167,8 @@ def test_the_pods_that_are_missed_are_those_that_the_values_ask_for() -> None:
         "console": "vector(1)",
         "inference-a": "vector(1)",
         "inference-b": "vector(1)",
+        # The other one is at zero as long as nobody wants it.
+        "trainers-fixed": "vector(1)",
     }
     scaled = expected(
         {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from chart_golden import render
 from helm_python import HelmError
-from podium.kit.rpc.pools import parse_pools
+from podium.kit.rpc.pools import parse_pools, parse_trainer_pools
 from support.chart_pods import pods
 from support.defaults import CLIENTS, SERVICES, settings_class
 
@@ -78,7 +78,9 @@ def test_peers_are_addressed_by_services_of_the_chart(objects: list[dict[str, An
                 assert value.split(".")[-1] == "podium", "of the namespace"
             elif name.endswith("_ADDRESS"):
                 assert value in offered, name
-            if name.endswith("_POOLS"):
+            if name.endswith("_TRAINER_POOLS"):
+                assert {each.address for each in parse_trainer_pools(value).values()} <= offered
+            elif name.endswith("_POOLS"):
                 assert set(parse_pools(value).values()) <= offered, name
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
@@ -12,6 +14,8 @@ from helm_python import HelmError
 from podium.kit.rpc.pools import parse_trainer_pools
 from podium_controller.settings import Settings
 from support.chart_pods import KUBERNETES, edges, env_of, of_kind, pods
+from support.custom_resources import SCHEMAS
+from support.metric_names import series
 
 MODEL = "smollm2-135m-instruct"
 OTHER = "Qwen/Qwen2.5-0.5B-Instruct"
@@ -107,8 +111,63 @@ def test_the_controller_reaches_it_and_it_reaches_the_registry_alone() -> None:
     }
 
 
+SCALED = {"autoscaling": {"enabled": True, "prometheusAddress": "http://prometheus:9090"}}
+
+
+def test_one_that_scales_is_left_to_keda() -> None:
+    objects = rendered({}, {**SCALED, "scratch": "9Gi"})
+    found = {o["metadata"]["name"]: o for o in of_kind(objects, "Deployment")}
+    assert found["podium-trainers-t0"]["spec"]["replicas"] == 1
+    # An upgrade leaves it at what KEDA last said, and without a word it begins with one.
+    assert "replicas" not in found["podium-trainers-t1"]["spec"]
+    for version in KUBERNETES:
+        kubernetes_validate.validate(found["podium-trainers-t1"], version, strict=True)
+    (scaler,) = of_kind(objects, "ScaledObject")
+    jsonschema.validate(scaler, SCHEMAS["ScaledObject"])
+    spec = scaler["spec"]
+    assert spec["scaleTargetRef"] == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": "podium-trainers-t1",
+    }
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 1)
+    assert spec["cooldownPeriod"] == 900
+    assert "fallback" not in spec, "on an error KEDA would start or end it"
+    told = parse_trainer_pools(env_of("controller", objects)["PODIUM_CONTROLLER_TRAINER_POOLS"])
+    assert {name: each.scales_to_zero for name, each in told.items()} == {"t0": False, "t1": True}
+
+
+def test_it_is_scaled_by_its_own_jobs_and_not_by_an_absence_of_numbers() -> None:
+    named = [{"name": "a", "baseModel": MODEL, **SCALED}]
+    objects = render({"pools": POOLS, "trainerPools": named}, name="one", namespace="ns")
+    (scaler,) = of_kind(objects, "ScaledObject")
+    (trigger,) = scaler["spec"]["triggers"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    query = trigger["metadata"]["query"]
+    asked = dict(re.findall(r"max\((\w+)\{([^}]*)\}\)", query))
+    own = 'namespace="ns", podium_release="one", pool="a"'
+    assert asked == {
+        "podium_controller_trainer_pool_jobs": own,
+        "podium_controller_trainer_pool_waiting": own,
+    }
+    for name in asked:
+        assert "pool" in series()[name]
+
+
+def test_all_may_scale_and_each_may_do_otherwise() -> None:
+    defaults = {"autoscaling": {**SCALED["autoscaling"], "scaleDownSeconds": 300}}
+    one = {"autoscaling": {"enabled": False}}
+    two = {"autoscaling": {"scaleDownSeconds": 600}}
+    objects = rendered({}, one, two, trainerPoolDefaults=defaults)
+    found = {o["metadata"]["name"]: o["spec"] for o in of_kind(objects, "ScaledObject")}
+    assert {name: spec["cooldownPeriod"] for name, spec in found.items()} == {
+        "podium-trainers-t0": 300,
+        "podium-trainers-t2": 600,
+    }
+
+
 def test_its_absence_is_noticed() -> None:
-    objects = rendered({}, monitoring={"rules": {"enabled": True}})
+    objects = rendered({}, SCALED, monitoring={"rules": {"enabled": True}})
     (rules,) = of_kind(objects, "PrometheusRule")
     expected = [
         rule["labels"]["podium_component"]
@@ -117,6 +176,8 @@ def test_its_absence_is_noticed() -> None:
         if rule.get("record") == "podium:replicas:expected"
     ]
     assert "trainers-t0" in expected
+    # One that scales is meant to be absent at times.
+    assert "trainers-t1" not in expected
 
 
 @pytest.mark.parametrize(
@@ -129,6 +190,18 @@ def test_its_absence_is_noticed() -> None:
         ([{"name": "a", "baseModel": MODEL, "gpus": 2}], "gpus"),
         ([{"name": "a", "baseModel": MODEL, "maxJobs": 0}], "maxJobs"),
         ([{"name": "a", "baseModel": MODEL, "replicas": 2}], "replicas"),
+        (
+            [{"name": "a", "baseModel": MODEL, "autoscaling": {"enabled": True}}],
+            "autoscaling of 'a' needs prometheusAddress",
+        ),
+        (
+            [{"name": "a", "baseModel": MODEL, "autoscaling": {"maxReplicas": 2}}],
+            "maxReplicas",
+        ),
+        (
+            [{"name": "a", "baseModel": MODEL, "autoscaling": {"scaleDownSeconds": 5}}],
+            "scaleDownSeconds",
+        ),
     ],
 )
 def test_values_that_make_no_trainer_pool_are_refused(

@@ -90,6 +90,7 @@ _TRIGGER = _object(
         serverAddress={"type": "string", "pattern": "^https?://"},
         query={"type": "string"},
         threshold={"type": "string", "pattern": "^[0-9]+$"},
+        ignoreNullValues={"enum": ["true", "false"]},
     ),
 )
 
@@ -137,6 +138,7 @@ SCHEMAS = {
             scaleTargetRef=_object(["kind", "name"], apiVersion={}, kind={}, name={}),
             minReplicaCount={"type": "integer", "minimum": 0},
             maxReplicaCount={"type": "integer", "minimum": 1},
+            cooldownPeriod={"type": "integer", "minimum": 0},
             advanced=_object(
                 ["horizontalPodAutoscalerConfig"],
                 horizontalPodAutoscalerConfig=_object(

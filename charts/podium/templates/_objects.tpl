@@ -151,7 +151,7 @@ spec:
 {{- $all = append $all (dict "component" (printf "inference-%s" .name) "values" .) -}}
 {{- end -}}
 {{- range (include "podium.trainerPools" . | fromJson).pools -}}
-{{- $all = append $all (dict "component" (printf "trainers-%s" .name) "values" (dict "replicas" 1)) -}}
+{{- $all = append $all (dict "component" (printf "trainers-%s" .name) "values" (dict "replicas" (ternary 0 1 .autoscaling.enabled))) -}}
 {{- end -}}
 {{- $found := list -}}
 {{- range $all -}}

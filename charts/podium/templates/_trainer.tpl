@@ -18,7 +18,7 @@
 {{- $pool := pick $.Values.trainer "tagSuffix" "resources" "sharedMemory" "scratch" "settings" "extraEnv" "pod" | deepCopy -}}
 {{- range $key, $value := mergeOverwrite (deepCopy $.Values.trainerPoolDefaults) (deepCopy .) -}}
 {{- if kindIs "map" $value -}}
-{{- $_ := set $pool $key (mergeOverwrite (get $pool $key) $value) -}}
+{{- $_ := set $pool $key (mergeOverwrite (default (dict) (get $pool $key)) $value) -}}
 {{- else if or $value (not (hasKey $pool $key)) -}}
 {{- $_ := set $pool $key $value -}}
 {{- end -}}
@@ -33,9 +33,41 @@
 {{- $told := dict -}}
 {{- range (include "podium.trainerPools" . | fromJson).pools -}}
 {{- $address := include "podium.address" (list $ (printf "trainers-%s" .name) "trainer") -}}
-{{- $_ := set $told .name (dict "address" $address "base_model" .baseModel "max_jobs" (int .maxJobs) "gpus" (int .gpus)) -}}
+{{- $setting := dict "address" $address "base_model" .baseModel "max_jobs" (int .maxJobs) "gpus" (int .gpus) -}}
+{{- if .autoscaling.enabled }}{{ $_ := set $setting "scales_to_zero" true }}{{ end -}}
+{{- $_ := set $told .name $setting -}}
 {{- end -}}
 {{- $told | toJson -}}
+{{- end -}}
+
+{{/* KEDA's, of no pod or one: one while a job trains there, or would if it were there. Of a controller that is
+     away there is no number, which is an error to KEDA (ignoreNullValues), and on an error it leaves the
+     pool as it is (no `fallback`). */}}
+{{- define "podium.trainerPoolScaler" -}}
+{{- $scaling := .values.autoscaling -}}
+{{- if $scaling.enabled }}
+{{- if not $scaling.prometheusAddress -}}
+{{- fail (printf "trainerPools: autoscaling of '%s' needs prometheusAddress, the URL of the Prometheus that scrapes the controller" .values.name) -}}
+{{- end }}
+{{- $of := printf "{namespace=%q, podium_release=%q, pool=%q}" .root.Release.Namespace .root.Release.Name .values.name }}
+---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  {{- include "podium.metadata" (list .root .component) | nindent 2 }}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: {{ include "podium.componentName" (list .root .component) }}}
+  minReplicaCount: 0
+  maxReplicaCount: 1
+  cooldownPeriod: {{ int $scaling.scaleDownSeconds }}
+  triggers:
+    - type: prometheus
+      metadata:
+        serverAddress: {{ $scaling.prometheusAddress | quote }}
+        query: max(podium_controller_trainer_pool_jobs{{ $of }}) + max(podium_controller_trainer_pool_waiting{{ $of }})
+        threshold: "1"
+        ignoreNullValues: "false"
+{{- end }}
 {{- end -}}
 
 {{/* The Job that the controller makes the trainers of one pool's jobs from; it adds what is the job's own:

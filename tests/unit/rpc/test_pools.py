@@ -61,11 +61,15 @@ def test_trainer_pools_keep_their_order(text: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_trainer_pool_says_whose_jobs_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = '{"a": {"address": " one:1", "base_model": "m", "max_jobs": 4, "gpus": 2}, "b": "two:2"}'
+    pool = (
+        '{"a": {"address": " one:1", "base_model": "m", "max_jobs": 4, "gpus": 2,'
+        ' "scales_to_zero": true}, "b": "two:2"}'
+    )
     monkeypatch.setenv("PODIUM_CONTROLLER_TRAINER_POOLS", pool)
     first, second = ControllerSettings().trainer_pools.values()
     assert (first.address, first.base_model, first.max_jobs, first.gpus) == ("one:1", "m", 4, 2)
     assert (second.base_model, second.max_jobs, second.gpus) == ("", 0, 0)
+    assert (first.scales_to_zero, second.scales_to_zero) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +87,7 @@ def test_a_trainer_pool_says_whose_jobs_it_takes(monkeypatch: pytest.MonkeyPatch
         ('{"a": {"address": "one:1", "max_jobs": -1}}', "max_jobs: got -1"),
         ('{"a": {"address": "one:1", "max_jobs": "many"}}', "max_jobs: got 'many'"),
         ('{"a": {"address": "one:1", "gpus": 1.5}}', "gpus: got 1.5"),
+        ('{"a": {"address": "one:1", "scales_to_zero": "no"}}', "scales_to_zero: got 'no'"),
     ],
 )
 def test_what_is_wrong_with_a_trainer_pool_is_told(

@@ -45,6 +45,12 @@ async def resolve_host(host: str, port: int) -> list[str]:
     return [_join(each, port) for each in sorted(hosts)]
 
 
+def split_name(address: str) -> tuple[str, int] | None:
+    """Host and port of `host:port` whose host is a name; None for anything else."""
+    host, _, port = address.rpartition(":")
+    return (host, int(port)) if port.isdecimal() and _is_name(host) else None
+
+
 class Members:
     """Channels to what a name stands for: to all of it, and to each pod."""
 
@@ -56,9 +62,7 @@ class Members:
         self._address = address
         self._dial = dial
         self._resolve = resolve
-        host, _, port = address.rpartition(":")
-        self._host = host if port.isdecimal() and _is_name(host) else ""
-        self._port = int(port) if self._host else 0
+        self._host, self._port = split_name(address) or ("", 0)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._named_at: dict[str, float] = {}
         self._closing: dict[asyncio.Task[None], grpc.aio.Channel] = {}

@@ -38,6 +38,8 @@ class TrainerPoolSetting(BaseModel):
     """At once, if that is fewer than the trainer takes; 0 for as many as it takes."""
     gpus: int = Field(default=0, ge=0, le=1_000_000)
     """For accounts."""
+    scales_to_zero: bool = False
+    """Whether it is there only while jobs wait for it or train at it."""
 
 
 def parse_trainer_pools(value: object) -> dict[str, TrainerPoolSetting]:

@@ -76,6 +76,11 @@ TRAINER_POOL_PLACES = Gauge(
     "How many a trainer pool takes at once; 0 while that is not known.",
     ("pool",),
 )
+TRAINER_POOL_WAITING = Gauge(
+    f"{_PREFIX}_trainer_pool_waiting",
+    "Queued jobs that would run now if a trainer pool answered, each at one pool.",
+    ("pool",),
+)
 PER_LEADER = (
     JOBS,
     PROJECT_JOBS,
@@ -84,6 +89,7 @@ PER_LEADER = (
     PROJECT_BUDGET_USED,
     TRAINER_POOL_JOBS,
     TRAINER_POOL_PLACES,
+    TRAINER_POOL_WAITING,
     QUEUED_SINCE,
 )
 """What only the controller that runs the jobs may show."""

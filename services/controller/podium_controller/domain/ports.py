@@ -60,6 +60,9 @@ TRAINER_STARTING = "TRAINER_STARTING"
 ENVIRONMENT_STARTING = "ENVIRONMENT_STARTING"
 """The same of an environment that is given as an image."""
 
+TRAINER_POOL_STARTING = "TRAINER_POOL_STARTING"
+"""The same of a trainer pool that is there only while jobs want it."""
+
 
 @dataclass(frozen=True)
 class Wait:

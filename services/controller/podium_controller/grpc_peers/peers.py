@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
@@ -13,7 +13,8 @@ from podium.core.errors import DataLossError, NotFoundError, Violation
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.judge.v1 import judge_service_pb2_grpc as judge_grpc
 from podium.kit.rpc import connect_peer
-from podium.kit.rpc.members import Members
+from podium.kit.rpc.members import Members, split_name
+from podium.kit.rpc.pools import TrainerPoolSetting
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
@@ -26,11 +27,13 @@ from podium_controller.domain.ports import (
     JobRecord,
     OnWait,
     Peers,
+    SharedTrainer,
     Trainers,
 )
 from podium_controller.domain.uncollected import INCOMPLETE
 from podium_controller.grpc_peers.errors import peer_errors
 from podium_controller.grpc_peers.inference import GrpcInference
+from podium_controller.grpc_peers.scaled_trainer import ScaledGrpcTrainer
 from podium_controller.grpc_peers.trainers import GrpcTrainer, SharedGrpcTrainer
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pooled_trainers import NoTrainers, PooledTrainers
@@ -82,13 +85,34 @@ async def connected_trainer_pools(settings: Settings) -> AsyncIterator[TrainerPo
     async with AsyncExitStack() as stack:
         found = []
         for name, told in settings.trainer_pools.items():
-            channel = connect_peer(settings, told.address)
-            stack.push_async_callback(channel.close)
-            trainer = SharedGrpcTrainer(channel, settings)
-            found.append(TrainerPool(name, trainer, told.base_model, told.max_jobs, told.gpus))
+            trainer, hang_up = _shared_trainer(settings, told)
+            stack.push_async_callback(hang_up)
+            pool = TrainerPool(
+                name, trainer, told.base_model, told.max_jobs, told.gpus, told.scales_to_zero
+            )
+            found.append(pool)
         pools = TrainerPools(found)
         stack.push_async_callback(pools.close)
         yield pools
+
+
+def _shared_trainer(
+    settings: Settings, told: TrainerPoolSetting
+) -> tuple[SharedTrainer, Callable[[], Awaitable[None]]]:
+    """A trainer pool's, and what closes its channels."""
+    name = split_name(told.address) if told.scales_to_zero else None
+    if name is None:
+        channel = connect_peer(settings, told.address)
+        return SharedGrpcTrainer(channel, settings), channel.close
+    host, port = name
+
+    def dial(address: str) -> tuple[grpc.aio.Channel, SharedTrainer]:
+        # By a pod's own address, which no certificate names.
+        channel = connect_peer(settings, address, host)
+        return channel, SharedGrpcTrainer(channel, settings)
+
+    scaled = ScaledGrpcTrainer(host, port, dial)
+    return scaled, scaled.hang_up
 
 
 @asynccontextmanager

@@ -20,6 +20,8 @@ T = TypeVar("T")
 _FRESH_SECONDS = 30.0
 # One that is down is still known for what it said, so long.
 _REMEMBER_SECONDS = 3600.0
+# More than that: whoever is asked again by then has answered, or has not, in good time.
+_LATELY_SECONDS = 45.0
 # Between two questions to one that does not answer, when nobody waits for it.
 _RETRY_SECONDS = 5.0
 _ASK_SECONDS = 5.0
@@ -35,6 +37,8 @@ class Heard(Generic[T]):
     """Whether it did when it was last asked."""
     error: str
     """Why it does not; empty of one that has not been asked yet too."""
+    is_recent: bool
+    """Whether that was a moment ago, and not when somebody last had a question."""
 
 
 @dataclass
@@ -64,10 +68,11 @@ class Hearing(Generic[T]):
     def of(self, name: str) -> Heard[T]:
         """What is known of a peer."""
         memory = self._memories[name]
-        lately = self._clock() - memory.answered_at < _REMEMBER_SECONDS
-        known = memory.said is not None and lately
-        answers = memory.asked_at is not None and not memory.error
-        return Heard(memory.said if known else None, answers, memory.error)
+        now, asked_at = self._clock(), memory.asked_at
+        known = memory.said is not None and now - memory.answered_at < _REMEMBER_SECONDS
+        answers = asked_at is not None and not memory.error
+        is_recent = asked_at is not None and now - asked_at < _LATELY_SECONDS
+        return Heard(memory.said if known else None, answers, memory.error, is_recent)
 
     async def ask(self) -> None:
         """Returns when every peer was asked whose answer is not fresh."""

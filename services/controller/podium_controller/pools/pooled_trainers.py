@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 
-from podium.core.errors import UnavailableError, Violation
+from podium.core.errors import DeadlineExceededError, PodiumError, UnavailableError, Violation
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_controller.domain.ports import JobRecord, OnWait, Trainer, Trainers
+from podium_controller.domain.ports import (
+    TRAINER_POOL_STARTING,
+    JobRecord,
+    OnWait,
+    Trainer,
+    Trainers,
+    Wait,
+)
 from podium_controller.pools.trainer_pools import TrainerPool, TrainerPools
+
+_ASK_SECONDS = 5.0
+_RETRY_SECONDS = 5.0
 
 
 class PooledTrainers:
@@ -51,11 +62,23 @@ class PooledTrainer:
 
     def __init__(self, job_id: str, pool: TrainerPool) -> None:
         self._job_id = job_id
+        self._pool = pool
         self._trainer = pool.trainer
         self._time = pool.time
 
     async def ready(self, on_wait: OnWait) -> bool:
-        """See `ports.Trainer`. What is at an address is there, or is waited for as a lost peer."""
+        """See `ports.Trainer`.
+
+        What is at an address is there, or is waited for as a lost peer. One that is there only
+        while jobs want it is waited for as long as the cluster takes to start it.
+        """
+        told = ""
+        while self._pool.scales_to_zero and (error := await self._silence()):
+            if error != told:
+                told = error
+                text = f"the trainer pool {self._pool.name!r} starts, and does not answer yet"
+                await on_wait(Wait(TRAINER_POOL_STARTING, f"{text}: {error}"))
+            await asyncio.sleep(_RETRY_SECONDS)
         return False
 
     async def open(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
@@ -82,6 +105,20 @@ class PooledTrainer:
     async def close(self, job_id: str, seconds: float | None = None) -> None:
         """See `ports.Trainer`. The other jobs stay."""
         await self._trainer.close(job_id, seconds)
+
+    async def _silence(self) -> str:
+        """Why it does not answer; empty where it does, if only that it refuses."""
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                await self._trainer.state()
+        except TimeoutError:
+            return f"it did not answer within {_ASK_SECONDS:g} seconds"
+        except (UnavailableError, DeadlineExceededError) as error:
+            return error.message
+        except PodiumError:
+            # Whoever opens it is told the same, and says so.
+            return ""
+        return ""
 
 
 class NoTrainers:

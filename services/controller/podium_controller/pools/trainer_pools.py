@@ -26,6 +26,8 @@ class TrainerPool:
     max_jobs: int = 0
     """The most by the settings; 0 where they leave it to the trainer."""
     gpus: int = 0
+    scales_to_zero: bool = False
+    """Whether it is there only while jobs wait for it or train at it."""
     time: TimeShare = field(default_factory=TimeShare)
 
 
@@ -39,7 +41,7 @@ class TrainerOffer:
     answers: bool
     """Whether it did when it was last asked."""
     error: str
-    """Why it does not; empty of one that has not been asked yet too."""
+    """Why it does not; empty of one that is still to be asked too."""
 
     @property
     def max_jobs(self) -> int:
@@ -49,8 +51,13 @@ class TrainerOffer:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the first answer is still to come."""
+        """Whether it is still to be heard whether it answers."""
         return not self.answers and not self.error
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it was asked, and does not answer."""
+        return not self.answers and bool(self.error)
 
     def may_hold(self, base_model: str) -> bool:
         """Whether it is for this base model, by the settings."""
@@ -77,7 +84,11 @@ class TrainerPools:
         found = []
         for pool in self._pools.values():
             heard = self._hearing.of(pool.name)
-            found.append(TrainerOffer(pool, heard.said, heard.answers, heard.error))
+            answers, error = heard.answers, heard.error
+            if pool.scales_to_zero and not heard.is_recent:
+                # It comes and goes with its jobs: what it said to an earlier one is no answer.
+                answers, error = False, ""
+            found.append(TrainerOffer(pool, heard.said, answers, error))
         return found
 
     def refresh(self, on_answer: Callable[[], None]) -> None:

@@ -58,6 +58,22 @@ class AdmissionQueue:
         for place in places:
             self.take(place)
 
+    @property
+    def misses_trainers(self) -> bool:
+        """Whether a trainer pool does not answer."""
+        return bool(self._trainers.away)
+
+    def trainer_error(self, pool: str) -> str:
+        """Why a trainer pool does not answer."""
+        return self._trainers.away[pool]
+
+    def if_trainers_answered(self) -> AdmissionQueue:
+        """The same line, with all places as they are taken now, if every trainer pool answered."""
+        trainers = self._trainers.if_all_answered()
+        return AdmissionQueue(
+            self._limits, self._projects, self._offers, self._places, self._spent, trainers
+        )
+
     def take(self, place: Place) -> None:
         """A job runs there now."""
         self._jobs += 1

@@ -25,6 +25,7 @@ from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects, project_of, use_of
 from podium_controller.pools.trainer_pools import TrainerPools
 from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits
+from podium_controller.scheduling.awaited import awaited
 from podium_controller.scheduling.janitor import Janitor
 from podium_controller.scheduling.job_run import JobRun
 from podium_controller.scheduling.meter import Meter
@@ -68,6 +69,7 @@ class Scheduler:
         self._settings = settings
         self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._runs: dict[str, _Running] = {}
+        self._trainers_awaited: Counter[str] | None = None
         self._meter: Meter
         self._news = asyncio.Event()
 
@@ -207,6 +209,9 @@ class Scheduler:
             name = offer.pool.name
             metrics.TRAINER_POOL_JOBS.labels(name).set(training[name])
             metrics.TRAINER_POOL_PLACES.labels(name).set(offer.max_jobs)
+            # After those that train there, so that none who has begun is in neither for a moment.
+            if self._trainers_awaited is not None:
+                metrics.TRAINER_POOL_WAITING.labels(name).set(self._trainers_awaited[name])
 
     async def _admit(self, ledger: LeaderLedger) -> None:
         """Starts the queued jobs whose turn it is, and says what the others wait for."""
@@ -218,6 +223,7 @@ class Scheduler:
         ]
         if not queued:
             metrics.show_queue([])
+            self._trainers_awaited = Counter()
             return
         self._pools.refresh(self.wake)
         self._trainer_pools.refresh(self.wake)
@@ -226,24 +232,26 @@ class Scheduler:
         trainers = await self._trainer_places(ledger)
         offers = self._pools.offers()
         queue = AdmissionQueue(self._limits, self._projects, offers, places, spent, trainers)
-        waits: dict[str, Wait] = {}
         still: list[tuple[JobRecord, Wait]] = []
         for job in queued:
-            found = queue.assign(job, self._peers.trainers.gpus(job.spec.trainer))
+            found = queue.assign(job, self._gpus_of(job))
             if isinstance(found, Wait):
                 still.append((job, found))
-                if found != job.wait:
-                    waits[job.id] = found
                 continue
             shared = found.trainer_pool.name if found.trainer_pool is not None else ""
             if await ledger.start(job.id, found.pool.name, shared):
                 begun = replace(job, progress_ns=now_ns(), trainer_pool=shared)
                 queue.take(self._begin(begun, found.pool, ledger).place)
+        told, self._trainers_awaited = awaited(queue, still, self._gpus_of)
         metrics.show_queue(
             (self._projects.label(project_of(job.spec)), wait.reason, job.queued_ns)
-            for job, wait in still
+            for job, wait in told
         )
-        await ledger.keep_waiting(waits)
+        await ledger.keep_waiting({job.id: wait for job, wait in told if wait != job.wait})
+
+    def _gpus_of(self, job: JobRecord) -> int:
+        """Of its trainer, where it has one of its own."""
+        return self._peers.trainers.gpus(job.spec.trainer)
 
     async def _spent(self, ledger: LeaderLedger) -> dict[str, Wait]:
         """Of projects that have used what they may, what their jobs wait for."""
@@ -304,7 +312,7 @@ class Scheduler:
         limits = self._projects.of(project_of(job.spec))
         seconds = self._settings.close_seconds
         shared = self._trainer_pools.get(job.trainer_pool) if job.trainer_pool else None
-        gpus = self._peers.trainers.gpus(job.spec.trainer)
+        gpus = self._gpus_of(job)
         # The record may be of before it was placed.
         label = self._projects.label(project_of(job.spec))
         job = replace(job, pool=pool.name)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podium.types.v1 import spec_pb2
 
 from podium_controller.domain.identifiers import DEFAULT_PROJECT
-from podium_controller.domain.ports import NOTHING, JobRecord, Wait
+from podium_controller.domain.ports import (
+    NOTHING,
+    TRAINER_POOL_STARTING,
+    JobRecord,
+    TrainerState,
+    Wait,
+)
 from podium_controller.pools.trainer_pools import TrainerOffer, TrainerPool, wants_own
 
 _SHOWN = 3
+# Of a trainer that has not said how many jobs it takes, and of which the settings do not.
+_MANY = 1000
 
 
 @dataclass(frozen=True)
@@ -37,14 +45,18 @@ class TrainerPlaces:
         offers: Sequence[TrainerOffer] = (),
         own: int | None = None,
         strangers: Mapping[str, frozenset[str]] | None = None,
+        *,
+        packs: bool = False,
     ) -> None:
         """`own` is how many jobs may have a trainer of their own, None for as many as want one.
 
-        `strangers` are jobs that a pool has open and that are none of this installation's.
+        `strangers` are jobs that a pool has open and that are none of this installation's. With
+        `packs` jobs go to the fullest pool, and not to the emptiest.
         """
         self._offers = offers
         self._own = own
         self._strangers = strangers or {}
+        self._packs = packs
         self._places: list[Place] = []
 
     def take(self, place: Place) -> None:
@@ -59,22 +71,34 @@ class TrainerPlaces:
         fitting = self._fitting(job.spec)
         if not fitting:
             return self._alone(job.spec)
-        if all(offer.is_pending for offer in fitting):
-            return NOTHING
         there = [offer for offer in fitting if offer.answers]
-        if not there:
-            names = ", ".join(repr(offer.pool.name) for offer in fitting)
-            error = next(offer.error for offer in fitting if offer.error)
-            text = f"the trainer pool {names} does not answer: {error}"
-            return Wait("TRAINER_POOL_UNAVAILABLE", text)
         holds = holds_of(job.spec)
         like = [o for o in there if all(each.holds == holds for each in self._at(o.pool.name))]
         free = [o for o in like if self._taken(o, job) < o.max_jobs]
         if free:
             # As with inference pools: the emptiest; then where it was before, then the first.
-            name = job.trainer_pool
-            return min(free, key=lambda o: (self._taken(o, job), o.pool.name != name)).pool
+            name, sign = job.trainer_pool, -1 if self._packs else 1
+            return min(free, key=lambda o: (sign * self._taken(o, job), o.pool.name != name)).pool
+        if any(offer.is_pending for offer in fitting):
+            return NOTHING
+        if not there:
+            return _away(fitting)
         return self._full(like[0], job) if like else self._other(there[0])
+
+    @property
+    def away(self) -> dict[str, str]:
+        """The pools that do not answer, and why not."""
+        return {offer.pool.name: offer.error for offer in self._offers if offer.is_away}
+
+    def if_all_answered(self) -> TrainerPlaces:
+        """The same, and no place taken, if those that do not answer were there.
+
+        They are empty then, and are filled one by one: each costs a start.
+        """
+        offers = [_as_if_there(offer) if offer.is_away else offer for offer in self._offers]
+        away = self.away
+        strangers = {name: jobs for name, jobs in self._strangers.items() if name not in away}
+        return TrainerPlaces(offers, self._own, strangers, packs=True)
 
     def _fitting(self, spec: spec_pb2.JobSpec) -> list[TrainerOffer]:
         if name := spec.trainer.pool:
@@ -121,6 +145,27 @@ class TrainerPlaces:
         kind = spec_pb2.ComputeDtype.Name(dtype)  # type: ignore[arg-type]
         text = f"the trainer pool {offer.pool.name!r} holds {model!r} in {kind} for other jobs"
         return Wait("TRAINER_POOL_FULL", text + held(own))
+
+
+def starting(pools: Sequence[str], error: str) -> Wait:
+    """The wait for a trainer pool that is there only while jobs want it; for one of several."""
+    names = ", ".join(map(repr, pools))
+    text = f"the trainer pool {names} is there only while jobs want it, and starts for this one"
+    return Wait(TRAINER_POOL_STARTING, f"{text}; it does not answer yet: {error}")
+
+
+def _away(fitting: Sequence[TrainerOffer]) -> Wait:
+    """None of them answers."""
+    if scaled := [offer for offer in fitting if offer.pool.scales_to_zero]:
+        return starting([offer.pool.name for offer in scaled], scaled[0].error)
+    names = ", ".join(repr(offer.pool.name) for offer in fitting)
+    text = f"the trainer pool {names} does not answer: {fitting[0].error}"
+    return Wait("TRAINER_POOL_UNAVAILABLE", text)
+
+
+def _as_if_there(offer: TrainerOffer) -> TrainerOffer:
+    state = TrainerState("", offer.max_jobs or _MANY, frozenset())
+    return replace(offer, state=state, answers=True, error="")
 
 
 def holds_of(spec: spec_pb2.JobSpec) -> tuple[str, int]:

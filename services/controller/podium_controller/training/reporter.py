@@ -17,6 +17,7 @@ from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostE
 from podium_controller.domain.ports import (
     ENVIRONMENT_STARTING,
     NOTHING,
+    TRAINER_POOL_STARTING,
     TRAINER_STARTING,
     Ledger,
     OnWait,
@@ -39,7 +40,7 @@ _tracer = tracer(__name__)
 
 _LINGER_SECONDS = 1.0
 
-_STARTS = (TRAINER_STARTING, ENVIRONMENT_STARTING)
+_STARTS = (TRAINER_STARTING, TRAINER_POOL_STARTING, ENVIRONMENT_STARTING)
 
 
 class Reporter:
