@@ -11,6 +11,7 @@ from podium.core.errors import (
     NotFoundError,
     UnavailableError,
 )
+from podium.inference.v1 import inference_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.types.v1 import spec_pb2
 from podium_controller.training.serving import Serving
@@ -151,6 +152,25 @@ async def test_a_pool_without_a_pod_is_away(make: Made) -> None:
     pods.named = []
     with pytest.raises(UnavailableError, match="no pod of the pool is ready"):
         await pods.inference.load(job, 1)
+
+
+async def test_each_pod_says_how_busy_it_is_if_it_does(make: Made) -> None:
+    pods = await make(3)
+    assert await pods.inference.loads() == [None] * 3
+    first, second, _ = pods.named
+    first.says = pb.EngineLoad(running=4, waiting=3, places=4, kv_cache_usage=0.5)
+    await first.kill()
+    await first.start()
+    await second.kill()
+    first.engine.hold = asyncio.Event()
+    asked = asyncio.create_task(first.generate())
+    # No more can be there than the process has; and the pod that is gone says nothing.
+    one = pb.EngineLoad(running=1, places=4, kv_cache_usage=0.5)
+    while await pods.inference.loads() != [one, None]:
+        await asyncio.sleep(0.01)
+    first.engine.hold.set()
+    await asked
+    assert (await pods.inference.loads())[0] == pb.EngineLoad(places=4)
 
 
 async def test_what_one_pod_refuses_is_refused_after_all_have_answered(make: Made) -> None:

@@ -101,6 +101,8 @@ class PodDouble:
         self._pods = pods
         self.host = host
         self.engine = EngineDouble()
+        self.says: pb.EngineLoad | None = None
+        """Of its queue, from its next start on; None for a process that does not say."""
         self._running = AsyncExitStack()
 
     async def start(self, *, joining: bool = False) -> None:
@@ -135,8 +137,16 @@ class PodDouble:
         self.pool_peers = pool_peers = PoolPeers(members, self.host, holders)
         description = pb.GetEngineResponse(base_model="double")
         renderer: Any = None
+        says = self.says
         servicer = InferenceServicer(
-            self.engine, self.pool, renderer, self.captures, pool_peers, holders, description
+            self.engine,
+            self.pool,
+            renderer,
+            self.captures,
+            pool_peers,
+            holders,
+            description,
+            None if says is None else lambda: says,
         )
         if joining:
             await join(self.pool, pool_peers, 60.0)

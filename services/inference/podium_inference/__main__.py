@@ -120,7 +120,16 @@ def main() -> None:
         )
         server.add(
             pb_grpc.add_InferenceServiceServicer_to_server,
-            InferenceServicer(engine, pool, renderer, captures, pool_peers, holders, description),
+            InferenceServicer(
+                engine,
+                pool,
+                renderer,
+                captures,
+                pool_peers,
+                holders,
+                description,
+                lambda: engine.load.said,
+            ),
             "podium.inference.v1.InferenceService",
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))

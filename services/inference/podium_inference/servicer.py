@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -50,8 +50,12 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         pool_peers: PoolPeers,
         holders: Holders,
         description: pb.GetEngineResponse,
+        load: Callable[[], pb.EngineLoad] | None = None,
     ) -> None:
-        """`description` is what GetEngine answers."""
+        """`description` is what GetEngine answers, and `load` what the engine says of its queue.
+
+        Without the latter GetEngine does not tell it.
+        """
         self._engine = engine
         self._pool = pool
         self._renderer = renderer
@@ -59,6 +63,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
         self._pool_peers = pool_peers
         self._holders = holders
         self._description = description
+        self._said = load
 
     async def Generate(self, request: pb.GenerateRequest, context: _Context) -> pb.GenerateResponse:
         apply_defaults(request.sampling)
@@ -171,7 +176,11 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     async def GetEngine(
         self, request: pb.GetEngineRequest, context: _Context
     ) -> pb.GetEngineResponse:
-        return self._description
+        if self._said is None:
+            return self._description
+        answer = pb.GetEngineResponse(load=self._pool.requests.load(self._said()))
+        answer.MergeFrom(self._description)
+        return answer
 
     async def ListPolicies(
         self, request: pb.ListPoliciesRequest, context: _Context

@@ -26,6 +26,21 @@ pytestmark = [
 PROMPT = list(range(1000, 1040))
 
 
+async def test_the_engine_says_how_many_wait_for_a_place(merged: TinyPool) -> None:
+    async def load() -> pb.EngineLoad:
+        return (await merged.stub.GetEngine(pb.GetEngineRequest(), timeout=60)).load
+
+    asked = [merged.generate(PROMPT, seed=seed, max_tokens=200) for seed in range(40)]
+    answers = asyncio.gather(*asked)
+    while not (full := await load()).waiting or full.running < full.places:
+        assert not answers.done()
+    assert full.places == 16
+    assert full.waiting <= 24
+    assert 0 < full.kv_cache_usage <= 1
+    await answers
+    assert await load() == pb.EngineLoad(places=16)
+
+
 async def test_a_seeded_draw_does_not_depend_on_what_else_runs(merged: TinyPool) -> None:
     alone = [await merged.generate(PROMPT, seed=seed) for seed in range(6)]
     crowd = await asyncio.gather(

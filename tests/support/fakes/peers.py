@@ -44,6 +44,8 @@ class FakeInference:
         """What loads have asked for."""
         self._forbidden: set[str] = set()
         self.vocabulary = "sha256:one"
+        self.busy: Callable[[], list[inference_pb.EngineLoad | None]] = lambda: [None]
+        """What its pods say of their queue."""
         self.scored: list[tuple[int, ...]] = []
         """What it was asked for as a teacher."""
         self.says: Callable[[Sequence[int]], list[float]] = lambda tokens: [-0.5] * len(tokens)
@@ -107,6 +109,9 @@ class FakeInference:
 
     async def gpus(self) -> int:
         return await self._wire.call("inference", "gpus", lambda: self.pool_gpus)
+
+    async def loads(self) -> list[inference_pb.EngineLoad | None]:
+        return await self._wire.call("inference", "loads", lambda: self.busy())
 
     def use(self, policy: policy_pb2.PolicyRef) -> int:
         """The version that samples for a request, which may bring it.

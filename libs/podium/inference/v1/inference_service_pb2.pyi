@@ -737,6 +737,7 @@ class GetEngineResponse(_message.Message):
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     GPUS_FIELD_NUMBER: _builtins.int
     VOCABULARY_DIGEST_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model's name, as jobs write it."""
     base_model_digest: _builtins.str
@@ -757,6 +758,10 @@ class GetEngineResponse(_message.Message):
     """Digest of the tokenizer's vocabulary, each token with its id, `sha256:…`:
     pools with the same one read the same token ids.
     """
+    @_builtins.property
+    def load(self) -> Global___EngineLoad:
+        """How busy it is now; absent where it does not say."""
+
     def __init__(
         self,
         *,
@@ -769,14 +774,53 @@ class GetEngineResponse(_message.Message):
         vocab_size: _builtins.int = ...,
         gpus: _builtins.int = ...,
         vocabulary_digest: _builtins.str = ...,
+        load: Global___EngineLoad | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "max_model_len", b"max_model_len", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_model_len", b"max_model_len", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetEngineResponse: _TypeAlias = GetEngineResponse  # noqa: Y015
+
+@_typing.final
+class EngineLoad(_message.Message):
+    """How busy one engine is. A request is one generation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNNING_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    KV_CACHE_USAGE_FIELD_NUMBER: _builtins.int
+    running: _builtins.int
+    """Requests that it computes."""
+    waiting: _builtins.int
+    """Requests that wait in its queue, for a place or for room in its KV cache."""
+    held: _builtins.int
+    """Requests that are not in it yet: held back until their weights are there."""
+    places: _builtins.int
+    """Most requests that it computes at once."""
+    kv_cache_usage: _builtins.float
+    """Part of its KV cache that is taken, from 0 to 1."""
+    def __init__(
+        self,
+        *,
+        running: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        held: _builtins.int = ...,
+        places: _builtins.int = ...,
+        kv_cache_usage: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "kv_cache_usage", b"kv_cache_usage", "places", b"places", "running", b"running", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EngineLoad: _TypeAlias = EngineLoad  # noqa: Y015
 
 @_typing.final
 class ListPoliciesRequest(_message.Message):

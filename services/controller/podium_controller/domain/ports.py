@@ -197,6 +197,9 @@ class Inference(Protocol):
     async def gpus(self) -> int:
         """How many all pods have together."""
 
+    async def loads(self) -> list[inference_pb.EngineLoad | None]:
+        """How busy each pod says that its engine is; None for one that does not say."""
+
 
 @dataclass(frozen=True)
 class Peers:

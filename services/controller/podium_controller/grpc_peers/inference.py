@@ -82,6 +82,11 @@ class GrpcInference:
         pods = len(await self._members.each())
         return pods * (await self.engine()).gpus
 
+    async def loads(self) -> list[pb.EngineLoad | None]:
+        """See `ports.Inference`."""
+        answers = await self._each(lambda stub: stub.GetEngine(pb.GetEngineRequest()))
+        return [each.load if each.HasField("load") else None for each in answers]
+
     async def _each(
         self, call: Callable[[pb_grpc.InferenceServiceAsyncStub], Awaitable[T]]
     ) -> list[T]:

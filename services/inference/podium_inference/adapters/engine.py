@@ -18,6 +18,7 @@ from podium.core.errors import (
 )
 from podium.types.v1 import policy_pb2, trajectory_pb2
 
+from podium_inference.adapters.engine_load import SchedulerLoad
 from podium_inference.adapters.engine_options import engine_options, prepare_environment
 from podium_inference.adapters.node_files import on_every_node
 from podium_inference.adapters.node_group import NodePlace
@@ -65,10 +66,12 @@ class VllmEngine:
 
         options = engine_options(settings, model, place)
         self.dtype: str = options["dtype"]
+        self.load = SchedulerLoad()
         self.llm = AsyncLLM.from_engine_args(
             # Whose defaults are for the memory that the GPU has.
             AsyncEngineArgs(**options),
             usage_context=UsageContext.OPENAI_API_SERVER,
+            stat_loggers=[self.load.recorder()],
         )
         self.tokenizer: Any = self.llm.get_tokenizer()
         self.max_model_len: int = self.llm.model_config.max_model_len

@@ -14,7 +14,6 @@ from podium.core.errors import (
     WEIGHTS_NOT_EXCHANGED,
     FailedPreconditionError,
     PodiumError,
-    ResourceExhaustedError,
     UnavailableError,
 )
 from podium.core.tasks import cancel_and_wait
@@ -23,6 +22,7 @@ from podium.kit.telemetry import exemplar
 from podium_inference.domain import metrics
 from podium_inference.domain.demand import Demand, not_loaded
 from podium_inference.domain.ports import Engine, Fetcher, VersionSource
+from podium_inference.domain.requests import Requests
 from podium_inference.domain.served import Served
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class PolicyPool:
         self._source = source
         self._fetcher = fetcher
         self._merged = merged
-        self._max_requests = max_requests
+        self.requests = Requests(max_requests)
         self._timeout = load_timeout_s
         self._on_change = on_change
         self._base = Served(job="", version=0)
@@ -79,7 +79,6 @@ class PolicyPool:
         self._retiring: set[asyncio.Task[None]] = set()
         self._whole = True
         """Whether the engine's weights are those of a policy."""
-        self._requests = 0
 
     @property
     def merged(self) -> bool:
@@ -109,26 +108,18 @@ class PolicyPool:
             UnavailableError: WEIGHTS_NOT_EXCHANGED, the weights were lost meanwhile.
             PodiumError: what `load` fails with.
         """
-        if self._requests >= self._max_requests:
-            raise ResourceExhaustedError(
-                f"{self._requests} requests are running or waiting", reason="QUEUE_FULL"
-            )
-        self._requests += 1
         moves = moves and self._merged and version is None
-        try:
+        with self.requests.counted():
             with metrics.WAITING.track_inprogress():
                 served = await self._await(job, version, moves=moves)
             use = served.enter(moves=moves)
-            metrics.RUNNING.inc()
             try:
-                yield served
+                with self.requests.inside():
+                    yield served
             finally:
-                metrics.RUNNING.dec()
                 Served.leave(use)
             if use.lost:
                 raise not_exchanged("what it was sampled by is lost")
-        finally:
-            self._requests -= 1
 
     async def load(
         self, job: str, version: int, keep_older: int, *, in_flight: bool = False
