@@ -265,6 +265,17 @@ STALENESS: Row = (
             ((f"podium_controller_job_staleness_steps{{{J}}}", "versions"),),
         ),
         Panel(
+            "Groups at once",
+            "Groups that are collected or wait for their turn at the pool, and how many there may "
+            "be, which follows the engines' queue with adaptive_concurrency.",
+            "none",
+            (
+                (f"max(podium_controller_job_concurrent_groups{{{J}}})", "groups"),
+                (f"max(podium_controller_job_concurrent_groups_limit{{{J}}})", "limit"),
+            ),
+            empty="none",
+        ),
+        Panel(
             "Groups thrown away",
             "Share of the groups that were too old when they were to train, and were collected "
             "again.",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from podium.types.v1 import spec_pb2
 
+from bench.asynchronous.crowd import compare
 from bench.asynchronous.run import Result, Shape, run, specification
 from bench.asynchronous.stubs import Tempo
 
@@ -26,11 +27,22 @@ def main() -> int:
     """Returns 0; a missed target is printed, and no error."""
     options = _options()
     logging.disable(logging.ERROR)
-    tempo = Tempo(options.median, options.sigma, options.flat, options.training * options.median)
+    tempo = Tempo(
+        options.median,
+        options.sigma,
+        options.flat,
+        options.training * options.median,
+        options.turns,
+        options.tool,
+    )
     rows = []
     for staleness in options.staleness:
-        shape = Shape(staleness, options.groups, options.attempts, options.at_once)
-        rows.append(_compare(shape, tempo, options.steps))
+        shape = Shape(staleness, options.groups, options.attempts, max(options.at_once))
+        if options.places:
+            crowded = replace(shape, places=options.places)
+            rows.append(compare(crowded, tempo, options.steps, options.at_once))
+        else:
+            rows.append(_compare(shape, tempo, options.steps))
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
@@ -95,7 +107,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=40, help="of groups that can teach")
     parser.add_argument("--groups", type=int, default=8, help="a step")
     parser.add_argument("--attempts", type=int, default=8, help="a group")
-    parser.add_argument("--at-once", type=int, default=32, help="groups")
+    parser.add_argument(
+        "--at-once", type=int, nargs="+", default=[32], help="groups; the greatest without places"
+    )
+    parser.add_argument(
+        "--places",
+        type=int,
+        default=0,
+        help="of the engine: each of at-once stands beside adaptive_concurrency; 0 for no end",
+    )
+    parser.add_argument("--turns", type=int, default=1, help="of an attempt, with places")
+    parser.add_argument("--tool", type=float, default=0.0, help="seconds between two turns")
     parser.add_argument("--median", type=float, default=0.2, help="seconds of an attempt")
     parser.add_argument("--sigma", type=float, default=1.0, help="of their logarithm")
     parser.add_argument("--flat", type=float, default=0.35, help="share without variance")

@@ -23,9 +23,11 @@ from podium_controller.store.jobs import NewJob
 from podium_controller.training.loop import TrainingLoop
 
 from bench.asynchronous.clock import StandingDatabase, VirtualLoop, standing
+from bench.asynchronous.places import Places
 from bench.asynchronous.stubs import Stub, Tempo
 
-_LOOK = 0.01
+_LOOK = 0.05
+"""Of an attempt's time, between two looks at how far it is."""
 _JOB = "job"
 
 
@@ -38,6 +40,10 @@ class Shape:
     attempts: int
     at_once: int
     """Groups that are sampled at the same time."""
+    places: int = 0
+    """Of the engine; 0 for one for whoever comes."""
+    adaptive: bool = False
+    """Whether the engine's queue bounds `at_once`."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,12 @@ class Result:
     """Mean seconds of the groups that trained."""
     drawn_length: float
     """Mean seconds of all groups that were begun."""
+    staleness: float
+    """Mean versions between what sampled a group and the weights that it trained."""
+    waited: float
+    """Mean seconds of a request in the engine's queue."""
+    used: float
+    """Part of the places' time that a request had one; 0 where there is one for whoever comes."""
 
     def rate(self, of: Shape) -> float:
         """Steps an hour, each of as many groups that can teach as a step asks for."""
@@ -75,20 +87,21 @@ def specification(shape: Shape, order: spec_pb2.GroupOrder.ValueType) -> spec_pb
     spec.rollout.max_concurrent_groups = shape.at_once
     spec.rollout.max_staleness = shape.staleness
     spec.rollout.group_order = order
+    spec.rollout.adaptive_concurrency = shape.adaptive
     spec.training.steps = 100_000
     apply_defaults(spec)
     complete_rollout(spec.rollout)
     return spec
 
 
-def run(spec: spec_pb2.JobSpec, tempo: Tempo, samples: int) -> Result:
+def run(spec: spec_pb2.JobSpec, tempo: Tempo, samples: int, places: int = 0) -> Result:
     """Runs a job until so many attempts have trained; its first step is not timed."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(_run(spec, tempo, samples))
+        return runner.run(_run(spec, tempo, samples, places))
 
 
-async def _run(spec: spec_pb2.JobSpec, tempo: Tempo, samples: int) -> Result:
-    stub = Stub(tempo)
+async def _run(spec: spec_pb2.JobSpec, tempo: Tempo, samples: int, places: int) -> Result:
+    stub = Stub(tempo, Places(places) if places else None)
     everyone = cast(Any, stub)
     projects = Projects()
     with tempfile.TemporaryDirectory() as folder:
@@ -113,23 +126,25 @@ async def _run(spec: spec_pb2.JobSpec, tempo: Tempo, samples: int) -> Result:
         )
         work = asyncio.create_task(loop.run())
         clock = asyncio.get_running_loop().time
-        began, before = 0.0, 0
+        began, before, busy = 0.0, 0, 0.0
         while stub.samples < before + samples or not began:
             if work.done():
                 work.result()
             if not began and stub.samples:
                 began, before = clock(), stub.samples
-            await asyncio.sleep(_LOOK)
+                busy = stub.places.busy if stub.places else 0.0
+            await asyncio.sleep(_LOOK * tempo.median)
         seconds, ended = clock() - began, stub.ended
+        used = (stub.places.busy - busy) / places / seconds if stub.places else 0.0
         work.cancel()
         with suppress(asyncio.CancelledError):
             await work
         async with standing():
             await database.close()
-    return _result(stub, stub.samples - before, seconds, ended)
+    return _result(stub, stub.samples - before, seconds, ended, used)
 
 
-def _result(stub: Stub, samples: int, seconds: float, ended: int) -> Result:
+def _result(stub: Stub, samples: int, seconds: float, ended: int, used: float) -> Result:
     rows = [(step, *row) for step, found in stub.trained.items() for row in found]
     names = [id_ for _, id_, _, _ in rows]
     attempts = stub.samples // max(1, sum(teaches for *_, teaches in rows))
@@ -143,4 +158,7 @@ def _result(stub: Stub, samples: int, seconds: float, ended: int) -> Result:
         ended=ended,
         length=fmean(stub.seconds[id_] for id_ in names),
         drawn_length=fmean(stub.begun),
+        staleness=fmean(step - 1 - version for step, _, version, _ in rows),
+        waited=fmean(stub.places.waited) if stub.places else 0.0,
+        used=used,
     )

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from podium.core.tasks import run_all
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
@@ -14,6 +15,8 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain.ports import OnWait
+
+from bench.asynchronous.places import Places
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,16 @@ class Tempo:
     training: float
     """Seconds of a step, with publishing and serving."""
 
-    def group(self, name: str, attempts: int) -> tuple[float, bool]:
-        """Seconds of a group, that is of its slowest attempt, and whether it can teach."""
+    turns: int = 1
+    """Requests of an attempt; only where the engine has places."""
+    tool: float = 0.0
+    """Seconds between two of them."""
+
+    def group(self, name: str, attempts: int) -> tuple[list[float], bool]:
+        """Seconds at the engine of each attempt of a group, and whether it can teach."""
         draw = random.Random(name)
-        slowest = max(draw.lognormvariate(0, self.sigma) for _ in range(attempts))
-        return self.median * slowest, draw.random() >= self.flat
+        seconds = [self.median * draw.lognormvariate(0, self.sigma) for _ in range(attempts)]
+        return seconds, draw.random() >= self.flat
 
 
 @dataclass
@@ -40,6 +48,8 @@ class Stub:
     """Every peer of one job at once, as far as its loop calls them."""
 
     tempo: Tempo
+    places: Places | None = None
+    """The engine's; None where it has one for whoever comes."""
     served: int = 0
     """The one that is served."""
     manifests: dict[int, registry_pb.Manifest] = field(default_factory=dict)
@@ -60,14 +70,20 @@ class Stub:
         self, request: rollout_pb.CollectGroupRequest
     ) -> list[trajectory_pb2.Trajectory]:
         version = self.served
-        seconds, teaches = self.tempo.group(request.group_id, request.attempts)
-        self.begun.append(seconds)
+        lengths, teaches = self.tempo.group(request.group_id, request.attempts)
+        self.begun.append(max(lengths))
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
-            await asyncio.sleep(seconds)
+            if self.places is None:
+                await asyncio.sleep(max(lengths))
+            else:
+                places = self.places
+                await run_all([self._attempt(places, each) for each in lengths])
         except asyncio.CancelledError:
             self.ended += 1
             raise
-        self.seconds[request.group_id] = seconds
+        self.seconds[request.group_id] = clock() - began
         found = []
         for attempt in range(request.attempts):
             each = trajectory_pb2.Trajectory(
@@ -82,6 +98,12 @@ class Stub:
             tokens.spans.add(length=1, policy=request.policy.job, weights_version=version)
             found.append(each)
         return found
+
+    async def _attempt(self, places: Places, seconds: float) -> None:
+        for turn in range(self.tempo.turns):
+            if turn:
+                await asyncio.sleep(self.tempo.tool)
+            await places.compute(seconds / self.tempo.turns)
 
     async def scenarios(
         self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int = 0
@@ -157,3 +179,6 @@ class Stub:
     ) -> inference_pb.LoadPolicyResponse:
         self.served = version
         return inference_pb.LoadPolicyResponse()
+
+    async def loads(self) -> list[inference_pb.EngineLoad | None]:
+        return [self.places.load() if self.places else None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from simulation.befalls import disturb
 from simulation.loop import StuckError
 from simulation.record import Record, faults_of, record_of
-from simulation.scenario import Shape, drawn_shape, in_other_orders, with_interval
+from simulation.scenario import Shape, by_the_queue, drawn_shape, in_other_orders, with_interval
 from simulation.world import World, clocks_of
 
 _LONGEST = 3600.0
@@ -47,7 +47,7 @@ def simulate(seed: int, world_type: type[World] = World, shape: Shape | None = N
 def _shape_of(seed: int, draw: random.Random) -> Shape:
     # By the seed itself: what befalls the others is the same as without.
     shape = replace(in_other_orders(drawn_shape(draw), seed), cramped=seed % 4 == 3)
-    shape = with_interval(shape, seed)
+    shape = by_the_queue(with_interval(shape, seed), seed)
     if seed % 8 in (3, 5):
         # So long that it is told of.
         shape = replace(shape, alike=True, steps=shape.steps + 3, groups=max(2, shape.groups))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 from dataclasses import dataclass, replace
 
 from podium.core.contract import apply_defaults, complete_rollout
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import spec_pb2
 from support.fakes.peers import BASE_MODEL
 
@@ -45,13 +47,15 @@ class Shape:
     """The share of groups that take longer than a step."""
     interval: int = 1
     """Every how many steps state is stored."""
+    adaptive: bool = False
+    """Whether the engines' queue bounds `at_once`; steps take the groups that are ready then."""
     cramped: bool = False
     """Whether no trajectory stays that nobody needs."""
 
     @property
     def left_alone(self) -> Shape:
         """A job that ends in the same way when nothing befalls it."""
-        return replace(self, at_once=2, noisy=False)
+        return replace(self, at_once=2, noisy=False, adaptive=False)
 
 
 @functools.cache
@@ -66,6 +70,7 @@ def specification(shape: Shape) -> spec_pb2.JobSpec:
     order = spec_pb2.GROUP_ORDER_READY if shape.ready else spec_pb2.GROUP_ORDER_FIXED
     spec.rollout.group_order = order
     spec.rollout.dynamic_sampling = shape.dynamic
+    spec.rollout.adaptive_concurrency = shape.adaptive
     if shape.staleness:
         spec.rollout.weight_update = spec_pb2.WEIGHT_UPDATE_IN_FLIGHT
     spec.training.steps = shape.steps
@@ -121,6 +126,34 @@ def in_other_orders(shape: Shape, seed: int) -> Shape:
         slow=draw.choice((0.0, 0.2, 0.4)),
         pure=False,
     )
+
+
+def by_the_queue(shape: Shape, seed: int) -> Shape:
+    """The same job, or one whose groups are as many at once as the pool's queue allows.
+
+    By a draw of its own, as above.
+    """
+    draw = random.Random(f"{seed}/at once")
+    if not shape.ready or draw.random() < 0.5:
+        return shape
+    return replace(shape, adaptive=True, at_once=shape.groups + draw.choice((1, 3, 6)))
+
+
+def drawn_load(draw: random.Random) -> list[inference_pb.EngineLoad | None]:
+    """What a pool may say of its queue, true or not."""
+
+    def pod() -> inference_pb.EngineLoad | None:
+        if draw.random() < 0.2:
+            return None
+        return inference_pb.EngineLoad(
+            running=draw.choice((0, 4, 4, -1)),
+            waiting=draw.choice((0, 0, 0, 3, 2**31 - 1)),
+            held=draw.choice((0, 0, 1)),
+            places=draw.choice((0, 4, 8, 8)),
+            kv_cache_usage=draw.choice((0.0, 0.5, 0.99, math.nan)),
+        )
+
+    return [pod() for _ in range(draw.choice((1, 1, 3)))]
 
 
 def with_interval(shape: Shape, seed: int) -> Shape:

@@ -22,7 +22,7 @@ from podium_controller.store.jobs import NewJob
 from podium_controller.training import recovery, reporter
 from simulation.loop import Process, VirtualLoop, VirtualTime
 from simulation.network import Network
-from simulation.scenario import JOB, Shape, specification
+from simulation.scenario import JOB, Shape, drawn_load, specification
 from support.fakes import ledger as fake_ledger
 from support.fakes.database import JobRow, MemoryDatabase
 from support.fakes.jobs import MemoryJobStore
@@ -95,6 +95,8 @@ class World:
         self.leases = MemoryLeases(self.database)
         self.registry = FakeRegistry(self.network)
         self.inference = FakeInference(self.registry, self.network)
+        queue = random.Random(f"{seed}/load")
+        self.inference.busy = lambda: drawn_load(queue)
         self.trainer = FakeTrainer(self.registry, self.network)
         self.trainer.noisy = shape.noisy
         self.rollout = FakeRollout({_POOL: self.inference}, self.network)

@@ -60,6 +60,16 @@ def test_a_job_from_before_there_were_orders_keeps_its_own() -> None:
             "max_attempted_groups",
             "allowed is none",
         ),
+        (
+            {"adaptive_concurrency": True, "max_concurrent_groups": 9},
+            "adaptive_concurrency",
+            "got true without GROUP_ORDER_READY",
+        ),
+        (
+            {"adaptive_concurrency": True, "max_staleness": 1},
+            "adaptive_concurrency",
+            "got true with a max_concurrent_groups of 8",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(fields: dict[str, Any], path: str, says: str) -> None:
@@ -84,3 +94,10 @@ def test_a_client_brings_its_groups_itself() -> None:
     (found,) = client_rollout_violations(rollout, "job.spec.rollout")
     assert found.field == "job.spec.rollout.dynamic_sampling"
     assert "whose batches say" in found.description
+
+
+def test_the_queue_bounds_what_a_job_collects_itself_ahead_of_training() -> None:
+    fields = {"adaptive_concurrency": True, "max_concurrent_groups": 9}
+    assert rollout_violations(completed(max_staleness=1, **fields), "rollout") == []
+    (found,) = client_rollout_violations(spec_pb2.RolloutSpec(**fields), "rollout")
+    assert found.field == "rollout.adaptive_concurrency"

@@ -177,3 +177,17 @@ async def test_who_is_cancelled_gives_back_what_he_has_and_his_place(waiting: bo
         await pool.finish()
         assert pool.started == ["a", "c"]
     await pool.close()
+
+
+async def test_what_a_job_has_by_its_part_of_all_is_told_by_its_projects_weight() -> None:
+    pool = Pool(8, small=ProjectLimits(maxPoolShare=0.5))
+    assert pool.fair_share.part("a") == 1
+    await pool.ask("a", 2, project="small")
+    assert pool.fair_share.part("a") == 1
+    await pool.ask("b", 6)
+    # A third of eight is the one's part, and two thirds the other's.
+    assert pool.fair_share.part("a") == pytest.approx(0.75)
+    assert pool.fair_share.part("b") == pytest.approx(1.125)
+    await pool.cancel("a")
+    assert (pool.fair_share.part("a"), pool.fair_share.part("b")) == (1, 1)
+    await pool.close()

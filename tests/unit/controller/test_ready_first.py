@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from podium.core.contract import complete_rollout
+from podium.inference.v1.inference_service_pb2 import EngineLoad
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller.domain import metrics
 from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.ports import CONSUMED
 from podium_controller.training import useless
 from podium_controller.training.collector import StepBatch
+from podium_controller.training.concurrency import Concurrency
 from podium_controller.training.draws import Draws
 from podium_controller.training.group_sources import DrawnGroups
 from podium_controller.training.judging import Judging
@@ -24,6 +27,7 @@ from podium_controller.training.mixture import Mixture
 from podium_controller.training.ready_first import ReadyFirst
 from podium_controller.training.scenario_order import ScenarioOrder
 from support.fakes.bench import JOB, Bench
+from support.loop_clock import LoopClock
 
 ONE = [spec_pb2.WeightedEnvironment(weight=1)]
 
@@ -108,6 +112,7 @@ class Job:
             lambda step: trace.INVALID_SPAN,
             Draws.restored(mixture, drawn.state) if drawn else Draws(mixture, 2, 0),
             drawn.step if drawn else 0,
+            Concurrency(JOB, bench.spec.rollout, bench.pool, bench.reporter),
         )
         await self.batches.open()
         self.batches.advance(version)
@@ -231,6 +236,35 @@ async def test_no_more_is_underway_than_may_be_sampled_at_once() -> None:
     await job.held.end("d0")
     assert job.held.begun == ["d0", "d1"]
     await batches.close()
+
+
+async def test_a_queue_that_is_short_lets_more_be_underway_and_a_crash_repeats_the_step() -> None:
+    job = Job(staleness=4, adaptive_concurrency=True)
+    job.bench.inference.busy = lambda: [EngineLoad(places=64)]
+    clock = LoopClock()
+    batches = await job.begin()
+    # As many as a step asks for; then one more with each look.
+    assert job.held.begun == ["d0", "d1"]
+    while len(job.held.begun) < 5:
+        clock.advance(2.0)
+        await settled()
+    await job.held.end("d4", "d1")
+    first = await batches.take(1)
+    assert (names(first), first.counts["groups_limit"]) == (["d4", "d1"], 5)
+    before = len(job.held.begun)
+    await batches.close()
+    assert metrics.CONCURRENT_GROUPS_LIMIT.labels(JOB)._value.get() == 5
+    metrics.forget_job(JOB)
+    # Whoever goes on has fewer at once, and the same step.
+    job.bench.inference.busy = lambda: [EngineLoad(places=1, running=1, waiting=9)]
+    again = await job.begin()
+    repeated = await again.take(1)
+    assert repeated.groups == first.groups
+    assert "groups_limit" not in repeated.counts
+    # Those that were underway come first.
+    assert job.held.begun[before:] == ["d0", "d2"]
+    await again.close()
+    metrics.forget_job(JOB)
 
 
 async def test_the_last_step_leaves_nothing_waiting() -> None:

@@ -42,6 +42,14 @@ def client_rollout_violations(rollout: spec_pb2.RolloutSpec, path: str) -> list[
         for field in ("group_order", "dynamic_sampling", "max_attempted_groups")
         if rollout.HasField(field)
     ]
+    if rollout.adaptive_concurrency:
+        brought.append(
+            (
+                "adaptive_concurrency",
+                "got true for a job with a client, which collects its groups itself; allowed is"
+                " false",
+            )
+        )
     found = [*brought, *_of_weights(rollout)]
     return [Violation(f"{path}.{field}", text) for field, text in found]
 
@@ -68,6 +76,25 @@ def _of_weights(rollout: spec_pb2.RolloutSpec) -> Iterator[tuple[str, str]]:
         )
 
 
+def _of_concurrency(rollout: spec_pb2.RolloutSpec) -> Iterator[tuple[str, str]]:
+    if not rollout.adaptive_concurrency:
+        return
+    most, wanted = rollout.max_concurrent_groups, rollout.groups_per_step
+    if not is_ready_first(rollout):
+        yield (
+            "adaptive_concurrency",
+            "got true without GROUP_ORDER_READY, where a step waits for all of its groups; allowed"
+            " is false, or GROUP_ORDER_READY with a max_staleness above 0",
+        )
+    elif most <= wanted:
+        yield (
+            "adaptive_concurrency",
+            f"got true with a max_concurrent_groups of {most}, where there is nothing to adapt: it"
+            f" begins at groups_per_step ({wanted}); allowed is false, or a greater"
+            " max_concurrent_groups",
+        )
+
+
 def _contradictions(rollout: spec_pb2.RolloutSpec) -> Iterator[tuple[str, str]]:
     yield from _of_weights(rollout)
     if is_ready_first(rollout) and rollout.max_staleness == 0:
@@ -76,6 +103,7 @@ def _contradictions(rollout: spec_pb2.RolloutSpec) -> Iterator[tuple[str, str]]:
             "got GROUP_ORDER_READY with max_staleness 0, where the groups of a step are fixed;"
             " allowed is GROUP_ORDER_FIXED, or a max_staleness above 0",
         )
+    yield from _of_concurrency(rollout)
     if rollout.HasField("max_attempted_groups"):
         most, wanted = rollout.max_attempted_groups, rollout.groups_per_step
         if not rollout.dynamic_sampling:

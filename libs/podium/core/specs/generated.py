@@ -1088,6 +1088,12 @@ class RolloutSpec(Spec[spec_pb2.RolloutSpec]):
             times groups_per_step. Allowed: from 1 to 16384.
         weight_update: What becomes of the generations that run when the pool exchanges
             weights. Default `drain`; `in_flight` only with a max_staleness above 0.
+        adaptive_concurrency: Whether the queue of the pool's engines says how many groups are
+            collected at once: groups_per_step at first, more while no request waits there and
+            some have room, fewer while many wait, never more than max_concurrent_groups
+            (additive increase, multiplicative decrease, as TCP does, RFC 5681). Only with
+            `ready`, and a max_concurrent_groups above groups_per_step. Without it
+            max_concurrent_groups is the bound at all times. Default false.
     """
 
     message_class = spec_pb2.RolloutSpec
@@ -1125,6 +1131,14 @@ class RolloutSpec(Spec[spec_pb2.RolloutSpec]):
     weight_update: WeightUpdate | None = None
     """What becomes of the generations that run when the pool exchanges weights. Default `drain`;
     `in_flight` only with a max_staleness above 0.
+    """
+    adaptive_concurrency: bool | None = None
+    """Whether the queue of the pool's engines says how many groups are collected at once:
+    groups_per_step at first, more while no request waits there and some have room, fewer
+    while many wait, never more than max_concurrent_groups (additive increase, multiplicative
+    decrease, as TCP does, RFC 5681). Only with `ready`, and a max_concurrent_groups above
+    groups_per_step. Without it max_concurrent_groups is the bound at all times. Default
+    false.
     """
 
 

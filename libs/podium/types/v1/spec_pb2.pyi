@@ -1609,6 +1609,7 @@ class RolloutSpec(_message.Message):
     DYNAMIC_SAMPLING_FIELD_NUMBER: _builtins.int
     MAX_ATTEMPTED_GROUPS_FIELD_NUMBER: _builtins.int
     WEIGHT_UPDATE_FIELD_NUMBER: _builtins.int
+    ADAPTIVE_CONCURRENCY_FIELD_NUMBER: _builtins.int
     group_size: _builtins.int
     """Attempts of each scenario. Default 8."""
     groups_per_step: _builtins.int
@@ -1641,6 +1642,15 @@ class RolloutSpec(_message.Message):
     Default WEIGHT_UPDATE_DRAIN; WEIGHT_UPDATE_IN_FLIGHT only with a
     max_staleness above 0.
     """
+    adaptive_concurrency: _builtins.bool
+    """Whether the queue of the pool's engines says how many groups are collected
+    at once: groups_per_step at first, more while no request waits there and
+    some have room, fewer while many wait, never more than
+    max_concurrent_groups (additive increase, multiplicative decrease, as TCP
+    does, RFC 5681). Only with GROUP_ORDER_READY, and a max_concurrent_groups
+    above groups_per_step. Without it max_concurrent_groups is the bound at all
+    times. Default false.
+    """
     @_builtins.property
     def sampling(self) -> _policy_pb2.SamplingParams:
         """How tokens are drawn."""
@@ -1662,11 +1672,14 @@ class RolloutSpec(_message.Message):
         dynamic_sampling: _builtins.bool | None = ...,
         max_attempted_groups: _builtins.int | None = ...,
         weight_update: Global___WeightUpdate.ValueType | None = ...,
+        adaptive_concurrency: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "_weight_update", b"_weight_update", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling", "weight_update", b"weight_update"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_adaptive_concurrency", b"_adaptive_concurrency", "_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "_weight_update", b"_weight_update", "adaptive_concurrency", b"adaptive_concurrency", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling", "weight_update", b"weight_update"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "_weight_update", b"_weight_update", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling", "weight_update", b"weight_update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_adaptive_concurrency", b"_adaptive_concurrency", "_dynamic_sampling", b"_dynamic_sampling", "_group_order", b"_group_order", "_group_size", b"_group_size", "_groups_per_step", b"_groups_per_step", "_max_attempted_groups", b"_max_attempted_groups", "_max_concurrent_groups", b"_max_concurrent_groups", "_max_staleness", b"_max_staleness", "_weight_update", b"_weight_update", "adaptive_concurrency", b"adaptive_concurrency", "dynamic_sampling", b"dynamic_sampling", "episode", b"episode", "group_order", b"group_order", "group_size", b"group_size", "groups_per_step", b"groups_per_step", "max_attempted_groups", b"max_attempted_groups", "max_concurrent_groups", b"max_concurrent_groups", "max_staleness", b"max_staleness", "sampling", b"sampling", "weight_update", b"weight_update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__adaptive_concurrency: _TypeAlias = _typing.Literal["adaptive_concurrency"]  # noqa: Y015
+    _WhichOneofArgType__adaptive_concurrency: _TypeAlias = _typing.Literal["_adaptive_concurrency", b"_adaptive_concurrency"]  # noqa: Y015
     _WhichOneofReturnType__dynamic_sampling: _TypeAlias = _typing.Literal["dynamic_sampling"]  # noqa: Y015
     _WhichOneofArgType__dynamic_sampling: _TypeAlias = _typing.Literal["_dynamic_sampling", b"_dynamic_sampling"]  # noqa: Y015
     _WhichOneofReturnType__group_order: _TypeAlias = _typing.Literal["group_order"]  # noqa: Y015
@@ -1683,6 +1696,8 @@ class RolloutSpec(_message.Message):
     _WhichOneofArgType__max_staleness: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness"]  # noqa: Y015
     _WhichOneofReturnType__weight_update: _TypeAlias = _typing.Literal["weight_update"]  # noqa: Y015
     _WhichOneofArgType__weight_update: _TypeAlias = _typing.Literal["_weight_update", b"_weight_update"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__adaptive_concurrency) -> _WhichOneofReturnType__adaptive_concurrency | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dynamic_sampling) -> _WhichOneofReturnType__dynamic_sampling | None: ...
     @_typing.overload

@@ -138,6 +138,16 @@ JOB_CARRIED = Counter(
     "A job's groups that were begun for one step and trained in a later one.",
     ("job_id",),
 )
+CONCURRENT_GROUPS = Gauge(
+    f"{_PREFIX}_job_concurrent_groups",
+    "A job's groups that are collected, or wait for their turn at the pool; above staleness 0.",
+    ("job_id",),
+)
+CONCURRENT_GROUPS_LIMIT = Gauge(
+    f"{_PREFIX}_job_concurrent_groups_limit",
+    "How many of these there may be: it changes with adaptive_concurrency.",
+    ("job_id",),
+)
 JOB_STALENESS = Gauge(
     f"{_PREFIX}_job_staleness_steps", "Greatest staleness of the last step.", ("job_id",)
 )
@@ -192,6 +202,8 @@ _PER_JOB = (
     JOB_GROUPS,
     JOB_REPLACED,
     JOB_CARRIED,
+    CONCURRENT_GROUPS,
+    CONCURRENT_GROUPS_LIMIT,
     JOB_STALENESS,
     PHASE_SECONDS,
     EVALUATION_REWARD,

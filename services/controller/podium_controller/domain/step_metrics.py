@@ -43,6 +43,7 @@ STEP_METRICS = frozenset(
         "groups",
         _HELDOUT,
         "groups_carried",
+        "groups_limit",
         "groups_replaced",
         "groups_stale",
         "trajectories",

@@ -96,6 +96,13 @@ class FairShare:
         job = self._jobs.get(job_id)
         return job.running if job is not None else 0
 
+    def part(self, job_id: str) -> float:
+        """A job's episodes in flight by its part of all; 1 where it is alone or has none."""
+        job, running = self._jobs.get(job_id), sum(each.running for each in self._jobs.values())
+        if job is None or not job.running:
+            return 1.0
+        return job.running / running * self._episodes / self._part(job)
+
     def take_use(self) -> tuple[dict[str, float], float]:
         """The seconds since the last call: each job's part of them, and those of no episode.
 

@@ -8,8 +8,10 @@ from typing import Protocol
 from podium.core.contract.rollout import is_ready_first
 
 from podium_controller.domain.ports import JobRecord, Ledger
+from podium_controller.pools.pools import Pool
 from podium_controller.training import step_span
 from podium_controller.training.collector import Collector, StepBatch
+from podium_controller.training.concurrency import Concurrency
 from podium_controller.training.draws import Draws
 from podium_controller.training.group_sources import ClientGroups, DrawnGroups, RolloutGroups
 from podium_controller.training.judging import Scoring
@@ -42,6 +44,7 @@ async def batches_of(
     scoring: Scoring,
     ledger: Ledger,
     reporter: Reporter,
+    pool: Pool,
 ) -> Batches:
     """Those of a job as the ledger has it; `client` brings its groups if it is one's."""
     spec, rollout = job.spec, job.spec.rollout
@@ -60,6 +63,7 @@ async def batches_of(
             if drawn
             else Draws(mixture, rollout.groups_per_step, job.completed_steps),
             drawn.step if drawn else job.completed_steps,
+            Concurrency(job.id, rollout, pool, reporter),
         )
         await made.open()
         return made

@@ -57,11 +57,18 @@ class StepBatch:
     """Groups that could not teach and for which others stand; None where none is replaced."""
     carried: int | None = None
     """Groups that were begun for an earlier step; None where each is of one step."""
+    limit: int | None = None
+    """Groups that might be collected at once when it was made; None where that never changes."""
 
     @property
     def counts(self) -> dict[str, float]:
         """What became of groups, as numbers of the step."""
-        found = {"stale": self.stale, "replaced": self.replaced, "carried": self.carried}
+        found = {
+            "stale": self.stale,
+            "replaced": self.replaced,
+            "carried": self.carried,
+            "limit": self.limit,
+        }
         return {f"groups_{name}": float(n) for name, n in found.items() if n is not None}
 
 

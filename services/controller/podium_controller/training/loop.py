@@ -85,6 +85,7 @@ class TrainingLoop:
         self._ledger = ledger
         self._control = control
         self._trainer = trainer
+        self._pool = pool
         self._limits = limits
         self._meter = meter
         self._teacher_pool = teacher_pool
@@ -230,7 +231,13 @@ class TrainingLoop:
             self._reporter,
         )
         return await batches_of(
-            self._job, self._client, self._sources, scoring, self._ledger, self._reporter
+            self._job,
+            self._client,
+            self._sources,
+            scoring,
+            self._ledger,
+            self._reporter,
+            self._pool,
         )
 
     def _judging(self, reward: spec_pb2.RewardSpec) -> Judging:

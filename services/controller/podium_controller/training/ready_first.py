@@ -34,6 +34,7 @@ from podium_controller.domain.trainable_groups import (
 )
 from podium_controller.training import step_span
 from podium_controller.training.collector import StepBatch
+from podium_controller.training.concurrency import Concurrency
 from podium_controller.training.draws import Draw, Draws
 from podium_controller.training.group_sources import DrawnGroups
 from podium_controller.training.judging import Scoring, tell_unjudged, unusable
@@ -81,6 +82,7 @@ class ReadyFirst:
         begin_span: Callable[[int], trace.Span],
         draws: Draws,
         taken: int,
+        concurrency: Concurrency,
     ) -> None:
         """`taken` is the last step that has its groups; `draws` stand where it left them."""
         self._job_id = job_id
@@ -93,6 +95,7 @@ class ReadyFirst:
         self._useless = UselessGroups(job_id, spec.budget, ledger, reporter)
         self._shortfall = Shortfall(spec.rollout, reporter)
         self._draws = draws
+        self._concurrency = concurrency
         self._size = spec.rollout.groups_per_step
         self._attempts = attempts_allowed(spec.rollout)
         self._version = -1
@@ -131,6 +134,7 @@ class ReadyFirst:
         """Version `version` is served: begins all that this allows."""
         self._version = version
         self._taken = max(self._taken, version)
+        self._concurrency.watch(self._collected, self._fill)
         self._fill()
 
     def is_ready(self, step: int) -> bool:
@@ -166,6 +170,7 @@ class ReadyFirst:
         self._is_closed = True
         ending = self._end(lambda each: True)
         await cancel_and_wait(*ending, *self._ending)
+        await self._concurrency.close()
 
     async def _taken_before(self, batch: StepBatch) -> None:
         stored = await self._ledger.stored_groups(self._job_id, batch.step)
@@ -189,6 +194,7 @@ class ReadyFirst:
         await self._tell_late(batch)
         count = first_step([each.counts for each in self._ready], self._size, self._attempts)
         taken = self._ready[:count]
+        batch.limit = self._concurrency.adapted
         batch.groups = [each.group for each in taken]
         batch.carried = sum(each.step < step for each in taken)
         for each in batch.groups:
@@ -221,11 +227,18 @@ class ReadyFirst:
             return
         sampling = sum(each.is_sampling for each in self._underway.values())
         left = self._wanted() - len(self._underway)
-        for _ in range(min(left, self._spec.rollout.max_concurrent_groups - sampling)):
+        more = max(0, min(left, self._concurrency.groups - sampling))
+        for _ in range(more):
             self._begin()
+        self._concurrency.show(sampling + more)
         # Judging needs no place.
         while self._due and len(self._underway) < self._wanted() and self._is_judged(self._due[0]):
             self._begin()
+
+    def _collected(self) -> int:
+        """Groups whose turn at the pool has come."""
+        began = (each.is_sampling and each.version is not None for each in self._underway.values())
+        return sum(began)
 
     def _wanted(self) -> int:
         """How many groups may be underway.
