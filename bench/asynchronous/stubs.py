@@ -14,7 +14,7 @@ from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller.domain.ports import OnWait
+from podium_controller.domain.waits import OnWait
 
 from bench.asynchronous.places import Places
 

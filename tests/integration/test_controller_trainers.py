@@ -14,7 +14,8 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import JobRecord, OnWait, Wait
+from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.waits import OnWait, Wait
 from podium_controller.grpc_peers.peers import FixedTrainer
 from podium_controller.grpc_peers.trainers import GrpcTrainer
 from support.controlled import Client, assert_every_step_once, small_job

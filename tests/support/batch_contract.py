@@ -14,11 +14,8 @@ from podium.core.errors import (
 )
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller.domain.ports import (
-    COLLECTED,
-    Submission,
-    Wait,
-)
+from podium_controller.domain.ports import COLLECTED, Submission
+from podium_controller.domain.waits import Wait
 from podium_controller.store import (
     NewBatch,
 )

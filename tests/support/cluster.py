@@ -25,7 +25,8 @@ from podium.types.v1 import spec_pb2
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.trainers import KubernetesTrainers
 from podium_controller.cluster.workloads import Workloads
-from podium_controller.domain.ports import JobRecord, Wait
+from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.waits import Wait
 from podium_controller.grpc_peers.trainers import GrpcTrainer
 from podium_controller.settings import Settings
 

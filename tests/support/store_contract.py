@@ -20,13 +20,8 @@ from podium.judge.v1.judge_service_pb2 import JudgeUsage
 from podium_controller.domain import job_states
 from podium_controller.domain.coach import Told
 from podium_controller.domain.errors import LeaseLostError
-from podium_controller.domain.ports import (
-    COLLECTED,
-    CONSUMED,
-    JUDGED,
-    GroupKey,
-    Wait,
-)
+from podium_controller.domain.ports import COLLECTED, CONSUMED, JUDGED, GroupKey
+from podium_controller.domain.waits import Wait
 from support.stores import Stores, group, lead, new, step
 
 

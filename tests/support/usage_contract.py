@@ -14,8 +14,9 @@ from podium.judge.v1.judge_service_pb2 import JudgeUsage
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
 from podium_controller.domain.errors import LeaseLostError
-from podium_controller.domain.ports import COLLECTED, JUDGED, GroupKey, Wait
+from podium_controller.domain.ports import COLLECTED, JUDGED, GroupKey
 from podium_controller.domain.timestamps import now_ns
+from podium_controller.domain.waits import Wait
 from podium_controller.store.usage import HOUR
 from support.stores import Stores, group, lead, new, step
 

@@ -18,18 +18,16 @@ from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
     JUDGED,
-    NOTHING,
-    PLACES,
     GroupKey,
     JobRecord,
     Past,
     StoredGroup,
     Submission,
-    Wait,
 )
 from podium_controller.domain.step_metrics import seconds_per_step
 from podium_controller.domain.taken import Drawn
 from podium_controller.domain.usage import of_groups, of_judges, of_step
+from podium_controller.domain.waits import NOTHING, PLACES, Wait
 from podium_controller.store.batches import IDLE
 from podium_controller.store.past import TOLD
 from podium_controller.store.rows import record

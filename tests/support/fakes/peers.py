@@ -17,8 +17,9 @@ from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import JobRecord, OnWait
+from podium_controller.domain.ports import JobRecord
 from podium_controller.domain.timestamps import now_ns
+from podium_controller.domain.waits import OnWait
 from support.fakes.registry import LATEST, FakeRegistry
 from support.fakes.wire import Later, Wire
 

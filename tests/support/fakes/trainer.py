@@ -15,7 +15,8 @@ from podium.core.skip_reasons import ALL_FAILED, ZERO_VARIANCE
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller.domain.ports import JobRecord, OnWait, TrainerState
+from podium_controller.domain.ports import JobRecord, TrainerState
+from podium_controller.domain.waits import OnWait
 from support.fakes.registry import FakeRegistry, Weights
 from support.fakes.wire import Later, Wire
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
-from podium_controller.domain.ports import NOTHING, JobRecord, Wait
+from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.waits import NOTHING, Wait
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Offer, Pool
 from podium_controller.pools.projects import ProjectLimits, Projects

@@ -15,7 +15,8 @@ from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.environments import KubernetesEnvironments
 from podium_controller.cluster.owner import Owner
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import JobRecord, Wait
+from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.waits import Wait
 from podium_controller.grpc_peers.peers import NoEnvironments
 from support.fake_api import FakeApi
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from podium_controller.domain.ports import NOTHING, Wait
+from podium_controller.domain.waits import NOTHING, Wait
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.projects import ProjectLimits, Projects
 

@@ -12,7 +12,8 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from podium_controller.domain.budget import ProjectUse
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
-from podium_controller.domain.ports import NOTHING, JobRecord, Wait
+from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.waits import NOTHING, Wait
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits, Projects

@@ -14,7 +14,7 @@ from podium_controller.cluster.pod_status import (
     Watchman,
     judge,
 )
-from podium_controller.domain.ports import Wait
+from podium_controller.domain.waits import Wait
 
 NO_ROOM = "0/50 nodes are available: 50 Insufficient nvidia.com/gpu."
 

@@ -8,7 +8,7 @@ import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain.budget import ProjectUse
-from podium_controller.domain.ports import Wait
+from podium_controller.domain.waits import Wait
 from podium_controller.pools.projects import ProjectLimits, Projects, use_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from podium_controller.domain.ports import NOTHING, Wait
+from podium_controller.domain.waits import NOTHING, Wait
 from podium_controller.training import reporter as module
 from podium_controller.training.reporter import RECOVER, TRAIN, Reporter
 from support.waiting import eventually

@@ -9,7 +9,8 @@ import prometheus_client
 import pytest
 from podium.core.errors import InvalidArgumentError, PodiumError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium_controller.domain.ports import TrainerState, Wait
+from podium_controller.domain.ports import TrainerState
+from podium_controller.domain.waits import Wait
 from podium_controller.pools import pooled_trainers
 from podium_controller.pools.pooled_trainers import PooledTrainer
 from podium_controller.pools.trainer_pools import TrainerPool

@@ -8,7 +8,7 @@ import pytest
 from podium.kit.kubernetes.object_template import Manifest
 from podium_controller.cluster.pod_status import Ended, Placement
 from podium_controller.cluster.view import View, pod_of
-from podium_controller.domain.ports import Wait
+from podium_controller.domain.waits import Wait
 
 
 def kubernetes_job(uid: str = "u1", job_id: str = "a", **changes: Any) -> Manifest:

@@ -42,7 +42,8 @@ from podium_controller.cluster.wait_reasons import (
 )
 from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.notifications import Notifications
-from podium_controller.domain.ports import ENVIRONMENT_STARTING, JobRecord, OnWait, Wait
+from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.waits import ENVIRONMENT_STARTING, OnWait, Wait
 
 logger = logging.getLogger(__name__)
 

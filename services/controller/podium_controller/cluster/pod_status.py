@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from podium_controller.domain.ports import TRAINER_STARTING, Wait
+from podium_controller.domain.waits import TRAINER_STARTING, Wait
 
 TRAINER_CONTAINER = "trainer"
 _NOTHING = Wait("", "")

@@ -34,7 +34,8 @@ from podium_controller.cluster.wait_reasons import (
 from podium_controller.cluster.workloads import Workloads
 from podium_controller.domain import metrics
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import TRAINER_STARTING, JobRecord, OnWait, Trainer, Wait
+from podium_controller.domain.ports import JobRecord, Trainer
+from podium_controller.domain.waits import TRAINER_STARTING, OnWait, Wait
 from podium_controller.settings import Settings
 
 Dial = Callable[[str], tuple[grpc.aio.Channel, Trainer]]

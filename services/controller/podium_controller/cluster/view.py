@@ -9,7 +9,7 @@ from podium.kit.kubernetes.object_template import JOB_LABEL, Manifest
 
 from podium_controller.cluster.pod_status import TRAINER_CONTAINER, Ended, Placement, Pod, is_alive
 from podium_controller.cluster.template import INDEX_ANNOTATION, QUEUE_LABEL, QUEUED_LABEL
-from podium_controller.domain.ports import Wait
+from podium_controller.domain.waits import Wait
 
 # Of one Job, those that ended; older ones are forgotten.
 _MOST_ENDED = 64

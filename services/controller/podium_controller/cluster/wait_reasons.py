@@ -6,7 +6,7 @@ import time
 
 from podium.core.errors import PermissionDeniedError, PodiumError
 
-from podium_controller.domain.ports import OnWait, Wait
+from podium_controller.domain.waits import OnWait, Wait
 
 SILENCE_SECONDS = 600.0
 """Until something is heard; a watch tells at once."""

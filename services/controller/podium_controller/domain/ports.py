@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from podium_controller.domain.identifiers import (
 from podium_controller.domain.job_states import State
 from podium_controller.domain.registry import Registry
 from podium_controller.domain.taken import TakenGroups
+from podium_controller.domain.waits import NOTHING, OnWait, Wait
 
 
 class Rollout(Protocol):
@@ -52,36 +53,6 @@ class Judge(Protocol):
 
     async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         """The group with its rewards, or with a skip_reason and none, and what it cost."""
-
-
-TRAINER_STARTING = "TRAINER_STARTING"
-"""The reason of a wait that every trainer has once."""
-
-ENVIRONMENT_STARTING = "ENVIRONMENT_STARTING"
-"""The same of an environment that is given as an image."""
-
-TRAINER_POOL_STARTING = "TRAINER_POOL_STARTING"
-"""The same of a trainer pool that is there only while jobs want it."""
-
-
-@dataclass(frozen=True)
-class Wait:
-    """What a job waits for: `reason` for programs, `message` for people; both empty for nothing."""
-
-    reason: str
-    message: str
-
-
-NOTHING = Wait("", "")
-"""It waits for nothing."""
-
-PLACES = (
-    *("MAX_ACTIVE_JOBS", "PROJECT_ACTIVE_JOBS", "PROJECT_GPUS"),
-    *("POOL_FULL", "POOL_TAKEN", "TRAINER_POOL_FULL", "TRAINER_TAKEN"),
-)
-"""Reasons to wait that end when a job which runs gives its place up."""
-
-OnWait = Callable[[Wait], Awaitable[None]]
 
 
 class Trainer(Protocol):

@@ -22,15 +22,9 @@ from podium.rollout.v1 import rollout_service_pb2_grpc as rollout_grpc
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain.errors import JobFailedError
-from podium_controller.domain.ports import (
-    Environments,
-    JobRecord,
-    OnWait,
-    Peers,
-    SharedTrainer,
-    Trainers,
-)
+from podium_controller.domain.ports import Environments, JobRecord, Peers, SharedTrainer, Trainers
 from podium_controller.domain.uncollected import INCOMPLETE
+from podium_controller.domain.waits import OnWait
 from podium_controller.grpc_peers.errors import peer_errors
 from podium_controller.grpc_peers.inference import GrpcInference
 from podium_controller.grpc_peers.scaled_trainer import ScaledGrpcTrainer

@@ -12,7 +12,8 @@ from podium.kit.rpc.members import Resolve, resolve_host
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import trajectory_pb2
 
-from podium_controller.domain.ports import OnWait, SharedTrainer, TrainerState
+from podium_controller.domain.ports import SharedTrainer, TrainerState
+from podium_controller.domain.waits import OnWait
 
 Dial = Callable[[str], tuple[grpc.aio.Channel, SharedTrainer]]
 """A channel to `host:port`, and the trainer behind it."""

@@ -11,7 +11,8 @@ from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as trainer_grpc
 from podium.types.v1 import trajectory_pb2
 
-from podium_controller.domain.ports import OnWait, TrainerState
+from podium_controller.domain.ports import TrainerState
+from podium_controller.domain.waits import OnWait
 from podium_controller.grpc_peers.errors import peer_errors
 from podium_controller.settings import Settings
 

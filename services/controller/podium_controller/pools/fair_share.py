@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from podium_controller.domain import metrics
-from podium_controller.domain.ports import NOTHING, OnWait, Wait
+from podium_controller.domain.waits import NOTHING, OnWait, Wait
 from podium_controller.pools.projects import Projects
 
 

@@ -9,14 +9,8 @@ from podium.core.errors import DeadlineExceededError, PodiumError, UnavailableEr
 from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_controller.domain.ports import (
-    TRAINER_POOL_STARTING,
-    JobRecord,
-    OnWait,
-    Trainer,
-    Trainers,
-    Wait,
-)
+from podium_controller.domain.ports import JobRecord, Trainer, Trainers
+from podium_controller.domain.waits import TRAINER_POOL_STARTING, OnWait, Wait
 from podium_controller.pools.trainer_pools import TrainerPool, TrainerPools
 
 _ASK_SECONDS = 5.0

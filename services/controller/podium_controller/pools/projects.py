@@ -20,8 +20,8 @@ from podium_controller.domain.budget import (
     gpu_hours,
 )
 from podium_controller.domain.identifiers import DEFAULT_PROJECT
-from podium_controller.domain.ports import Wait
 from podium_controller.domain.timestamps import month_start
+from podium_controller.domain.waits import Wait
 
 _OTHER = "other"
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from podium_controller.domain.ports import NOTHING, JobRecord, Wait
+from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.waits import NOTHING, Wait
 from podium_controller.pools.pools import Offer, Pool, served
 from podium_controller.pools.projects import Projects, project_of
 from podium_controller.pools.trainer_pools import TrainerPool

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from podium_controller.domain.ports import NOTHING, TRAINER_POOL_STARTING, JobRecord, Wait
+from podium_controller.domain.ports import JobRecord
+from podium_controller.domain.waits import NOTHING, TRAINER_POOL_STARTING, Wait
 from podium_controller.pools.projects import project_of
 from podium_controller.scheduling.admission_queue import AdmissionQueue
 from podium_controller.scheduling.trainer_places import Place, holds_of, starting

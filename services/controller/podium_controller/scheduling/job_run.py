@@ -21,8 +21,9 @@ from podium_controller.domain.errors import (
     LeaseLostError,
     PauseRequestedError,
 )
-from podium_controller.domain.ports import JobRecord, Peers, RunLedger, Wait
+from podium_controller.domain.ports import JobRecord, Peers, RunLedger
 from podium_controller.domain.stop_signals import StopSignals
+from podium_controller.domain.waits import Wait
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.loop import TrainingLoop

@@ -18,9 +18,10 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain import job_states, metrics
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.domain.leases import Leases
-from podium_controller.domain.ports import JobRecord, LeaderLedger, Peers, Wait
+from podium_controller.domain.ports import JobRecord, LeaderLedger, Peers
 from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.timestamps import month, now_ns
+from podium_controller.domain.waits import Wait
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects, project_of, use_of
 from podium_controller.pools.trainer_pools import TrainerPools

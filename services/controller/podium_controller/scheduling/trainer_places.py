@@ -8,13 +8,8 @@ from dataclasses import dataclass, replace
 from podium.types.v1 import spec_pb2
 
 from podium_controller.domain.identifiers import DEFAULT_PROJECT
-from podium_controller.domain.ports import (
-    NOTHING,
-    TRAINER_POOL_STARTING,
-    JobRecord,
-    TrainerState,
-    Wait,
-)
+from podium_controller.domain.ports import JobRecord, TrainerState
+from podium_controller.domain.waits import NOTHING, TRAINER_POOL_STARTING, Wait
 from podium_controller.pools.trainer_pools import TrainerOffer, TrainerPool, wants_own
 
 _SHOWN = 3

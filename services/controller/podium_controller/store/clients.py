@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
 from podium_controller.domain.notifications import Notifications
-from podium_controller.domain.ports import PLACES
+from podium_controller.domain.waits import PLACES
 from podium_controller.store.batches import IDLE, check_client
 from podium_controller.store.clock import database_seconds
 from podium_controller.store.database import Database

@@ -20,16 +20,15 @@ from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
     JUDGED,
-    NOTHING,
     GroupKey,
     JobRecord,
     Past,
     StoredGroup,
     Submission,
-    Wait,
 )
 from podium_controller.domain.taken import Drawn
 from podium_controller.domain.usage import of_judges, of_step
+from podium_controller.domain.waits import NOTHING, Wait
 from podium_controller.store.batches import IDLE, submitted
 from podium_controller.store.clients import holds_for_nobody
 from podium_controller.store.database import Database

@@ -12,9 +12,10 @@ from sqlalchemy import Row, Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
-from podium_controller.domain.ports import JobRecord, Wait
+from podium_controller.domain.ports import JobRecord
 from podium_controller.domain.step_metrics import RATE_STEPS, seconds_per_step
 from podium_controller.domain.timestamps import now_ns, timestamp
+from podium_controller.domain.waits import Wait
 from podium_controller.store.tables import evaluations, events, jobs, steps
 
 _Query = TypeVar("_Query", bound=Select[Any])

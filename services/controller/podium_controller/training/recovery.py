@@ -28,8 +28,8 @@ from podium_controller.domain.errors import (
     DatabaseUnavailableError,
     JobFailedError,
 )
-from podium_controller.domain.ports import Wait
 from podium_controller.domain.stop_signals import StopSignals
+from podium_controller.domain.waits import Wait
 from podium_controller.training.reporter import Reporter
 
 T = TypeVar("T")

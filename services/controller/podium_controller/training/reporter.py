@@ -14,12 +14,12 @@ from podium.kit.telemetry import attributes, exemplar, traced, tracer
 
 from podium_controller.domain import metrics
 from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
-from podium_controller.domain.ports import (
+from podium_controller.domain.ports import Ledger
+from podium_controller.domain.waits import (
     ENVIRONMENT_STARTING,
     NOTHING,
     TRAINER_POOL_STARTING,
     TRAINER_STARTING,
-    Ledger,
     OnWait,
     Wait,
 )
