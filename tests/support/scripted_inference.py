@@ -18,6 +18,7 @@ from typing import Any
 
 import podium_inference.__main__ as service
 from podium.types.v1 import policy_pb2
+from podium_inference.adapters.engine_load import SchedulerLoad
 from podium_inference.adapters.engine_options import engine_options, prepare_environment
 from podium_inference.domain.ports import Piece
 from podium_inference.settings import Settings
@@ -104,6 +105,8 @@ class ScriptedEngine:
 
         options = engine_options(settings, model)
         self.dtype: str = options["dtype"]
+        # It has no queue: nothing ever waits.
+        self.load = SchedulerLoad()
         config = AsyncEngineArgs(**options).create_engine_config()
         self.llm = ScriptedLlm(config, json.loads(os.environ[SCRIPT]))
         self.tokenizer = self.llm.tokenizer
