@@ -39,6 +39,8 @@ def main() -> None:
         sys.exit(2)
     keep_freed_memory()
     prefer_intel_openmp()
+    if settings.products != "torch":
+        _check_products(settings, processes)
     if int(os.environ.get("RANK", "0")):
         _follow(settings)
         return
@@ -86,12 +88,23 @@ def main() -> None:
         raise
 
 
+def _check_products(settings: Settings, processes: int) -> None:
+    from podium_trainer.learner.products import Products, refusal
+
+    why = refusal(Products(settings.products), settings.bfloat16, processes)
+    if why:
+        print(f"PODIUM_TRAINER_PRODUCTS: {why}", file=sys.stderr)
+        sys.exit(2)
+
+
 def _compute(settings: Settings) -> Compute:
+    from podium_trainer.learner.products import Products
     from podium_trainer.learner.session import Compute
 
     return Compute(
         row_tokens=settings.row_tokens,
         bfloat16=settings.bfloat16,
+        products=Products(settings.products),
         attention=settings.attention,
         tf32=settings.tf32,
     )

@@ -30,6 +30,8 @@ class Settings(ServerSettings):
     Memory grows with it; larger rows share more prefixes."""
     bfloat16: Literal["auto", "native"] = "auto"
     """`auto` computes bfloat16 jobs in float32 on a CPU."""
+    products: Literal["torch", "onednn", "bfloat16"] = "torch"
+    """How a CPU multiplies by weights that do not train: see `learner.products`."""
     tf32: bool = False
     """Multiply float32 matrices in TF32, on GPUs that have it."""
     collective_timeout_seconds: float = Field(default=600.0, gt=0)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from podium_trainer.learner.base import Base
+from podium_trainer.learner.precision import Arithmetic
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from support.families import FAMILIES, build_family
 from support.kept_versions import bits
@@ -37,5 +38,5 @@ def test_a_shared_base_computes_as_one_of_its_own(family: str, tmp_path: Path) -
         session.train(step_groups(2, groups=2), lambda: False)
         return bits(session.checkpoint())
 
-    base = Base(folder, "d", torch.float32, "", torch.device("cpu"))
+    base = Base(folder, "d", Arithmetic(torch.float32), "", torch.device("cpu"))
     assert trained(base) == trained(None)

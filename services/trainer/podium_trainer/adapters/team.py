@@ -28,7 +28,7 @@ from podium_trainer.domain.sharing import Claim
 from podium_trainer.learner.base import Base
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.parallel import Ranks
-from podium_trainer.learner.precision import compute_dtype
+from podium_trainer.learner.precision import Arithmetic, arithmetic
 from podium_trainer.learner.session import Compute, JobConfig, Session, StepOutcome
 from podium_trainer.learner.sharded import Shards
 
@@ -57,11 +57,8 @@ class Team:
 
     def claim(self, config: JobConfig) -> Claim:
         """What the job takes of a trainer."""
-        dtype = compute_dtype(config.training.dtype, self._compute.bfloat16, self._ranks.device)
         whole = config.training.trainable == spec_pb2.TRAINABLE_KIND_FULL
-        return Claim(
-            config.job_id, config.base_model, str(dtype).removeprefix("torch."), whole=whole
-        )
+        return Claim(config.job_id, config.base_model, str(self._arithmetic(config)), whole=whole)
 
     def open(self, config: JobConfig, checkpoint: Checkpoint | None) -> Session:
         """Loads the base model, unless it is held; goes on from `checkpoint`, or starts fresh.
@@ -81,20 +78,25 @@ class Team:
     def _open_shared(self, config: JobConfig, checkpoint: Checkpoint | None) -> Session:
         folder = resolve(config.base_model)
         found = digest(folder)
-        dtype = compute_dtype(config.training.dtype, self._compute.bfloat16, self._ranks.device)
+        wanted = self._arithmetic(config)
         base = self._base
         if base is None:
-            base = Base(folder, found, dtype, self._compute.attention, self._ranks.device)
+            base = Base(folder, found, wanted, self._compute.attention, self._ranks.device)
             self._base = base
         # Its files may have changed since the first job was opened.
-        if (base.digest, base.dtype) != (found, dtype):
+        if (base.digest, base.arithmetic) != (found, wanted):
             raise ResourceExhaustedError(
-                f"the files of {config.base_model} are {found} in {dtype}; this trainer holds "
-                f"{base.digest} in {base.dtype}, and allowed are jobs of that until all are closed",
+                f"the files of {config.base_model} are {found} in {wanted}; this trainer holds "
+                f"{base.digest} in {base.arithmetic}, and allowed are jobs of that until all are "
+                "closed",
                 reason="TRAINER_BUSY",
                 metadata={"held": "base_model", "base_model": config.base_model},
             )
         return Session(config, folder, found, self._compute, checkpoint, self._ranks, base)
+
+    def _arithmetic(self, config: JobConfig) -> Arithmetic:
+        compute = self._compute
+        return arithmetic(config.training, compute.bfloat16, compute.products, self._ranks.device)
 
     def drop_base(self) -> None:
         """Frees the base model that sessions had in common, when none is left."""

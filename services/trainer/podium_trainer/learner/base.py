@@ -13,6 +13,7 @@ from podium_trainer.learner.attention import chosen
 from podium_trainer.learner.families import check_family
 from podium_trainer.learner.loading import load_parts
 from podium_trainer.learner.network import Network, load
+from podium_trainer.learner.precision import Arithmetic
 
 
 class Base:
@@ -24,7 +25,12 @@ class Base:
     """
 
     def __init__(
-        self, folder: Path, digest: str, dtype: torch.dtype, attention: str, device: torch.device
+        self,
+        folder: Path,
+        digest: str,
+        arithmetic: Arithmetic,
+        attention: str,
+        device: torch.device,
     ) -> None:
         """Loads the model of `folder`.
 
@@ -32,10 +38,11 @@ class Base:
             InvalidArgumentError: the model's kind cannot be packed.
         """
         self.digest = digest
-        self.dtype = dtype
-        self._network = load_network(folder, dtype, attention, device)
+        self.arithmetic = arithmetic
+        self._network = load_network(folder, arithmetic.dtype, attention, device)
         self._network.requires_grad_(False)
-        check_family(self._network, dtype)
+        check_family(self._network, arithmetic.dtype)
+        self._network.multiply_by(arithmetic.products)
 
     def network(self) -> Network:
         """A network over the weights, without an adapter."""

@@ -27,6 +27,7 @@ from podium_trainer.learner.families import check_family
 from podium_trainer.learner.network import Network, asking, checkpoint_gradients
 from podium_trainer.learner.parallel import Ranks, let_go, shard
 from podium_trainer.learner.precision import Masters
+from podium_trainer.learner.products import Products, join_adapters
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Policy:
         *,
         seed: int,
         dtype: torch.dtype,
+        products: Products = Products.TORCH,
         attention: str = "",
         ranks: Ranks | None = None,
         base: Base | None = None,
@@ -65,6 +67,7 @@ class Policy:
             training: with its defaults filled.
             seed: of the adapter's start.
             dtype: of the forward and backward pass.
+            products: how those of frozen float32 weights are computed; `base` has its own.
             attention: one of `podium_trainer.learner.attention`; empty for the device's.
             ranks: the processes that train together; None for this one alone.
             base: the model of `folder`, shared with other policies; an adapter trains.
@@ -91,10 +94,13 @@ class Policy:
         self._reference: Network | None = None
         if lora:
             self.network.requires_grad_(False)
+            if base is None:
+                self.network.multiply_by(products)
             causal, wanted = self.network.causal, training.lora
             self.experts = experts_of(causal, wanted, folder)
             self._peft = add_adapter(causal, wanted, seed, self.experts)
             self._peft.eval()
+            join_adapters(self._peft)
             self.adapter_config = adapter_config(self._peft, base_model, self.experts)
         elif training.loss.kl_coefficient:
             self._reference = load_network(folder, dtype, attention, ranks.device, ranks.mesh)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,8 +14,12 @@ from transformers.utils.logging import disable_progress_bar
 
 from podium_trainer.domain.packing import Row
 from podium_trainer.learner.attention import PLAIN
+from podium_trainer.learner.frozen_head import frozen_logprobs_and_entropy
 from podium_trainer.learner.head import logprobs_and_entropy
 from podium_trainer.learner.layout import Layout
+from podium_trainer.learner.products import Products, freeze, rounded
+
+logger = logging.getLogger(__name__)
 
 
 class Network(torch.nn.Module):
@@ -28,6 +33,8 @@ class Network(torch.nn.Module):
         super().__init__()
         self.causal = causal
         self._frozen_head: torch.Tensor | None = None
+        self._products = Products.TORCH
+        self._rounded_head: torch.Tensor | None = None
 
     @property
     def vocabulary(self) -> int:
@@ -49,18 +56,35 @@ class Network(torch.nn.Module):
             layout=Layout(row, device),
         ).last_hidden_state[0]
         slots = on(row.slots)
-        logprobs, entropy = logprobs_and_entropy(
-            hidden[on(row.slot_nodes)],
-            self._head(weight),
-            on(row.slot_temperatures),
-            slots,
-            on(row.targets),
-        )
+        states, temperatures = hidden[on(row.slot_nodes)], on(row.slot_temperatures)
+        targets = on(row.targets)
+        if self._products == Products.TORCH:
+            logprobs, entropy = logprobs_and_entropy(
+                states, self._head(weight), temperatures, slots, targets
+            )
+        else:
+            logprobs, entropy = frozen_logprobs_and_entropy(
+                states, weight, self._rounded_head, temperatures, slots, targets
+            )
         return logprobs, entropy[slots]
+
+    def multiply_by(self, products: Products) -> None:
+        """How the products of its weights are computed, all of which are frozen and float32."""
+        if products == Products.TORCH:
+            return
+        weight = self.causal.get_output_embeddings().weight
+        assert not weight.requires_grad
+        assert weight.dtype == torch.float32
+        self._products = products
+        count = freeze(blocks(self), products)
+        if products == Products.BFLOAT16:
+            self._rounded_head = weight.detach().bfloat16()
+        logger.info("products of frozen layers", extra={"products": str(products), "layers": count})
 
     def kept(self) -> list[torch.Tensor]:
         """What it made of its weights and keeps: as large as they, and of frozen ones alone."""
-        return [self._frozen_head] if self._frozen_head is not None else []
+        made = (self._frozen_head, self._rounded_head, *rounded(self))
+        return [tensor for tensor in made if tensor is not None]
 
     def plain(self, tokens: torch.Tensor) -> torch.Tensor:
         """[n] token ids of one sequence → [n, V] logits, by Transformers' own path."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from podium.types.v1 import spec_pb2
+
+from podium_trainer.learner.products import Products
 
 
 def compute_dtype(
@@ -21,6 +24,35 @@ def compute_dtype(
     if device.type != "cpu" or bfloat16 == "native":
         return torch.bfloat16
     return torch.float32
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What a job computes in."""
+
+    dtype: torch.dtype
+    products: Products = Products.TORCH
+    """Of frozen weights."""
+
+    def __str__(self) -> str:
+        name = str(self.dtype).removeprefix("torch.")
+        return name if self.products == Products.TORCH else f"{name}, products {self.products}"
+
+
+def arithmetic(
+    training: spec_pb2.TrainingSpec, bfloat16: str, products: Products, device: torch.device
+) -> Arithmetic:
+    """What a job computes in on this trainer.
+
+    A job that wants float32 has it in its products too, and weights that train are multiplied by
+    torch in any case.
+    """
+    dtype = compute_dtype(training.dtype, bfloat16, device)
+    if training.trainable == spec_pb2.TRAINABLE_KIND_FULL:
+        products = Products.TORCH
+    elif products == Products.BFLOAT16 and training.dtype == spec_pb2.COMPUTE_DTYPE_FLOAT32:
+        products = Products.ONEDNN
+    return Arithmetic(dtype, products)
 
 
 class Masters:

@@ -35,7 +35,8 @@ from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer, learning_rate
 from podium_trainer.learner.parallel import Ranks, fill, owned, whole
 from podium_trainer.learner.phases import Phases
-from podium_trainer.learner.precision import compute_dtype
+from podium_trainer.learner.precision import arithmetic
+from podium_trainer.learner.products import Products
 from podium_trainer.learner.sharded import Shards, read_shards, shard_names
 from podium_trainer.learner.step import take_step
 
@@ -64,10 +65,12 @@ class JobConfig:
 
 @dataclass(frozen=True)
 class Compute:
-    """How this process computes; nothing but `tf32` changes a result beyond rounding."""
+    """How this process computes; what is no type changes no result beyond float32's rounding."""
 
     row_tokens: int = 2048
     bfloat16: str = "auto"
+    products: Products = Products.TORCH
+    """`Products.BFLOAT16` rounds the factors of the frozen layers' products."""
     attention: str = ""
     """Empty for the device's."""
     tf32: bool = False
@@ -119,15 +122,16 @@ class Session:
         violations = training_violations(training, "training")
         if violations:
             raise InvalidArgumentError(violations=violations)
-        dtype = compute_dtype(training.dtype, compute.bfloat16, self._ranks.device)
-        if dtype == torch.float32 and training.dtype != spec_pb2.COMPUTE_DTYPE_FLOAT32:
+        chosen = arithmetic(training, compute.bfloat16, compute.products, self._ranks.device)
+        if chosen.dtype == torch.float32 and training.dtype != spec_pb2.COMPUTE_DTYPE_FLOAT32:
             logger.info("on a CPU: bfloat16 weights, float32 arithmetic")
         self.policy = Policy(
             folder,
             config.base_model,
             training,
             seed=config.seed,
-            dtype=dtype,
+            dtype=chosen.dtype,
+            products=chosen.products,
             attention=compute.attention,
             ranks=self._ranks,
             base=base,
