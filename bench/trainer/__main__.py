@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.trainer import head_memory, layouts, report, whole_step
+from podium_trainer.learner.products import Products
+
+from bench.trainer import head_memory, layouts, products, report, whole_step
 from bench.trainer.measure import UnequalError, in_child, machine
 
 MODEL = "smollm2-135m-instruct"
@@ -22,8 +24,9 @@ def main() -> int:
     _share_openmp()
     parts: dict[str, Callable[[], Any]] = {
         "a": lambda: in_child(layouts.measure, MODEL, options.repeats),
-        "b": lambda: _whole_step(options.repeats, options.trl_checkpointing, options.seeds),
+        "b": lambda: _whole_step(options),
         "c": lambda: head_memory.measure(options.repeats),
+        "d": lambda: in_child(products.measure, MODEL, options.repeats),
     }
     results: dict[str, Any] = {"machine": machine(), "model": MODEL, "repeats": options.repeats}
     unequal = False
@@ -41,11 +44,13 @@ def main() -> int:
     return int(unequal)
 
 
-def _whole_step(repeats: int, checkpointing: bool, seeds: int) -> dict[str, Any]:
+def _whole_step(options: argparse.Namespace) -> dict[str, Any]:
     absent = whole_step.missing()
     if absent:
         return {"skipped": f"{absent} cannot be imported; see requirements/dev.txt"}
-    return whole_step.measure(MODEL, repeats, checkpointing, seeds)
+    return whole_step.measure(
+        MODEL, options.repeats, options.trl_checkpointing, options.seeds, options.products
+    )
 
 
 def _share_openmp() -> None:
@@ -61,11 +66,17 @@ def _share_openmp() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.trainer", description=__doc__)
-    parser.add_argument("--only", type=_parts, default="a,b,c", help="parts, as in a,c")
+    parser.add_argument("--only", type=_parts, default="a,b,c,d", help="parts, as in a,c")
     parser.add_argument(
         "--repeats", type=_positive, default=5, help="timed repeats after one warm-up"
     )
     parser.add_argument("--seeds", type=_positive, default=1, help="runs of b, a seed each")
+    parser.add_argument(
+        "--products",
+        choices=[str(kind) for kind in Products],
+        default="torch",
+        help="how Podium multiplies by frozen weights in b",
+    )
     parser.add_argument("--output", type=Path, default=Path("build/bench/trainer.json"))
     parser.add_argument(
         "--trl-checkpointing",

@@ -46,16 +46,21 @@ def measure(model: str, repeats: int) -> list[dict[str, Any]]:
     a process of its own: the heap is set as the trainer's is.
     """
     keep_freed_memory()
-    training = complete_training(
+    training = specification()
+    policy = Policy(resolve(model), model, training, seed=0, dtype=torch.float32)
+    move_adapter(policy)
+    return [_compare(policy, model, training.loss, shape, repeats) for shape in SHAPES]
+
+
+def specification() -> spec_pb2.TrainingSpec:
+    """LoRA of rank 8, alpha 16, float32."""
+    return complete_training(
         spec_pb2.TrainingSpec(
             steps=1,
             lora=spec_pb2.LoraSpec(rank=8, alpha=16),
             dtype=spec_pb2.COMPUTE_DTYPE_FLOAT32,
         )
     )
-    policy = Policy(resolve(model), model, training, seed=0, dtype=torch.float32)
-    move_adapter(policy)
-    return [_compare(policy, model, training.loss, shape, repeats) for shape in SHAPES]
 
 
 def move_adapter(policy: Policy) -> None:
@@ -83,11 +88,11 @@ def _compare(
     repeats: int,
 ) -> dict[str, Any]:
     prompt, completion, group = shape
-    samples = _samples(policy, model, prompt, completion, group)
+    samples = text_samples(policy, model, prompt, completion, group)
     rows = {"flat": flat(samples), "packed": pack(samples, prompt + group * completion)}
     losses, gradients = {}, {}
     for name, layout in rows.items():
-        losses[name] = _forward_backward(policy, layout, loss)
+        losses[name] = forward_backward(policy, layout, loss)
         gradients[name] = {
             key: weight.grad.clone()
             for key, weight in policy.masters.weights.items()
@@ -102,7 +107,7 @@ def _compare(
 
     def timed(name: str) -> float:
         start = time.perf_counter()
-        _forward_backward(policy, rows[name], loss)
+        forward_backward(policy, rows[name], loss)
         taken = time.perf_counter() - start
         policy.masters.discard_gradients()
         return taken
@@ -147,7 +152,7 @@ def _window(text: np.ndarray, length: int, rng: np.random.Generator) -> np.ndarr
     return text[start : start + length]
 
 
-def _samples(
+def text_samples(
     policy: Policy, model: str, prompt: int, completion: int, group: int
 ) -> list[Weighted]:
     """One group of text; advantages +1 and -1 in turn; every token weighs the same."""
@@ -174,7 +179,7 @@ def _samples(
     ]
 
 
-def _forward_backward(policy: Policy, rows: Sequence[Row], loss: spec_pb2.LossSpec) -> float:
+def forward_backward(policy: Policy, rows: Sequence[Row], loss: spec_pb2.LossSpec) -> float:
     """Adds up the gradient as a step does; returns the loss."""
     result = 0.0
     for row in rows:

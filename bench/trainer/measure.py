@@ -21,6 +21,8 @@ import torch
 TOLERANCE = 1e-4
 """Greatest difference of two gradients, as a share of the greatest gradient."""
 
+BFLOAT16_TOLERANCE = 0.1
+"""The same where factors of products were rounded to bfloat16."""
 
 FURTHEST = 4.0
 """Standard errors by which two samples of one distribution may differ: 1 in 16,000 do by more."""

@@ -14,6 +14,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_trainer.adapters.memory import keep_freed_memory
 from podium_trainer.domain.batch import build_batch
 from podium_trainer.learner.phases import Phases
+from podium_trainer.learner.products import Products
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from podium_trainer.learner.step import accumulate_gradient
 
@@ -38,7 +39,10 @@ def specification(setup: Setup) -> spec_pb2.TrainingSpec:
                 epsilon_high=setup.epsilon_high,
                 deviation=spec_pb2.DEVIATION_SAMPLE,
             ),
-            dtype=spec_pb2.COMPUTE_DTYPE_FLOAT32,
+            # Of a job that wants float32 no product is of less.
+            dtype=spec_pb2.COMPUTE_DTYPE_BFLOAT16
+            if setup.products == Products.BFLOAT16
+            else spec_pb2.COMPUTE_DTYPE_FLOAT32,
         )
     )
 
@@ -48,7 +52,8 @@ def serve(connection: Connection, setup: Setup) -> None:
     `("save", folder)` and `("peak",)`; groups are serialized."""
     keep_freed_memory()
     config = JobConfig("bench", "bench", specification(setup), setup.seed)
-    session = Session(config, Path(setup.model), "", Compute())
+    compute = Compute(products=Products(setup.products))
+    session = Session(config, Path(setup.model), "", compute)
     tell(connection, None)
     while True:
         order, *arguments = connection.recv()

@@ -11,6 +11,7 @@ TITLES = {
     "a": "flat over packed, forward and backward",
     "b": "one whole step, TRL over Podium",
     "c": "peak memory of the head, full logits over chunked",
+    "d": "products of frozen weights, torch's over oneDNN's, forward and backward",
 }
 
 
@@ -26,6 +27,7 @@ def render(results: Mapping[str, Any]) -> str:
         "a": _layouts,
         "b": _whole_step,
         "c": _head,
+        "d": _products,
     }
     for name, title in TITLES.items():
         if name not in results:
@@ -55,6 +57,7 @@ def _layouts(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _whole_step(found: Mapping[str, Any]) -> Iterator[str]:
     ours, theirs = found["podium"], found["trl"]
     yield f"   TRL generates by {found['trl_generation']}, Podium by its vLLM engine; seconds:"
+    yield f"   Podium's products of frozen weights: {found['settings']['products']}"
     for name in ("seconds", "generation", "training", "new_weights"):
         other = short(theirs[name], 1) if name in theirs else "-"
         yield f"   {name:<12} podium {short(ours[name], 1):<22} trl {other}"
@@ -91,6 +94,23 @@ def _head(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"{row['chunked_peak_mib']['median']:.0f} MiB, plain "
             f"{row['plain_peak_mib']['median']:.0f} MiB, {short(row['memory_ratio'])} times less, "
             f"time {short(row['time_ratio'])}; gradients differ by {row['gradient_difference']:.1e}"
+        )
+
+
+def _products(found: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"   (prompt, completion, group) {tuple(found['shape'])}, {found['tokens']} tokens packed, "
+        f"{found['operations'] / 1e12:.2f} TFLOP of frozen products"
+    )
+    for name, row in found["ways"].items():
+        if "skipped" in row:
+            yield f"   {name:<9} skipped: {row['skipped']}"
+            continue
+        yield (
+            f"   {name:<9} {short(row['seconds'])} s, {short(row['ratio'])} times faster; at the "
+            f"{row['gflops']:.0f} GFLOP/s that one product has {row['bound_seconds']:.2f} s; "
+            f"gradients differ by {row['gradient_difference']:.1e}, {row['gradient_share']:.1e} of "
+            f"the norm, log-probs by {row['nats']:.1e} nats"
         )
 
 

@@ -37,6 +37,8 @@ class Setup:
     epsilon: float = 0.2
     epsilon_high: float = 0.28
     seed: int = 0
+    products: str = "torch"
+    """Podium's, of frozen weights: `PODIUM_TRAINER_PRODUCTS`."""
     checkpointing: bool = True
     """Whether TRL makes activations twice, as it does by default; Podium does not."""
 
