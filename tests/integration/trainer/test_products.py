@@ -9,9 +9,10 @@ import pytest
 import torch
 from podium_trainer.domain.packing import pack
 from podium_trainer.learner.base import Base
+from podium_trainer.learner.frozen_layers import FrozenLinear
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.precision import Arithmetic
-from podium_trainer.learner.products import FrozenLinear, Products, has_bfloat16
+from podium_trainer.learner.products import Products, has_bfloat16
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from support.kept_versions import bits
 from support.tiny_policy import move_adapter, sample, step_groups, training_spec, weighted

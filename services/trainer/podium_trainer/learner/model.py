@@ -24,10 +24,11 @@ from podium_trainer.learner.adapter import (
 from podium_trainer.learner.base import Base, load_network
 from podium_trainer.learner.experts import Experts
 from podium_trainer.learner.families import check_family
+from podium_trainer.learner.frozen_layers import join_adapters
 from podium_trainer.learner.network import Network, asking, checkpoint_gradients
 from podium_trainer.learner.parallel import Ranks, let_go, shard
 from podium_trainer.learner.precision import Masters
-from podium_trainer.learner.products import Products, join_adapters
+from podium_trainer.learner.products import Products
 
 
 @dataclass(frozen=True)

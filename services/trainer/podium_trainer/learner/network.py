@@ -15,9 +15,10 @@ from transformers.utils.logging import disable_progress_bar
 from podium_trainer.domain.packing import Row
 from podium_trainer.learner.attention import PLAIN
 from podium_trainer.learner.frozen_head import frozen_logprobs_and_entropy
+from podium_trainer.learner.frozen_layers import freeze, rounded
 from podium_trainer.learner.head import logprobs_and_entropy
 from podium_trainer.learner.layout import Layout
-from podium_trainer.learner.products import Products, freeze, rounded
+from podium_trainer.learner.products import Products
 
 logger = logging.getLogger(__name__)
 

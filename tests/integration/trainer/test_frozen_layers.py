@@ -7,16 +7,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 from podium.types.v1 import spec_pb2
 from podium_trainer.learner import products
+from podium_trainer.learner.frozen_layers import AdaptedLinear, FrozenLinear, freeze, join_adapters
 from podium_trainer.learner.precision import arithmetic
-from podium_trainer.learner.products import (
-    AdaptedLinear,
-    FrozenLinear,
-    Products,
-    freeze,
-    has_bfloat16,
-    join_adapters,
-    refusal,
-)
+from podium_trainer.learner.products import Products, has_bfloat16, refusal
 from support.tiny_policy import training_spec
 from torch import Tensor
 
