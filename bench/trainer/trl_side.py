@@ -20,7 +20,7 @@ from bench.trainer.task import PROMPTS, Setup, reward
 
 def serve(connection: Connection, setup: Setup) -> None:
     """Answers with the prompts' tokens; then `("weights", file)`, `("gradient", batch, file)`,
-    `("sample",)` and `("scores", completions)` until `("train",)`, and from then on `("step",)`,
+    `("sample",)` and `("logprobs", completions)` until `("train",)`, and from then on `("step",)`,
     `setup.steps` times."""
     with tempfile.TemporaryDirectory() as folder:
         trainer = _build(setup, folder)
@@ -168,18 +168,17 @@ def _sample(trainer: _Trainer) -> list[list[list[int]]]:
     return [found[start : start + group] for start in range(0, len(found), group)]
 
 
-def _scores(trainer: _Trainer, completions: list[list[list[int]]]) -> list[float]:
-    """Mean log-prob of a token, in nats, of each of [P][G] completions."""
-    scores: list[float] = []
+def _logprobs(trainer: _Trainer, completions: list[list[list[int]]]) -> list[list[list[float]]]:
+    """Log-probs of each token, in nats, of [P][G] completions."""
+    found: list[list[list[float]]] = []
     trainer.model.eval()
     for prompt, group in zip(_prompts(trainer), completions, strict=True):
         tokens = torch.tensor([[*prompt, *ids] for ids in group])
         with torch.no_grad():
             logits = trainer.model(tokens[:, :-1]).logits[:, len(prompt) - 1 :]
         chosen = tokens[:, len(prompt) :, None]
-        logprobs = logits.log_softmax(-1).gather(-1, chosen).squeeze(-1)
-        scores += logprobs.mean(1).tolist()
-    return scores
+        found.append(logits.log_softmax(-1).gather(-1, chosen).squeeze(-1).tolist())
+    return found
 
 
 def _prompts(trainer: _Trainer) -> list[list[int]]:
@@ -218,8 +217,17 @@ def _gradient(trainer: _Trainer, batch: dict[str, Any], file: str) -> float:
     }
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
-    loss = trainer.compute_loss(trainer.model, inputs)
-    loss.backward()
+    loss = 0.0
+    # A group at a time, for the activations of all are 12 GB: the loss is a sum over tokens,
+    # divided by those of the whole batch.
+    for start in range(0, len(completions), trainer.args.num_generations):
+        part = slice(start, start + trainer.args.num_generations)
+        piece = trainer.compute_loss(
+            trainer.model,
+            {name: value[part] if value.dim() else value for name, value in inputs.items()},
+        )
+        piece.backward()
+        loss += float(piece.detach())
     parameters = _parameters(trainer)
     safetensors.torch.save_file(
         {
@@ -232,12 +240,12 @@ def _gradient(trainer: _Trainer, batch: dict[str, Any], file: str) -> float:
     trainer.model.zero_grad()
     trainer._metrics["train"].clear()
     clear_peak()
-    return float(loss.detach())
+    return loss
 
 
 _ORDERS: dict[str, Any] = {
     "weights": _weights,
     "gradient": _gradient,
     "sample": _sample,
-    "scores": _scores,
+    "logprobs": _logprobs,
 }

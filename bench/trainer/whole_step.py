@@ -130,10 +130,14 @@ class _Sides:
         self._adapter(moved)
         rng = np.random.default_rng(0)
         sampled = self._sampler.ask(("sample", -1))
-        # As after another policy: the sampler's log-probs are of the base model, and moved more.
+        # Ratios of their present policy that no rounding moves over an edge of the clip.
+        present = self._trl.ask(("logprobs", [[ids for ids, _ in group] for group in sampled]))
         sampled = [
-            [(ids, off_policy(np.array(logprobs), rng).tolist()) for ids, logprobs in group]
-            for group in sampled
+            [
+                (ids, off_policy(np.array(logprobs), rng).tolist())
+                for (ids, _), logprobs in zip(group, found, strict=True)
+            ]
+            for group, found in zip(sampled, present, strict=True)
         ]
         # Far apart, so that what TRL adds to the deviation, 1e-4, and we, 1e-6, is nothing.
         rewards = rng.normal(0, 100, (len(PROMPTS), self._setup.group))
@@ -171,7 +175,14 @@ class _Sides:
                 kept += [ids for ids, _ in found]
             for kept, completions in zip(theirs, self._trl.ask(("sample",)), strict=True):
                 kept += completions
-        scores = [self._trl.ask(("scores", side)) for side in (ours, theirs)]
+        scores = [
+            [
+                statistics.fmean(found)
+                for group in self._trl.ask(("logprobs", side))
+                for found in group
+            ]
+            for side in (ours, theirs)
+        ]
         one, two = ([ids for group in side for ids in group] for side in (ours, theirs))
         if lengths := {len(ids) for ids in [*one, *two]} - {self._setup.completion}:
             raise UnequalError(f"completions have {sorted(lengths)} tokens too")
