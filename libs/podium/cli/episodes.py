@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from podium.cli.safe_text import one_line, visible
 from podium.cli.views import duration
 from podium.core.outside import plain_of
 from podium.core.token_records import spans_by_turn
+from podium.core.turns import parts_of
 from podium.types.v1 import trajectory_pb2 as pb
 
 if TYPE_CHECKING:
@@ -32,13 +32,14 @@ _STATE_CHARS = 300
 
 
 def conversation(trajectory: pb.Trajectory) -> str:
-    """Every message of an episode, each under its role, and how it ended."""
+    """Every message of an episode once, each under its role, and how it ended."""
     lines: list[str] = []
-    for index, history in enumerate(trajectory.histories):
-        if index:
-            lines.append(click.style(f"(history {index + 1})", dim=True))
-        for message in history.messages:
-            lines.extend(_message(message))
+    for part in _parts(trajectory):
+        if part.index and part.turns:
+            lines.append(click.style(f"(history {part.index + 1})", dim=True))
+        for turn in part.turns:
+            for message in turn.messages:
+                lines.extend(_message(message))
     if trajectory.failure.type:
         failure = trajectory.failure
         lines.append(visible(f"raised {failure.type}: {failure.message}"))
@@ -108,6 +109,8 @@ class _Turn:
     """What the policy said, and what came of it until it spoke again; number 0 is before that."""
 
     number: int
+    spoken: bool = False
+    """Whether it begins with the policy's words; not what a history opens with."""
     messages: list[pb.Message] = field(default_factory=list)
     step: pb.Transition | None = None
 
@@ -124,31 +127,16 @@ class _Part:
 
 def _parts(trajectory: pb.Trajectory) -> Iterator[_Part]:
     number = 0
-    steps: dict[str, list[pb.Transition]] = defaultdict(list)
-    for step in trajectory.transitions:
-        steps[step.conversation].append(step)
-    earlier: dict[str, Sequence[pb.Message]] = {}
-    for index, history in enumerate(trajectory.histories):
-        before = earlier.get(history.conversation, ())
-        repeated = _shared(before, history.messages)
-        earlier[history.conversation] = history.messages
+    for index, (history, part) in enumerate(
+        zip(trajectory.histories, parts_of(trajectory), strict=True)
+    ):
         turns = [_Turn(number)]
-        for message in history.messages[repeated:]:
-            if message.role == pb.ROLE_ASSISTANT:
-                number += 1
-                left = steps[history.conversation]
-                turns.append(_Turn(number, step=left.pop(0) if left else None))
+        for at, message in enumerate(history.messages[part.repeated :], start=part.repeated):
+            if (turn := part.turns.get(at)) is not None:
+                number = turn.number
+                turns.append(_Turn(number, spoken=True, step=turn.step))
             turns[-1].messages.append(message)
-        yield _Part(index, history, repeated, [turn for turn in turns if turn.messages])
-
-
-def _shared(before: Sequence[pb.Message], after: Sequence[pb.Message]) -> int:
-    count = 0
-    for one, other in zip(before, after, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+        yield _Part(index, history, part.repeated, [turn for turn in turns if turn.messages])
 
 
 def _facts(trajectory: pb.Trajectory) -> Iterator[str]:
@@ -207,9 +195,9 @@ def _title(part: _Part, count: int) -> str:
 
 
 def _turn(turn: _Turn) -> Iterator[str]:
-    for message in turn.messages:
+    for at, message in enumerate(turn.messages):
         head = ""
-        if message.role == pb.ROLE_ASSISTANT:
+        if turn.spoken and at == 0:
             head = f"turn {turn.number}"
             if turn.step is not None:
                 head += f", reward {turn.step.reward:+g}"
@@ -248,8 +236,8 @@ def _token_lines(part: _Part, shown: Sequence[_Turn], pieces: Pieces) -> Iterato
         return
     logprobs = iter(record.logprobs)
     end = 0
-    spoken = [turn.number for turn in part.turns if turn.number]
-    said = [turn.number for turn in shown]
+    spoken = [turn.number for turn in part.turns if turn.spoken]
+    said = [turn.number for turn in shown if turn.spoken]
     turns = spans_by_turn(record)
     by_turn = len(spoken) == len(turns)
     for index, span in ((index, span) for index, spans in enumerate(turns) for span in spans):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 
 from podium.core.openai_messages import to_openai
 from podium.core.token_records import spans_by_turn
+from podium.core.turns import parts_of
 from podium.types.v1 import trajectory_pb2
 
 EPISODE_COLUMNS = ("episode_id", "total_reward", "steps", "success", "accuracy", "efficiency")
@@ -45,22 +45,16 @@ class Action:
 
 
 def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
-    """Every turn of the policy, in order, with the environment's step that it led to."""
-    steps: dict[str, Iterator[trajectory_pb2.Transition]] = {
-        name: (each for each in trajectory.transitions if each.conversation == name)
-        for name in {each.conversation for each in trajectory.transitions}
-    }
+    """Every turn of the policy, in order and once, with the environment's step that it led to."""
     state: dict[str, Any] = {}
     found: list[Action] = []
-    for history in trajectory.histories:
+    for history, part in zip(trajectory.histories, parts_of(trajectory), strict=True):
         name = history.conversation
         sampled = [sum(s.length for s in spans) for spans in spans_by_turn(history.tokens)]
-        turn = 0
-        messages = [to_openai(each) for each in history.messages]
-        for at, message in enumerate(history.messages):
-            if message.role != trajectory_pb2.ROLE_ASSISTANT:
-                continue
-            led_to = next(steps.get(name, iter(())), None)
+        messages = [to_openai(each) for each in history.messages] if part.turns else []
+        for place, (at, turn) in enumerate(part.turns.items()):
+            led_to = turn.step
+            message = history.messages[at]
             after = None
             if led_to is not None and led_to.HasField("state"):
                 after = MessageToDict(led_to.state)
@@ -76,12 +70,11 @@ def actions_of(trajectory: trajectory_pb2.Trajectory) -> list[Action]:
                     reward=led_to.reward if led_to is not None else 0.0,
                     state=state.get(name),
                     next_state=after,
-                    tokens=sampled[turn] if turn < len(sampled) else 0,
+                    tokens=sampled[place] if place < len(sampled) else 0,
                     message=messages[at],
                 )
             )
             state[name] = after
-            turn += 1
     return found
 
 

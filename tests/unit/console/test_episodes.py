@@ -7,6 +7,7 @@ from podium.kit.rpc import load_settings
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_console.domain.episodes import SLICE, TEXT, text_slice, whole
 from podium_console.settings import Settings
+from support.wild_episode import wild_episode
 
 
 @pytest.mark.parametrize("root", ["", "b" * 16])
@@ -61,3 +62,19 @@ def test_thoughts_are_told_apart_from_the_answer_and_come_by_slices() -> None:
     part = text_slice(found, 1, "reasoning", TEXT)
     assert part["text"] == thoughts[TEXT : TEXT + SLICE]
     assert (part["next"], part["chars"]) == (TEXT + SLICE, len(thoughts))
+
+
+def test_each_turn_is_told_with_its_reward_and_once() -> None:
+    told = whole(wild_episode())
+    assert told["turns"] == 2
+    assert [(each["index"], each["history"], each.get("turn")) for each in told["messages"]] == [
+        (0, 0, None),
+        (1, 0, None),
+        (2, 0, {"number": 1, "reward": 0.25, "ends": ""}),
+        (3, 0, None),
+        (8, 1, {"number": 2, "reward": 1.0, "ends": "terminated"}),
+    ]
+    assert told["messages"][-1]["repeated"] == 4
+    # The page asks for the rest of a text by the message's number.
+    assert text_slice(wild_episode(), 8, "content", 0)["text"] == "It is the second."
+    assert [each["index"] for each in whole(wild_episode(), start=3)["messages"]] == [3, 8]

@@ -199,7 +199,7 @@ def test_page_folds_thoughts_away_as_text() -> None:
     html = render(data(before=episodes))
     assert Page(html).open == []
     folded = "<details><summary>thoughts</summary><pre>&lt;script&gt;so&lt;/script&gt;</pre>"
-    assert f'<span class="who">assistant</span>{folded}</details></div>' in html
+    assert f'<span class="who">assistant · turn 2</span>{folded}</details></div>' in html
 
 
 def test_s19_the_page_tells_what_each_step_paid() -> None:
@@ -211,6 +211,23 @@ def test_s19_the_page_tells_what_each_step_paid() -> None:
         episode.score_reward = 0.5
     page = render(data(before=episodes))
     assert "rewards of the steps: 0.15 · -0.05 · and 0.5 in the end" in page
+
+
+def test_the_page_tells_at_each_turn_what_it_was_paid_and_a_repeated_one_once() -> None:
+    episodes = records.episodes(0, 30, 12, 6)
+    assert "· turn 1</span>" in render(data(before=episodes))
+    for episode in episodes:
+        episode.transitions.add(reward=0.15)
+        episode.transitions.add(reward=-0.05, terminated=True)
+        again = episode.histories.add(messages=episode.histories[0].messages)
+        again.messages.add(role=trajectory_pb2.ROLE_ASSISTANT, content="the <second>")
+    html = render(data(before=episodes[5:6], after=records.episodes(18, 99, 98, 96)))
+    assert Page(html).open == []
+    before = html[html.index("<h3>before</h3>") : html.index("<h3>after</h3>")]
+    turns = re.findall(r'<span class="who">(assistant[^<]*)</span>', before)
+    assert turns == ["assistant · turn 1 · reward +0.15", "assistant · turn 2 · reward -0.05"]
+    assert before.count("Find Dana") == before.count("the &lt;second&gt;") == 1
+    assert "a new history" in before
 
 
 @pytest.mark.parametrize(

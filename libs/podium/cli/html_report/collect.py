@@ -60,11 +60,15 @@ async def collect(client: AsyncClient, job_id: str, *, episodes: int = 3) -> Rep
 async def sampled_episodes(
     client: AsyncClient, job_id: str, version: int
 ) -> list[trajectory_pb2.Trajectory]:
-    """The episodes of one version's evaluation at the training temperature, without tokens."""
+    """The episodes of one version's evaluation at the training temperature.
+
+    Of their tokens only the spans are kept, which tell turns from what they are told.
+    """
     found = []
     async for item in client.jobs.trajectories(job_id, step=version, evaluation=True):
         if f"-{SAMPLED}/" in item.id:
             for history in item.histories:
-                history.ClearField("tokens")
+                for name in ("token_ids", "logprobs", "teacher_logprobs"):
+                    history.tokens.ClearField(name)
             found.append(item)
     return found

@@ -7,6 +7,7 @@ from html import escape
 from podium.cli import traces
 from podium.cli.html_report.analysis import pairs
 from podium.cli.html_report.collect import ReportData
+from podium.core import turns
 from podium.types.v1 import trajectory_pb2 as pb
 
 
@@ -35,10 +36,11 @@ def _episode(when: str, episode: pb.Trajectory) -> str:
             f'<span class="verdict {"good" if good else "bad"}">'
             f"{'solved' if good else 'not solved'}</span>"
         )
-    turns = "".join(
-        _message(message, first=index == 0)
-        for history in episode.histories
-        for index, message in enumerate(history.messages)
+    told = "".join(
+        _history(history, part, later=index > 0)
+        for index, (history, part) in enumerate(
+            zip(episode.histories, turns.parts_of(episode), strict=True)
+        )
     )
     failure = (
         f"<pre>{escape(f'{episode.failure.type}: {episode.failure.message}')}</pre>"
@@ -46,12 +48,33 @@ def _episode(when: str, episode: pb.Trajectory) -> str:
         else ""
     )
     return (
-        f'<div class="episode">{verdict}<h3>{when}</h3>{turns}{failure}'
+        f'<div class="episode">{verdict}<h3>{when}</h3>{told}{failure}'
         f'{_rewards(episode)}<p class="end">{escape(_ending(episode))}{_trace(episode)}</p></div>'
     )
 
 
-def _message(message: pb.Message, *, first: bool) -> str:
+def _history(history: pb.History, part: turns.Part, *, later: bool) -> str:
+    """Its messages, but those that the one before has; each turn with what it was paid."""
+    shown = [
+        _message(message, _paid(part.turns.get(at)), first=at == 0)
+        for at, message in enumerate(history.messages)
+        if at >= part.repeated
+    ]
+    if later and shown:
+        of = f": {history.conversation}" if history.conversation else ""
+        shown.insert(0, f'<p class="end">a new history{escape(of)}</p>')
+    return "".join(shown)
+
+
+def _paid(turn: turns.Turn | None) -> str:
+    """`turn 2 · reward +0.5`; nothing for what is no turn."""
+    if turn is None:
+        return ""
+    reward = f" · reward {turn.step.reward:+g}" if turn.step is not None else ""
+    return f" · turn {turn.number}{reward}"
+
+
+def _message(message: pb.Message, paid: str, *, first: bool) -> str:
     role = pb.Role.Name(message.role).removeprefix("ROLE_").lower()
     text = message.content
     calls = [f"-> {call.name}({call.arguments_json})" for call in message.tool_calls]
@@ -65,7 +88,7 @@ def _message(message: pb.Message, *, first: bool) -> str:
         thoughts = f"<details><summary>thoughts</summary>{inside}</details>"
         if not (text or calls):
             body = ""
-    return f'<div class="turn {role}"><span class="who">{role}</span>{thoughts}{body}</div>'
+    return f'<div class="turn {role}"><span class="who">{role}{paid}</span>{thoughts}{body}</div>'
 
 
 def _rewards(episode: pb.Trajectory) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
-from podium.core import trace_links
+from podium.core import trace_links, turns
 from podium.core.asked_judges import request_about
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
 from podium.types.v1 import trajectory_pb2 as pb
@@ -58,7 +58,6 @@ def place(trajectory_id: str) -> Place:
 
 def row(found: pb.Trajectory) -> dict[str, Any]:
     """An episode in a list."""
-    turns = sum(m.role == pb.ROLE_ASSISTANT for h in found.histories for m in h.messages)
     begun, ended = views.seconds(found.start_time), views.seconds(found.end_time)
     return {
         "id": found.id,
@@ -73,7 +72,7 @@ def row(found: pb.Trajectory) -> dict[str, Any]:
         "failure": views.cut(f"{found.failure.type}: {found.failure.message}", _SMALL)
         if found.HasField("failure")
         else "",
-        "turns": turns,
+        "turns": turns.count(found),
         "tokens": sum(s.length for h in found.histories for s in h.tokens.spans),
         "seconds": rounded(ended - begun) if begun and ended else None,
         "explanation": views.cut(found.explanation, _SMALL),
@@ -82,6 +81,8 @@ def row(found: pb.Trajectory) -> dict[str, Any]:
 
 def whole(found: pb.Trajectory, start: int = 0, trace_url: str = "") -> dict[str, Any]:
     """An episode with its messages from the `start`th; `next` says where the others begin.
+
+    A message that a later history repeats is told once, and counted where it is repeated.
 
     `trace_url` is the template of the address of its trace.
     """
@@ -109,7 +110,7 @@ def whole(found: pb.Trajectory, start: int = 0, trace_url: str = "") -> dict[str
         "transitions": [
             {
                 "reward": rounded(each.reward),
-                "ends": "terminated" if each.terminated else "truncated" if each.truncated else "",
+                "ends": _ends(each),
                 "state": _json(each.state, _SMALL),
             }
             for each in found.transitions[:_TRANSITIONS]
@@ -146,16 +147,36 @@ def _part(found: pb.Trajectory, index: int, part: str) -> str:
 
 def _window(found: pb.Trajectory, start: int) -> tuple[list[dict[str, Any]], int | None]:
     shown: list[dict[str, Any]] = []
-    size = 0
-    for at, (history, message) in enumerate(_messages(found)):
-        if at < start:
-            continue
-        plain = _message(at, history, message)
-        size += len(json.dumps(plain, ensure_ascii=False).encode())
-        if shown and size > _MESSAGES_BYTES:
-            return shown, at
-        shown.append(plain)
+    size, at = 0, -1
+    for place, (history, part) in enumerate(
+        zip(found.histories, turns.parts_of(found), strict=True)
+    ):
+        for within, message in enumerate(history.messages):
+            at += 1
+            if at < start or within < part.repeated:
+                continue
+            plain = _message(at, place, message) | {"repeated": part.repeated}
+            if (turn := part.turns.get(within)) is not None:
+                plain["turn"] = _turn(turn)
+            size += len(json.dumps(plain, ensure_ascii=False).encode())
+            if shown and size > _MESSAGES_BYTES:
+                return shown, at
+            shown.append(plain)
     return shown, None
+
+
+def _turn(turn: turns.Turn) -> dict[str, Any]:
+    """Which turn a message is, and what the environment paid for it; null where it told nothing."""
+    step = turn.step
+    return {
+        "number": turn.number,
+        "reward": rounded(step.reward) if step is not None else None,
+        "ends": _ends(step) if step is not None else "",
+    }
+
+
+def _ends(step: pb.Transition) -> str:
+    return "terminated" if step.terminated else "truncated" if step.truncated else ""
 
 
 def _messages(found: pb.Trajectory) -> Iterator[tuple[int, pb.Message]]:

@@ -18,7 +18,8 @@ export async function episodePage({ main, signal, query }, job) {
     for (const message of page.messages) {
       if (message.history !== history) {
         history = message.history;
-        turns.append(h("li", { class: "divider" }, `a new history${first.conversations[history] ? `: ${first.conversations[history]}` : ""}`));
+        turns.append(h("li", { class: "divider" }, `a new history${first.conversations[history] ? `: ${first.conversations[history]}` : ""}`,
+          message.repeated ? ` (its first ${number(message.repeated)} messages are those of the one before)` : ""));
       }
       turns.append(turn(message, ask));
       shown += 1;
@@ -56,7 +57,7 @@ export async function episodePage({ main, signal, query }, job) {
 
 function turn(message, ask) {
   return h("li", { class: `turn ${message.role}` },
-    h("p", { class: "who" }, message.role, message.name ? ` · ${message.name}` : ""),
+    h("p", { class: "who" }, message.role, message.name ? ` · ${message.name}` : "", message.turn ? earned(message.turn) : null),
     message.reasoning.chars ? h("details", { class: "thoughts" }, h("summary", {}, `Thoughts (${number(message.reasoning.chars)} characters)`),
       text(message.reasoning, (offset) => ask(message.index, "reasoning", offset))) : null,
     message.content.chars ? text(message.content, (offset) => ask(message.index, "content", offset)) : null,
@@ -64,6 +65,12 @@ function turn(message, ask) {
       h("p", { class: "who" }, `calls ${call.name}`),
       text(call.arguments, (offset) => ask(message.index, `call:${at}`, offset)))),
     message.malformed.map((each) => h("p", { class: "note" }, "A call that could not be read: ", each)));
+}
+
+/** Which turn it is, and what the environment paid for it. */
+function earned(turn) {
+  const paid = turn.reward === null ? "" : ` · reward ${turn.reward > 0 ? "+" : ""}${number(turn.reward, 3)}`;
+  return h("span", { class: "paid" }, ` · turn ${turn.number}${paid}${turn.ends ? ` · ${turn.ends}` : ""}`);
 }
 
 /** Who judged, what each gave, and how it was asked. */
