@@ -11,21 +11,41 @@ from typing import Any
 
 import podium
 import podium.core.errors
+import podium.core.time_limits
+import podium.core.trajectory_rows
 import podium.environments
+import podium.environments.sandbox
+import podium.environments.scenarios
 import podium.rewards
+import podium.sdk
+import podium.sdk.analytics
 import podium.sdk.checkpoints
 import podium.sdk.environments
+import podium.sdk.evaluation
+import podium.sdk.evaluations
 import podium.sdk.jobs
 import podium.sdk.judge
 import podium.sdk.models
 import podium.sdk.policies
+import podium.sdk.sessions
+import podium.sdk.sync
+import podium.sdk.sync_models
+import podium.training
+import podium.training.backend
 from sphinx.application import Sphinx
 
+# A thing that several of these export is told once, in the first.
 MODULES = (
     podium,
     podium.environments,
+    podium.environments.scenarios,
+    podium.environments.sandbox,
+    podium.core.time_limits,
     podium.rewards,
+    podium.training,
+    podium.training.backend,
     podium.core.errors,
+    podium.sdk,
     # What the attributes of a client are.
     podium.sdk.jobs,
     podium.sdk.policies,
@@ -33,6 +53,15 @@ MODULES = (
     podium.sdk.judge,
     podium.sdk.checkpoints,
     podium.sdk.models,
+    podium.sdk.sessions,
+    podium.sdk.evaluations,
+    # And of one without `await`.
+    podium.sdk.sync,
+    podium.sdk.sync_models,
+    # What is reckoned of episodes.
+    podium.sdk.evaluation,
+    podium.sdk.analytics,
+    podium.core.trajectory_rows,
 )
 
 
@@ -58,8 +87,24 @@ def names(module: ModuleType) -> list[str]:
     return [
         name
         for name, thing in vars(module).items()
-        if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__
+        if not name.startswith("_")
+        and (inspect.isclass(thing) or inspect.isfunction(thing))
+        and thing.__module__ == module.__name__
     ]
+
+
+def told(modules: tuple[ModuleType, ...]) -> Iterator[tuple[ModuleType, dict[str, Any]]]:
+    """Each module and what the page tells of it: by name, and each thing once."""
+    known: set[int] = set()
+    for module in modules:
+        things = {name: getattr(module, name) for name in names(module)}
+        own = {
+            name: thing
+            for name, thing in things.items()
+            if not inspect.ismodule(thing) and id(thing) not in known
+        }
+        known |= {id(thing) for thing in own.values()}
+        yield module, own
 
 
 def page(modules: tuple[ModuleType, ...]) -> str:
@@ -70,18 +115,21 @@ def page(modules: tuple[ModuleType, ...]) -> str:
 def _page(modules: tuple[ModuleType, ...]) -> Iterator[str]:
     yield from ("Python", "======", "")
     yield "What the package exports. Each name is imported when it is first used."
-    for module in modules:
+    for module, things in told(modules):
         yield from ("", module.__name__, "-" * len(module.__name__), "")
         yield from (f".. module:: {module.__name__}", "")
-        for name in names(module):
-            thing = getattr(module, name)
-            if inspect.ismodule(thing):
-                continue
+        for name, thing in things.items():
             kind = "class" if inspect.isclass(thing) else "function" if callable(thing) else "data"
             yield f".. auto{kind}:: {module.__name__}.{name}"
             if kind == "class":
                 yield "   :members:"
             yield ""
+
+
+def returned(annotation: str | None) -> str | None:
+    """What a synchronous iterator gives, of the annotation of the asynchronous one it wraps."""
+    inside = re.fullmatch(r"~?(?:[\w.]*\.)?AsyncGenerator\[(.*), None\]", annotation or "")
+    return f"Iterator[{inside[1]}]" if inside else annotation
 
 
 def _write(app: Sphinx) -> None:
@@ -96,9 +144,23 @@ def _docstring(
     lines[:] = plain(lines)
 
 
+def _signature(
+    _app: Sphinx,
+    _kind: str,
+    name: str,
+    _thing: object,
+    _options: object,
+    arguments: str | None,
+    annotation: str | None,
+) -> tuple[str | None, str | None]:
+    plain_calls = name.startswith(f"{podium.sdk.sync.__name__}.")
+    return arguments, returned(annotation) if plain_calls else annotation
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx's entry."""
     app.connect("builder-inited", _write)
     # Before napoleon, whose own markup stays.
     app.connect("autodoc-process-docstring", _docstring, priority=400)
+    app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from podium.training.backend import Backend, TrainResult
 from podium.training.gather import gather_trajectories, gather_trajectory_groups
+from podium.training.histories import Joined
 from podium.training.model import Model, TrainableModel, TrainConfig
 from podium.training.trajectories import (
     History,
@@ -27,6 +28,7 @@ from podium.training.trajectories import (
 __all__ = [
     "Backend",
     "History",
+    "Joined",
     "Model",
     "TrainConfig",
     "TrainResult",
