@@ -7,7 +7,10 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 from podium.cli.stack import up
+from podium.kit.rpc import load_settings
+from podium_rollout.settings import Settings
 from support.cli import invoke
 from support.fake_judge import completion, fake_judge
 
@@ -69,6 +72,19 @@ async def test_s3_the_variables_that_are_read_have_their_effect(
         )
     assert result.code == 0, result.err
     assert set(api.authorizations) == {"Bearer the-key"}
+
+
+def test_s3_what_is_not_read_has_a_setting_that_does_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (name,) = re.findall(r"`(PODIUM_\w+)` is the same", told()["ART_CLIENT_WORKERS"])
+    monkeypatch.setenv(name, "4")
+    assert load_settings(Settings).workers == 4
+    values = yaml.safe_load((ROOT / "charts/podium/values.yaml").read_text())
+    (row,) = re.findall(r"^\| S20 \| .*$", DOCUMENT, re.MULTILINE)
+    assert f"`{name}=4`" in row
+    for key in re.findall(r"`rollout\.(\w+)(?:: 4)?`", row):
+        assert values["rollout"][key] == 1, key
 
 
 def test_s3_the_variables_that_are_not_read_are_told() -> None:
