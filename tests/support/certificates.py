@@ -12,15 +12,30 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 _DAY = datetime.timedelta(days=1)
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Authority:
     """Signs what it is told to."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, identified: bool = True) -> None:
+        """Without `identified` a certificate does not say which key signed it, as some do not."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named(name)
-        self._certificate = _signed(self._name, self._name, self._key, self._key, authority=True)
+        self._identified = identified
+        self._certificate = _signed(
+            self._name, self._name, self._key, self._key, authority=True, identified=identified
+        )
 
     @property
     def pem(self) -> bytes:
@@ -30,7 +45,9 @@ class Authority:
         """Files of a certificate for DNS names and addresses: certificate, key, authorities."""
         folder.mkdir(parents=True, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
-        made = _signed(_named(names[0]), self._name, key, self._key, names=names)
+        made = _signed(
+            _named(names[0]), self._name, key, self._key, names=names, identified=self._identified
+        )
         written = {
             "certificate": _pem(made),
             "key": key.private_bytes(
@@ -59,6 +76,7 @@ def _signed(
     *,
     names: tuple[str, ...] = (),
     authority: bool = False,
+    identified: bool,
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
     builder = (
@@ -71,6 +89,13 @@ def _signed(
         .not_valid_after(now + _DAY)
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
     )
+    if identified:
+        # Without these Python takes none from 3.13 on, unless it is told to.
+        ours = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        theirs = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key())
+        builder = builder.add_extension(ours, critical=False).add_extension(theirs, critical=False)
+    if authority:
+        builder = builder.add_extension(_SIGNS, critical=True)
     if names:
         builder = builder.add_extension(
             x509.SubjectAlternativeName([_general(name) for name in names]), critical=False
