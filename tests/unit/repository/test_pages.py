@@ -24,8 +24,13 @@ INDEX = (DOCS / "README.md").read_text()
 OWN_INDEX = ("decisions", "runbooks")
 MAX_README_LINES = 150
 MAX_COLUMNS = 120
-PROSE = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
-PROSE += sorted(DOCS.rglob("*.md"))
+PROSE = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")]
+PROSE += sorted(
+    path
+    for folder in ("docs", "bench", "charts", "examples", "libs", "services")
+    for path in (ROOT / folder).rglob("*.md")
+    if "node_modules" not in path.parts
+)
 _ENTRY = re.compile(r"^- \[([^\]]+)\]\(([^)#]+\.md)\): \S.*$", re.MULTILINE)
 _SERVICES = (
     environment_service_pb2,
