@@ -123,4 +123,5 @@ async def test_a_trainer_of_ones_own_has_no_such_wait() -> None:
         double.done.set()
         await trainer.step("a", 4, [])
     assert double.left is not None
-    assert double.left <= 60
+    # gRPC rounds a timeout up when it sends it.
+    assert double.left < 61
