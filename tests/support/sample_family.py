@@ -6,7 +6,10 @@ import gc
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
+
+from podium_inference.adapters.engine_options import latent_attention
 
 PROMPT = [5, 6, 7, 8, 9, 10]
 ATTEMPTS, LENGTH = 4, 20
@@ -44,6 +47,7 @@ def sample(folder: str) -> list[dict[str, list[Any]]]:
         kv_cache_memory_bytes=64 << 20,
         logprobs_mode="processed_logprobs",
         enable_prefix_caching=False,
+        **latent_attention(Path(folder), "float32"),
     )
     params = SamplingParams(
         n=ATTEMPTS,

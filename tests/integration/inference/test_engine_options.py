@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
 import pytest
-from podium_inference.adapters.engine_options import engine_options, for_device, for_this_device
+from podium_inference.adapters.engine_options import (
+    engine_options,
+    for_device,
+    for_this_device,
+    latent_attention,
+)
 from podium_inference.settings import Settings
 
 CPU = {"weight_mode": "merged", "enforce_eager": True, "max_num_seqs": 64}
@@ -60,3 +66,18 @@ def test_a_reasoning_parser_is_the_engines_and_the_openai_apis(tmp_path: Any) ->
     assert arguments.structured_outputs_config.reasoning_parser == "qwen3"
     _, arguments = build(Settings(model="tiny"), "tiny", ("generate",), None)
     assert arguments.structured_outputs_config.reasoning_parser == ""
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_latent_attention_in_float32_does_not_take_kernels_of_bfloat16(
+    nested: bool, tmp_path: Any
+) -> None:
+    """Where the processor has AMX, vLLM would; test_trainer_families runs it."""
+    assert latent_attention(tmp_path, "float32") == {}
+    config = tmp_path / "config.json"
+    config.write_text("{}")
+    assert latent_attention(tmp_path, "float32") == {}
+    latent = {"kv_lora_rank": 512}
+    config.write_text(json.dumps({"text_config": latent} if nested else latent))
+    assert latent_attention(tmp_path, "float32") == {"attention_backend": "CPU_MLA"}
+    assert latent_attention(tmp_path, "bfloat16") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -90,6 +91,7 @@ def engine_options(
         # cannot wind a CPU generator back: seeded requests would kill the engine.
         options["enable_chunked_prefill"] = False
         options["max_num_batched_tokens"] = max(4096, settings.max_model_len)
+        options |= latent_attention(model, options["dtype"])
     if place is not None:
         options |= {
             "nnodes": place.nodes,
@@ -98,6 +100,25 @@ def engine_options(
             "master_port": place.port,
         }
     return options
+
+
+def latent_attention(model: Path, dtype: str) -> dict[str, Any]:
+    """What a CPU's engine needs besides for multi-head latent attention, which DeepSeek and Kimi
+    have; nothing for other models.
+
+    vLLM 0.32 takes its AMX kernels wherever the processor has AMX, and they know bfloat16 alone:
+    in float32 the engine would die while it loads.
+
+    Args:
+        model: its folder.
+        dtype: by vLLM's name.
+    """
+    file = model / "config.json"
+    if dtype == "bfloat16" or not file.exists():
+        return {}
+    config = json.loads(file.read_text())
+    text = config.get("text_config") or config
+    return {"attention_backend": "CPU_MLA"} if text.get("kv_lora_rank") else {}
 
 
 def traits(settings: Settings, options: Mapping[str, Any], digest: str) -> dict[str, Any]:
