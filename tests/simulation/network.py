@@ -98,7 +98,13 @@ class Network(Wire):
         process = PROCESS.get(None)
         if process is not None and not process.alive:
             raise asyncio.CancelledError
-        return await _Call(self, peer, method, handle, process).answer
+        call = _Call(self, peer, method, handle, process)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            if peer == DATABASE:
+                call.leave()
+            raise
 
     def delay(self, seconds: float) -> float:
         """The usual delay, more or less."""
@@ -115,6 +121,7 @@ class _Call:
     __slots__ = (
         "_fault",
         "_handle",
+        "_is_over",
         "_lives",
         "_loop",
         "_member",
@@ -144,6 +151,7 @@ class _Call:
         self.answer: asyncio.Future[Any] = self._loop.create_future()
         seconds = _SECONDS.get(method, _HOP)
         self._pause = _SECOND_HALF
+        self._is_over = False
         if self._fault == LATE and peer != DATABASE:
             # The peer does it all the same, long after the caller has given up.
             self._loop.world(network.delay(seconds), self._give_up)
@@ -154,16 +162,26 @@ class _Call:
                 seconds = network.delay(LATE_SECONDS / 2)
         self._loop.world(network.delay(seconds), self._work)
 
+    def leave(self) -> None:
+        """Its caller is cancelled. A transaction whose commit was on its way holds its locks until
+        it is done, so that no later one comes before it; any other is never done."""
+        if not self._is_over and self._network.is_heads():
+            self._work()
+        self._is_over = True
+
     def _give_up(self) -> None:
         self._reply(None, DeadlineExceededError(f"{self._peer} took too long"))
 
     def _work(self) -> None:
+        if self._is_over:
+            return
         if not self._is_there() or self._fault == REFUSED:
             self._reply(None, _away(self._peer))
             return
         # A caller that went away may have been heard before, or not.
-        if self.answer.cancelled() and self._network.is_heads():
+        if self._peer != DATABASE and self.answer.cancelled() and self._network.is_heads():
             return
+        self._is_over = self._peer == DATABASE
         try:
             result = self._handle()
         except PodiumError as error:

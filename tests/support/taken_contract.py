@@ -5,8 +5,11 @@ A module that imports these tests has a fixture `stores`; see `support.store_con
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from podium.core.errors import InternalError
+from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1.judge_service_pb2 import JudgeUsage
 from podium.types.v1 import trajectory_pb2
@@ -75,6 +78,39 @@ async def test_the_last_step_forgets_what_no_step_will_take(stores: Stores) -> N
     assert len(await ledger.stored_groups("job", 1)) == 1
     everything = (await ledger.stored_groups("job", 1))[0].group.ByteSize()
     assert await ledger.trajectories.stored_bytes() == everything
+
+
+async def test_a_group_whose_save_is_cancelled_is_not_stored_after_the_last_step(
+    stores: Stores,
+) -> None:
+    """Cancelled while its commit is on its way, it holds what the step has to wait for."""
+    ledger = await lead(stores)
+    cuts = 10
+    for cut in range(cuts + 1):
+        id_ = f"job-{cut}"
+        await stores.jobs.create(new(id_))
+        await ledger.start(id_, "pool")
+        first, second = (
+            trajectory_pb2.Group(id=GroupKey(id_, WAITING_ROOM, number).group_id, job_id=id_)
+            for number in (0, 1)
+        )
+        saving = asyncio.ensure_future(
+            ledger.save_group(GroupKey(id_, WAITING_ROOM, 0), COLLECTED, first)
+        )
+        # As many turns of the loop as one takes that is left alone.
+        turns = 0
+        while not saving.done():
+            await asyncio.sleep(0)
+            turns += 1
+        saving = asyncio.ensure_future(
+            ledger.save_group(GroupKey(id_, WAITING_ROOM, 1), COLLECTED, second)
+        )
+        for _ in range(turns * cut // cuts):
+            await asyncio.sleep(0)
+        await cancel_and_wait(saving)
+        await ledger.take_groups(id_, [first], Drawn(1, ""), last=True)
+    for cut in range(cuts + 1):
+        assert await ledger.stored_groups(f"job-{cut}", WAITING_ROOM) == {}
 
 
 async def test_who_reads_on_sees_a_group_with_the_step_that_takes_it(stores: Stores) -> None:
