@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import resource
@@ -56,6 +57,9 @@ def _outcomes(seeds: range, processes: int) -> Iterator[tuple[str, int, int]]:
 
 def _quiet() -> None:
     logging.disable(logging.CRITICAL)
+    # Worlds are full of cycles, and what was imported is none: a fourteenth of the time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def _outcome(seed: int) -> tuple[str, int, int]:

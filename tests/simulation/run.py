@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import random
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 from simulation.befalls import disturb
 from simulation.loop import StuckError
 from simulation.record import Record, faults_of, record_of
-from simulation.scenario import Shape, by_the_queue, drawn_shape, in_other_orders, with_interval
+from simulation.scenario import Shape, shape_of
 from simulation.world import World, clocks_of
 
 _LONGEST = 3600.0
@@ -40,18 +40,7 @@ def simulate(seed: int, world_type: type[World] = World, shape: Shape | None = N
 
     The job is of `shape`, or of one that follows from the seed.
     """
-    draw = random.Random(seed)
-    return _simulate(seed, world_type, shape or _shape_of(seed, draw), draw)
-
-
-def _shape_of(seed: int, draw: random.Random) -> Shape:
-    # By the seed itself: what befalls the others is the same as without.
-    shape = replace(in_other_orders(drawn_shape(draw), seed), cramped=seed % 4 == 3)
-    shape = by_the_queue(with_interval(shape, seed), seed)
-    if seed % 8 in (3, 5):
-        # So long that it is told of.
-        shape = replace(shape, alike=True, steps=shape.steps + 3, groups=max(2, shape.groups))
-    return shape
+    return _simulate(seed, world_type, shape or shape_of(seed), random.Random(seed))
 
 
 def _simulate(seed: int, world_type: type[World], shape: Shape, draw: random.Random) -> Outcome:

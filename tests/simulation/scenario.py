@@ -14,6 +14,8 @@ from support.fakes.peers import BASE_MODEL
 
 JOB = "job"
 ATTEMPTS = 2
+# Seeds whose jobs end alike.
+_ALIKE = 8
 
 
 @dataclass(frozen=True)
@@ -86,57 +88,64 @@ def specification(shape: Shape) -> spec_pb2.JobSpec:
     return spec
 
 
-def drawn_shape(draw: random.Random) -> Shape:
-    """Any job that can end in one way alone."""
+def shape_of(seed: int) -> Shape:
+    """Any job that can end in one way alone.
+
+    Neighbouring seeds have jobs that end alike: the one that is left alone, with which each is
+    compared, is run once for all of them.
+    """
+    job = _job(seed // _ALIKE)
+    draw = random.Random(f"{seed}/at once")
+    at_once = draw.choice((1, 3, 6) if job.ready else (1, 2, 3))
+    shape = replace(job, at_once=at_once, noisy=draw.random() < 0.5)
+    if job.ready and draw.random() < 0.5:
+        return replace(shape, adaptive=True, at_once=job.groups + draw.choice((1, 3, 6)))
+    return shape
+
+
+@functools.cache
+def _job(number: int) -> Shape:
+    draw = random.Random(f"{number}/job")
     staleness = draw.choice((0, 0, 0, 1, 2))
     groups = draw.choice((1, 2, 2, 3))
-    return Shape(
-        steps=draw.choice((1, 2, 3, 3, 4)),
+    interval = draw.choice((1, 1, 1, 1, 1, 1, 2, 3, 3, 5))
+    shape = Shape(
+        # Some so long that the oldest state is not the newest one's neighbour.
+        steps=draw.choice((1, 2, 3, 3, 4)) + (interval > 1) * interval * draw.randrange(3),
         groups=groups,
-        at_once=draw.choice((1, 2, 3)),
         staleness=staleness,
         evaluated=draw.random() < 0.3,
         keeps=draw.choice((1, 2, 10)),
         failing=groups > 1 and draw.random() < 0.2,
-        noisy=draw.random() < 0.5,
         # Ahead of training, which version samples depends on what is quicker.
         pure=staleness == 0 and draw.random() < 0.5,
+        interval=interval,
+        cramped=draw.random() < 0.25,
     )
+    shape = _in_other_orders(shape, number % 4, draw)
+    if draw.random() < 0.15:
+        # So long that it is told of.
+        return replace(shape, alike=True, steps=shape.steps + 3, groups=max(2, groups))
+    return shape
 
 
-def in_other_orders(shape: Shape, seed: int) -> Shape:
-    """The same job, or one that replaces groups, or whose steps take what is ready.
-
-    By a draw of its own: what befalls the others is the same as without.
-    """
-    kind, draw = seed // 8 % 4, random.Random(f"{seed}/order")
+def _in_other_orders(shape: Shape, kind: int, draw: random.Random) -> Shape:
+    """The same job, or one that replaces groups, or whose steps take what is ready."""
     flat = draw.choice((0.0, 0.3, 0.6))
-    if kind == 1:
-        return replace(shape, dynamic=True, flat=flat)
     if kind == 0:
         return shape
+    if kind == 1:
+        return replace(shape, dynamic=True, flat=flat)
     return replace(
         shape,
         ready=True,
         staleness=draw.choice((1, 1, 2, 4)),
-        steps=shape.steps + draw.choice((0, 3)),
-        at_once=draw.choice((1, 3, 6)),
+        steps=shape.steps + draw.choice((0, 0, 3)),
         dynamic=draw.random() < 0.7,
         flat=flat,
         slow=draw.choice((0.0, 0.2, 0.4)),
         pure=False,
     )
-
-
-def by_the_queue(shape: Shape, seed: int) -> Shape:
-    """The same job, or one whose groups are as many at once as the pool's queue allows.
-
-    By a draw of its own, as above.
-    """
-    draw = random.Random(f"{seed}/at once")
-    if not shape.ready or draw.random() < 0.5:
-        return shape
-    return replace(shape, adaptive=True, at_once=shape.groups + draw.choice((1, 3, 6)))
 
 
 def drawn_load(draw: random.Random) -> list[inference_pb.EngineLoad | None]:
@@ -154,15 +163,3 @@ def drawn_load(draw: random.Random) -> list[inference_pb.EngineLoad | None]:
         )
 
     return [pod() for _ in range(draw.choice((1, 1, 3)))]
-
-
-def with_interval(shape: Shape, seed: int) -> Shape:
-    """The same job, whose state is stored at each step or more seldom.
-
-    By a draw of its own, as above.
-    """
-    draw = random.Random(f"{seed}/state")
-    interval = draw.choice((1, 1, 2, 3, 5))
-    # So long that the oldest state is not the newest one's neighbour.
-    more = draw.choice((0, interval, 2 * interval)) if interval > 1 else 0
-    return replace(shape, interval=interval, steps=shape.steps + more)

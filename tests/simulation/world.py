@@ -38,9 +38,13 @@ _CRAMPED = _SETTINGS.model_copy(update={"trajectory_store_max_bytes": 1})
 _READ_CLOCKS = (pools, recovery, reporter, scheduler, timestamps, fake_ledger)
 
 
+# Neither shows anything to Prometheus, which nobody reads here and which is most of their work.
 class QuietScheduler(Scheduler):
-    """Shows nothing to Prometheus, which nobody reads here and which is most of a look's work."""
+    def _show(self, *_: object) -> None:
+        pass
 
+
+class QuietFairShare(FairShare):
     def _show(self, *_: object) -> None:
         pass
 
@@ -56,7 +60,13 @@ class Controller:
         self.scheduler = QuietScheduler(
             world.peers,
             Pools(
-                [Pool(_POOL, world.inference, FairShare(_POOL, 256, projects, world.loop.time))],
+                [
+                    Pool(
+                        _POOL,
+                        world.inference,
+                        QuietFairShare(_POOL, 256, projects, world.loop.time),
+                    )
+                ],
                 clock=world.loop.time,
             ),
             projects,
@@ -142,7 +152,7 @@ class World:
 
     def is_at_rest(self) -> bool:
         """Whether the job has ended, and nothing is underway that could do harm."""
-        return self.is_ended() and self.loop.time() >= self.rest_at
+        return self.loop.time() >= self.rest_at and self.is_ended()
 
     def unrest(self, seconds: float) -> None:
         """What befalls it now may do harm for so long."""
@@ -188,8 +198,9 @@ def clocks_of(world: World, seed: int) -> Iterator[None]:
     drew = backoff.random
     paces = janitor._LOOK_SECONDS, janitor._GROUPS_AT_ONCE
     try:
-        # So often, and in such small parts, that what befalls a job befalls it in between.
-        janitor._LOOK_SECONDS, janitor._GROUPS_AT_ONCE = 1.0, 1
+        if world.shape.cramped:
+            # So often, and in such small parts, that what befalls a job befalls it in between.
+            janitor._LOOK_SECONDS, janitor._GROUPS_AT_ONCE = 1.0, 1
         for each in _READ_CLOCKS:
             each.time = world.time  # type: ignore[assignment]
         backoff.random = random.Random(seed)  # type: ignore[assignment]

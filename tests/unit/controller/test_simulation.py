@@ -36,8 +36,12 @@ from support.fakes.ledger import MemoryLedger
 
 _SEEDS = 200
 FOUND = (
-    # A version that a stopped controller's trainer stored late: VERSION_EXISTS.
-    50808,
+    # The load of a controller that was gone put the pool back: STALENESS_EXCEEDED.
+    484,
+    # A registry that was away while the last state was stored: REGISTRY_LOST within seconds.
+    827,
+    # A load that the next one overtook, whose version was deleted by then: VERSION_NOT_FOUND.
+    2046,
 )
 """Seeds are of the simulation as it is: each fault has a test of its component too."""
 
@@ -57,7 +61,7 @@ def test_what_befalls_a_job_costs_it_nothing_but_time() -> None:
     assert not wrong, "\n".join(wrong)
     assert sum(outcome.controllers for outcome in outcomes) > 2 * _SEEDS
     # Crashes between a version's weights and its state, and between two states.
-    assert sum(outcome.replays for outcome in outcomes) > _SEEDS // 10
+    assert sum(outcome.replays for outcome in outcomes) > _SEEDS // 25
     # However a job's runs ended, and whoever led then: nothing of it is shown any more.
     assert series_of_jobs() <= before
 
@@ -192,12 +196,12 @@ class WorldThatTellsLater(World):
     befalls = (lose_answers,)
 
 
-def first_found(world: type[World], most: int = _SEEDS) -> str:
-    """What the first seed says that finds something wrong."""
+def first_found(world: type[World], most: int = _SEEDS, of: str = "") -> str:
+    """What the first seed says that finds something wrong, `of` what is searched for."""
     for seed in range(most):
-        outcome = simulate(seed, world)
-        if outcome.wrong:
-            return "\n".join(outcome.wrong)
+        wrong = "\n".join(simulate(seed, world).wrong)
+        if wrong and of in wrong:
+            return wrong
     raise AssertionError(f"{most} seeds find nothing")
 
 
@@ -220,8 +224,7 @@ def test_a_skipped_fence_is_found() -> None:
 
 def test_a_lost_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "RolloutGroups", Forgets)
-    found = first_found(World)
-    assert "g0" in found or "groups of which" in found
+    assert first_found(World, of="g0")
 
 
 def test_a_step_that_is_not_written_before_it_trains_is_found() -> None:

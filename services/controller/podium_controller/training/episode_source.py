@@ -10,6 +10,7 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 from podium_controller.domain.ports import GroupKey, Rollout
+from podium_controller.domain.staleness import oldest_version
 from podium_controller.domain.uncollected import failed_attempts, is_of_one_group
 from podium_controller.pools.pools import Pool
 from podium_controller.training.recovery import Recovery
@@ -61,18 +62,23 @@ class EpisodeSource:
             seed=self.seed,
             pool=self.pool.name,
         )
+        served = self.serving.served
         trajectories = await self.recovery.run(
             "rollout", lambda: self._collect(request, begins), self._rebuild
         )
         for trajectory in trajectories:
             trajectory.environment = self.name
-        return trajectory_pb2.Group(
+        group = trajectory_pb2.Group(
             id=group_id,
             job_id=key.job_id,
             step=key.step,
             scenario=scenario,
             trajectories=trajectories,
         )
+        sampled = oldest_version(group, key.job_id)
+        if sampled is not None:
+            await self.serving.check(sampled, served)
+        return group
 
     async def _collect(
         self, request: rollout_pb.CollectGroupRequest, begins: Callable[[], None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from podium.core.errors import FailedPreconditionError
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import spec_pb2
@@ -28,8 +30,11 @@ class Serving:
         self._ledger = ledger
         self._recovery = recovery
         self._weight_update = weight_update
+        self._loading = asyncio.Lock()
         self.version = -1
         """The version that is to be served; -1 before the first."""
+        self.served = -1
+        """The newest one that the pool has said to serve; -1 before the first."""
 
     async def serve(self, version: int) -> None:
         """Returns when the pool serves the version."""
@@ -51,8 +56,23 @@ class Serving:
             response = await self._load()
         return not response.already_loaded
 
+    async def check(self, sampled: int, served: int) -> None:
+        """Has the pool load again when a group that began while it served `served` is older.
+
+        What an earlier controller told the pool may have come after what this one did.
+        """
+        # Below 0 is another policy's.
+        if 0 <= sampled < served:
+            await self._recovery.run("inference", self.reload)
+
     async def _load(self) -> inference_pb.LoadPolicyResponse:
-        return await self._inference.load(self._job_id, self.version, self._weight_update)
+        # One after the other: a load that is overtaken would put the pool back, or find its version
+        # deleted, which is done when the next one is served.
+        async with self._loading:
+            version = self.version
+            response = await self._inference.load(self._job_id, version, self._weight_update)
+            self.served = max(self.served, version)
+            return response
 
     async def _make_room(self) -> bool:
         """Unloads what jobs that do not run have left in a pool that holds one job."""

@@ -169,6 +169,8 @@ class StepRunner:
             await self._resume.store_state(version)
 
         async def rebuild() -> bool:
+            # A registry that is away is waited for here: each new opening would count as a loss.
+            await self._resume.look(version)
             await self._reopen(version)
             return True
 
