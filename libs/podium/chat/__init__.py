@@ -1,7 +1,9 @@
-"""Asking a model behind any OpenAI-compatible API for JSON: judges, and makers of scenarios."""
+"""Asking models behind any OpenAI-compatible API: judges, makers of scenarios, players."""
 
 from podium.chat.config import CallLimits, Endpoint, Price, Sampling, Usage
+from podium.chat.guard import guard
 from podium.chat.http_api import HttpApi, Observer
+from podium.chat.keys import ApiKeys
 from podium.chat.replies import Asked, Reply
 from podium.chat.structured import (
     PromptTooLongError,
@@ -10,6 +12,7 @@ from podium.chat.structured import (
 )
 
 __all__ = [
+    "ApiKeys",
     "Asked",
     "CallLimits",
     "Endpoint",
@@ -22,4 +25,5 @@ __all__ = [
     "Sampling",
     "StructuredChat",
     "Usage",
+    "guard",
 ]

@@ -93,6 +93,17 @@ def plain_of(struct: Struct) -> dict[str, Any]:
     return {key: _plain(value) for key, value in struct.fields.items()}
 
 
+def whole_numbers(value: Any) -> Any:
+    """Struct has only floats; an API that wants a whole number refuses 7.0."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: whole_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(inner) for inner in value]
+    return value
+
+
 def is_nested_deeper(value: Any, levels: int) -> bool:
     """Whether objects and lists stand inside each other more than `levels` times."""
     if not isinstance(value, Mapping | list | tuple):

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
+from podium.chat import guard
 from podium.judge.v1 import judge_service_pb2_grpc
 from podium.kit.rpc import Server, run_service
 
-from podium_judge.adapters.guard import guard
 from podium_judge.servicer import JudgeServicer
 from podium_judge.settings import Settings
 
@@ -23,7 +23,7 @@ def main() -> None:
         limits = httpx.Limits(max_connections=settings.max_concurrent_calls + 4)
         # A proxy from the environment is for judges elsewhere; our own pool may be on loopback.
         direct = {"all://127.0.0.1": None, "all://localhost": None}
-        hooks = {"request": [guard(settings.allowed_networks)]}
+        hooks = {"request": [guard(settings.allowed_networks, "judge")]}
         async with httpx.AsyncClient(
             timeout=None, limits=limits, mounts=direct, event_hooks=hooks
         ) as client:

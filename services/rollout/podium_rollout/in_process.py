@@ -7,10 +7,13 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx
+from podium.chat import guard
 from podium.kit.rpc import Server
 from podium.rollout.v1 import rollout_service_pb2_grpc
 
 from podium_rollout.adapters.environments import Environments
+from podium_rollout.adapters.model_players import ModelPlayers
 from podium_rollout.adapters.policy import InferencePolicy
 from podium_rollout.domain.group import GroupRunner
 from podium_rollout.servicer import SERVICE, RolloutServicer
@@ -32,9 +35,13 @@ async def episodes(server: Server, settings: Settings) -> AsyncIterator[None]:
         )
         for name, address in settings.pool_addresses().items()
     }
+    client = _client(settings)
+    runner = GroupRunner(
+        environments, policies, settings.max_groups, ModelPlayers(client, settings)
+    )
     server.add(
         rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,
-        RolloutServicer(GroupRunner(environments, policies, settings.max_groups), environments),
+        RolloutServicer(runner, environments),
         SERVICE,
     )
     _look_less_for_garbage()
@@ -42,7 +49,19 @@ async def episodes(server: Server, settings: Settings) -> AsyncIterator[None]:
         yield
     finally:
         await environments.close()
-        await asyncio.gather(*(policy.close() for policy in policies.values()))
+        await asyncio.gather(*(policy.close() for policy in policies.values()), client.aclose())
+
+
+def _client(settings: Settings) -> httpx.AsyncClient:
+    """What asks the models that play beside the policy."""
+    return httpx.AsyncClient(
+        timeout=None,
+        # As many as episodes ask: a bound here would let some wait for others' answers.
+        limits=httpx.Limits(max_connections=None),
+        # A proxy from the environment is for models elsewhere; a pool may be on loopback.
+        mounts={"all://127.0.0.1": None, "all://localhost": None},
+        event_hooks={"request": [guard(settings.allowed_networks, "player")]},
+    )
 
 
 def _look_less_for_garbage() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podium.kit.rpc import ServerSettings
 from podium.kit.rpc.pools import DEFAULT_POOL, PoolAddresses
-from pydantic import Field
+from pydantic import Field, IPvAnyNetwork
 from pydantic_settings import SettingsConfigDict
 
 
@@ -29,6 +29,19 @@ class Settings(ServerSettings):
     """Of one generation, within the episode's own deadline."""
     environment_resume_seconds: float = Field(default=30.0, gt=0)
     """How long a remote environment's session is sought after its connection broke."""
+
+    player_timeout_seconds: float = Field(default=120.0, gt=0)
+    """Of one request to a model that plays beside the policy, within the episode's own deadline."""
+    player_attempts: int = Field(default=4, ge=1, le=20)
+    """Requests that one of its turns may take when its API is busy or unreachable."""
+    trusted_base_urls: tuple[str, ...] = ()
+    """Addresses of players' models that keys may be sent to, as a JSON list."""
+    tell_failures: bool = False
+    """Whether jobs are told what any player's model of theirs answered, and not only one at an
+    address that is trusted: where users are the operators, as on a laptop."""
+    allowed_networks: tuple[IPvAnyNetwork, ...] = ()
+    """Networks of link-local and metadata addresses that players' models may be at all the same,
+    as a JSON list."""
 
     def pool_addresses(self) -> dict[str, str]:
         """The pools by name."""

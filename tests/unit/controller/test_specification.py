@@ -200,6 +200,21 @@ def test_the_agent_that_trains_is_the_policy() -> None:
     assert fields(wrong) == ["job.spec.rollout.episode.players[agent]"]
 
 
+def test_a_model_that_plays_has_an_address_and_a_conversation_of_its_own() -> None:
+    job = spec(rollout=spec_pb2.RolloutSpec(), evaluation=spec_pb2.EvaluationSpec())
+    for players in (job.rollout.episode.model_players, job.evaluation.model_players):
+        for name in ("agent", "user"):
+            players[name].base_url = "https://api.example.com/v1"
+            players[name].model = "large"
+    assert fields(job) == ["job.spec.rollout.episode.model_players[agent]"]
+    job.evaluation.model_players["user"].base_url = "api.example.com"
+    job.evaluation.players["user"] = "base"
+    assert fields(job)[1:] == [
+        "job.spec.evaluation.model_players[user]",
+        "job.spec.evaluation.model_players[user].base_url",
+    ]
+
+
 def test_a_template_is_not_told_what_podium_says_itself() -> None:
     rollout = spec_pb2.RolloutSpec()
     rollout.episode.chat_template_kwargs.update({"enable_thinking": False, "tools": []})

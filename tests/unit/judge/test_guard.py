@@ -6,9 +6,9 @@ import ipaddress
 
 import httpx
 import pytest
+from podium.chat import guard
 from podium.core.contract.judging import is_judge_address
 from podium.core.errors import FailedPreconditionError, UnavailableError
-from podium_judge.adapters.guard import guard
 from podium_judge.adapters.judge_model import OpenAIJudge, RequestRefusedError
 from podium_judge.domain.judge_config import CallLimits, Endpoint, JudgeConfig
 from podium_judge.domain.scores import Usage
@@ -70,7 +70,7 @@ def test_nothing_else_is(url: str) -> None:
     ],
 )
 async def test_metadata_addresses_are_refused_before_a_request_is_sent(host: str) -> None:
-    refuse = guard(())
+    refuse = guard((), "judge")
     async with httpx.AsyncClient(event_hooks={"request": [refuse]}) as client:
         with pytest.raises(FailedPreconditionError) as caught:
             await client.get(f"http://{host}/v1/models")
@@ -80,11 +80,11 @@ async def test_metadata_addresses_are_refused_before_a_request_is_sent(host: str
 
 async def test_a_setting_allows_them_and_loopback_needs_none() -> None:
     request = httpx.Request("GET", "http://169.254.10.7/v1/models")
-    await guard((ipaddress.ip_network("169.254.10.0/24"),))(request)
+    await guard((ipaddress.ip_network("169.254.10.0/24"),), "judge")(request)
     with pytest.raises(FailedPreconditionError):
-        await guard((ipaddress.ip_network("169.254.11.0/24"),))(request)
+        await guard((ipaddress.ip_network("169.254.11.0/24"),), "judge")(request)
     for host in ("127.0.0.1", "localhost", "[::1]", "10.1.2.3"):
-        await guard(())(httpx.Request("GET", f"http://{host}/v1/models"))
+        await guard((), "judge")(httpx.Request("GET", f"http://{host}/v1/models"))
 
 
 async def told(url: str, trusted: bool) -> str:

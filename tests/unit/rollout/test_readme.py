@@ -13,13 +13,19 @@ from podium_rollout.settings import Settings
 README = (Path(__file__).parents[3] / "services" / "rollout" / "README.md").read_text()
 
 
+def _told(default: object) -> str:
+    if isinstance(default, float):
+        return f"{default:g}"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return "none" if default == () else str(default)
+
+
 def test_the_settings_and_their_defaults() -> None:
     told = dict(re.findall(r"\| `PODIUM_ROLLOUT_(\w+)` \| (\S+) \|", README))
     inherited = ServerSettings.model_fields
     own = {
-        name.upper(): f"{field.default:g}"
-        if isinstance(field.default, float)
-        else str(field.default)
+        name.upper(): _told(field.default)
         for name, field in Settings.model_fields.items()
         if name not in inherited or field.default != inherited[name].default
     }

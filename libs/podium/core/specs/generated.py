@@ -24,6 +24,7 @@ __all__ = [
     "LoraSpec",
     "LossSpec",
     "MlflowSpec",
+    "ModelPlayer",
     "OpenPipeSpec",
     "RetentionSpec",
     "RewardSpec",
@@ -526,6 +527,9 @@ class EpisodeSpec(Spec[spec_pb2.EpisodeSpec]):
             for an agent of the environment's own, which must be built in, or `base`,
             `JOB@VERSION` or `JOB` for another policy that the pool serves. What they say is
             not trained on.
+        model_players: The same for models that this installation does not train: who speaks
+            in a conversation, by its name, such as a user who is played by a larger model. A
+            conversation is in one of the two at most.
         chat_template_kwargs: What the model's chat template is told besides the messages, as
             far as it knows it: `enable_thinking: false` of Qwen3, `reasoning_effort: low` of
             gpt-oss. At most 16 KiB.
@@ -560,6 +564,11 @@ class EpisodeSpec(Spec[spec_pb2.EpisodeSpec]):
     of the environment's own, which must be built in, or `base`, `JOB@VERSION` or `JOB` for
     another policy that the pool serves. What they say is not trained on.
     """
+    model_players: Mapping[str, ModelPlayer] | None = None
+    """The same for models that this installation does not train: who speaks in a conversation,
+    by its name, such as a user who is played by a larger model. A conversation is in one of
+    the two at most.
+    """
     chat_template_kwargs: Mapping[str, Any] | None = None
     """What the model's chat template is told besides the messages, as far as it knows it:
     `enable_thinking: false` of Qwen3, `reasoning_effort: low` of gpt-oss. At most 16 KiB.
@@ -582,8 +591,8 @@ class EvaluationSpec(Spec[spec_pb2.EvaluationSpec]):
             `win_rate` where RULER judges, or a metric that the environment reports; of one of
             several environments with `env/NAME/` before it, and of the greedy attempts with
             `greedy/` before that. Default `success`. Allowed: at most 128 characters.
-        players: As EpisodeSpec.players, and added to rollout.episode.players, whose entries
-            of the same conversation it replaces.
+        players: As EpisodeSpec.players, and added to the players of the training episodes, of
+            either kind, whose entry of the same conversation it replaces.
         environments: Names of those of the job's `environments` to evaluate on; none for all.
             `split` and `scenarios` are of each. Allowed: at most 64 items.
         reward: How the attempts are scored; absent for the environment's own reward, or see
@@ -597,6 +606,8 @@ class EvaluationSpec(Spec[spec_pb2.EvaluationSpec]):
         best_mode: Which end of `best_metric` is the better one. Default `max`.
         job_reward: Whether the job's own `reward` is that of its evaluations too; not with
             `reward` here. Default false.
+        model_players: As EpisodeSpec.model_players, and added to the players of the training
+            episodes, of either kind, whose entry of the same conversation it replaces.
     """
 
     message_class = spec_pb2.EvaluationSpec
@@ -622,8 +633,8 @@ class EvaluationSpec(Spec[spec_pb2.EvaluationSpec]):
     `success`. Allowed: at most 128 characters.
     """
     players: Mapping[str, str] | None = None
-    """As EpisodeSpec.players, and added to rollout.episode.players, whose entries of the same
-    conversation it replaces.
+    """As EpisodeSpec.players, and added to the players of the training episodes, of either kind,
+    whose entry of the same conversation it replaces.
     """
     environments: Sequence[str] | None = None
     """Names of those of the job's `environments` to evaluate on; none for all. `split` and
@@ -644,6 +655,10 @@ class EvaluationSpec(Spec[spec_pb2.EvaluationSpec]):
     job_reward: bool | None = None
     """Whether the job's own `reward` is that of its evaluations too; not with `reward` here.
     Default false.
+    """
+    model_players: Mapping[str, ModelPlayer] | None = None
+    """As EpisodeSpec.model_players, and added to the players of the training episodes, of either
+    kind, whose entry of the same conversation it replaces.
     """
 
 
@@ -996,6 +1011,50 @@ class MlflowSpec(Spec[spec_pb2.MlflowSpec]):
     secret: str | None = None
     """Secret of the tracking service, with `MLFLOW_TRACKING_URI`; empty for the service's own
     variables. Allowed: matches [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
+    """
+
+
+class ModelPlayer(Spec[spec_pb2.ModelPlayer]):
+    """A model behind an OpenAI-compatible API that speaks in a conversation. It is sent that
+    conversation alone: what the environment says in it, its system message first, and its own
+    answers. What it says is not trained on.
+
+    Args:
+        base_url: Base URL of the API, ending in `/v1`; a pool of Podium's has one too.
+            Required. Allowed: at most 1024 characters.
+        model: Model name at that API. Required. Allowed: at most 256 characters.
+        api_key_env: Environment variable of the rollout service that holds the API key; it
+            must begin with `PODIUM_ROLLOUT_KEY`, and base_url must be one that the service's
+            operator trusts with keys. Empty for no key. Allowed: matches
+            PODIUM_ROLLOUT_KEY[A-Z0-9_]*; at most 128 characters.
+        temperature: Sampling temperature. Absent for the API's default. Allowed: from 0 to 2.
+        max_completion_tokens: Most tokens of an answer. Absent for the API's default.
+            Allowed: from 1 to 1048576.
+        extra_body: Further parameters of the request, such as `reasoning_effort`, passed on
+            as they are. None may be one that the rollout service sets itself.
+    """
+
+    message_class = spec_pb2.ModelPlayer
+
+    base_url: str | None = None
+    """Base URL of the API, ending in `/v1`; a pool of Podium's has one too. Required. Allowed:
+    at most 1024 characters.
+    """
+    model: str | None = None
+    """Model name at that API. Required. Allowed: at most 256 characters."""
+    api_key_env: str | None = None
+    """Environment variable of the rollout service that holds the API key; it must begin with
+    `PODIUM_ROLLOUT_KEY`, and base_url must be one that the service's operator trusts with
+    keys. Empty for no key. Allowed: matches PODIUM_ROLLOUT_KEY[A-Z0-9_]*; at most 128
+    characters.
+    """
+    temperature: float | None = None
+    """Sampling temperature. Absent for the API's default. Allowed: from 0 to 2."""
+    max_completion_tokens: int | None = None
+    """Most tokens of an answer. Absent for the API's default. Allowed: from 1 to 1048576."""
+    extra_body: Mapping[str, Any] | None = None
+    """Further parameters of the request, such as `reasoning_effort`, passed on as they are. None
+    may be one that the rollout service sets itself.
     """
 
 

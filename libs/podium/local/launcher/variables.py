@@ -122,5 +122,8 @@ def _specific(name: str, config: LauncherConfig, ports: Mapping[str, Ports]) -> 
                 # Whose machine it is may know what listens on it.
                 "tell_failures": "true",
             }
+        case "rollout":
+            # As of judges.
+            return {"tell_failures": "true"}
         case _:
             return {}

@@ -1478,6 +1478,65 @@ class EnvironmentSpec(_message.Message):
 Global___EnvironmentSpec: _TypeAlias = EnvironmentSpec  # noqa: Y015
 
 @_typing.final
+class ModelPlayer(_message.Message):
+    """A model behind an OpenAI-compatible API that speaks in a conversation. It is
+    sent that conversation alone: what the environment says in it, its system
+    message first, and its own answers. What it says is not trained on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_URL_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    API_KEY_ENV_FIELD_NUMBER: _builtins.int
+    TEMPERATURE_FIELD_NUMBER: _builtins.int
+    MAX_COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    EXTRA_BODY_FIELD_NUMBER: _builtins.int
+    base_url: _builtins.str
+    """Base URL of the API, ending in `/v1`; a pool of Podium's has one too."""
+    model: _builtins.str
+    """Model name at that API."""
+    api_key_env: _builtins.str
+    """Environment variable of the rollout service that holds the API key; it must
+    begin with `PODIUM_ROLLOUT_KEY`, and base_url must be one that the service's
+    operator trusts with keys. Empty for no key.
+    """
+    temperature: _builtins.float
+    """Sampling temperature. Absent for the API's default."""
+    max_completion_tokens: _builtins.int
+    """Most tokens of an answer. Absent for the API's default."""
+    @_builtins.property
+    def extra_body(self) -> _struct_pb2.Struct:
+        """Further parameters of the request, such as `reasoning_effort`, passed on as
+        they are. None may be one that the rollout service sets itself.
+        """
+
+    def __init__(
+        self,
+        *,
+        base_url: _builtins.str = ...,
+        model: _builtins.str = ...,
+        api_key_env: _builtins.str = ...,
+        temperature: _builtins.float | None = ...,
+        max_completion_tokens: _builtins.int | None = ...,
+        extra_body: _struct_pb2.Struct | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_completion_tokens", b"_max_completion_tokens", "_temperature", b"_temperature", "extra_body", b"extra_body", "max_completion_tokens", b"max_completion_tokens", "temperature", b"temperature"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_completion_tokens", b"_max_completion_tokens", "_temperature", b"_temperature", "api_key_env", b"api_key_env", "base_url", b"base_url", "extra_body", b"extra_body", "max_completion_tokens", b"max_completion_tokens", "model", b"model", "temperature", b"temperature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_completion_tokens: _TypeAlias = _typing.Literal["max_completion_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_completion_tokens: _TypeAlias = _typing.Literal["_max_completion_tokens", b"_max_completion_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
+    _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_completion_tokens) -> _WhichOneofReturnType__max_completion_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
+
+Global___ModelPlayer: _TypeAlias = ModelPlayer  # noqa: Y015
+
+@_typing.final
 class EpisodeSpec(_message.Message):
     """Bounds of one episode, and how it is played."""
 
@@ -1503,6 +1562,27 @@ class EpisodeSpec(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ModelPlayersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___ModelPlayer: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___ModelPlayer | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     MAX_TURNS_FIELD_NUMBER: _builtins.int
     TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     STEP_TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
@@ -1510,6 +1590,7 @@ class EpisodeSpec(_message.Message):
     TOOL_FORMAT_FIELD_NUMBER: _builtins.int
     CONTEXT_POLICY_FIELD_NUMBER: _builtins.int
     PLAYERS_FIELD_NUMBER: _builtins.int
+    MODEL_PLAYERS_FIELD_NUMBER: _builtins.int
     CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
     max_turns: _builtins.int
     """Most assistant turns. Default 8."""
@@ -1544,6 +1625,13 @@ class EpisodeSpec(_message.Message):
         """
 
     @_builtins.property
+    def model_players(self) -> _containers.MessageMap[_builtins.str, Global___ModelPlayer]:
+        """The same for models that this installation does not train: who speaks in a
+        conversation, by its name, such as a user who is played by a larger model.
+        A conversation is in one of the two at most.
+        """
+
+    @_builtins.property
     def chat_template_kwargs(self) -> _struct_pb2.Struct:
         """What the model's chat template is told besides the messages, as far as it
         knows it: `enable_thinking: false` of Qwen3, `reasoning_effort: low` of
@@ -1560,11 +1648,12 @@ class EpisodeSpec(_message.Message):
         tool_format: Global___ToolFormat.ValueType | None = ...,
         context_policy: Global___ContextPolicy.ValueType | None = ...,
         players: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        model_players: _abc.Mapping[_builtins.str, Global___ModelPlayer] | None = ...,
         chat_template_kwargs: _struct_pb2.Struct | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "players", b"players", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "model_players", b"model_players", "players", b"players", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__context_policy: _TypeAlias = _typing.Literal["context_policy"]  # noqa: Y015
     _WhichOneofArgType__context_policy: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy"]  # noqa: Y015
@@ -2723,6 +2812,27 @@ class EvaluationSpec(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ModelPlayersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___ModelPlayer: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___ModelPlayer | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SPLIT_FIELD_NUMBER: _builtins.int
     EVERY_STEPS_FIELD_NUMBER: _builtins.int
     SCENARIOS_FIELD_NUMBER: _builtins.int
@@ -2734,6 +2844,7 @@ class EvaluationSpec(_message.Message):
     REWARD_FIELD_NUMBER: _builtins.int
     BEST_MODE_FIELD_NUMBER: _builtins.int
     JOB_REWARD_FIELD_NUMBER: _builtins.int
+    MODEL_PLAYERS_FIELD_NUMBER: _builtins.int
     split: _builtins.str
     """Split to evaluate on. Default `heldout`."""
     every_steps: _builtins.int
@@ -2760,8 +2871,8 @@ class EvaluationSpec(_message.Message):
     """
     @_builtins.property
     def players(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """As EpisodeSpec.players, and added to rollout.episode.players, whose
-        entries of the same conversation it replaces.
+        """As EpisodeSpec.players, and added to the players of the training episodes,
+        of either kind, whose entry of the same conversation it replaces.
         """
 
     @_builtins.property
@@ -2783,6 +2894,12 @@ class EvaluationSpec(_message.Message):
         counts for the job and its budget.
         """
 
+    @_builtins.property
+    def model_players(self) -> _containers.MessageMap[_builtins.str, Global___ModelPlayer]:
+        """As EpisodeSpec.model_players, and added to the players of the training
+        episodes, of either kind, whose entry of the same conversation it replaces.
+        """
+
     def __init__(
         self,
         *,
@@ -2797,10 +2914,11 @@ class EvaluationSpec(_message.Message):
         reward: Global___RewardSpec | None = ...,
         best_mode: Global___BestMode.ValueType | None = ...,
         job_reward: _builtins.bool | None = ...,
+        model_players: _abc.Mapping[_builtins.str, Global___ModelPlayer] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_best_mode", b"_best_mode", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_job_reward", b"_job_reward", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "best_mode", b"best_mode", "every_steps", b"every_steps", "greedy", b"greedy", "job_reward", b"job_reward", "reward", b"reward", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_best_mode", b"_best_mode", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_job_reward", b"_job_reward", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "best_mode", b"best_mode", "environments", b"environments", "every_steps", b"every_steps", "greedy", b"greedy", "job_reward", b"job_reward", "players", b"players", "reward", b"reward", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric", "_best_mode", b"_best_mode", "_every_steps", b"_every_steps", "_greedy", b"_greedy", "_job_reward", b"_job_reward", "_samples", b"_samples", "_scenarios", b"_scenarios", "_split", b"_split", "best_metric", b"best_metric", "best_mode", b"best_mode", "environments", b"environments", "every_steps", b"every_steps", "greedy", b"greedy", "job_reward", b"job_reward", "model_players", b"model_players", "players", b"players", "reward", b"reward", "samples", b"samples", "scenarios", b"scenarios", "split", b"split"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_metric: _TypeAlias = _typing.Literal["best_metric"]  # noqa: Y015
     _WhichOneofArgType__best_metric: _TypeAlias = _typing.Literal["_best_metric", b"_best_metric"]  # noqa: Y015

@@ -16,6 +16,7 @@ from podium.core.contract import (
     training_violations,
 )
 from podium.core.contract.judging import PART_FIELDS
+from podium.core.contract.players import AGENT, model_player_violations
 from podium.core.errors import Violation
 from podium.core.sft import sft_violations
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -29,8 +30,6 @@ from podium_controller.domain.evaluation_reward import evaluation_reward_violati
 from podium_controller.domain.identifiers import RESERVED
 from podium_controller.domain.row_length import row_length_violations
 
-AGENT = "agent"
-"""The main conversation, in EpisodeSpec.players."""
 _TASK_TYPES = ("general", "email_search", "code_generation", "question_answering")
 _WEIGHT_TOLERANCE = 1e-6
 
@@ -80,14 +79,7 @@ def violations(job: pb.Job) -> list[Violation]:
         job.spec.rollout.episode.chat_template_kwargs,
         "job.spec.rollout.episode.chat_template_kwargs",
     )
-    if AGENT in job.spec.rollout.episode.players:
-        player = job.spec.rollout.episode.players[AGENT]
-        found.append(
-            Violation(
-                f"job.spec.rollout.episode.players[{AGENT}]",
-                f"got {player!r}; allowed is nobody: what trains is what the policy says",
-            )
-        )
+    found += _players(job.spec)
     found += _reward(job.spec.reward, "job.spec.reward")
     found += training_violations(job.spec.training, "job.spec.training")
     found += _turn_rewards(job.spec)
@@ -101,6 +93,24 @@ def violations(job: pb.Job) -> list[Violation]:
         found += _reward(job.spec.evaluation.reward, "job.spec.evaluation.reward")
         found += evaluation_reward_violations(job.spec)
     return found
+
+
+def _players(spec: spec_pb2.JobSpec) -> list[Violation]:
+    path = "job.spec.rollout.episode"
+    episode = spec.rollout.episode
+    why = "allowed is nobody: what trains is what the policy says"
+    found = []
+    if AGENT in episode.players:
+        got = episode.players[AGENT]
+        found.append(Violation(f"{path}.players[{AGENT}]", f"got {got!r}; {why}"))
+    if AGENT in episode.model_players:
+        got = episode.model_players[AGENT].model
+        found.append(Violation(f"{path}.model_players[{AGENT}]", f"got {got!r}; {why}"))
+    return (
+        found
+        + model_player_violations(episode, path)
+        + model_player_violations(spec.evaluation, "job.spec.evaluation")
+    )
 
 
 def _not_empty(value: str, path: str) -> list[Violation]:

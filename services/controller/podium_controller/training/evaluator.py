@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from podium.core.contract.players import with_players
 from podium.core.statistics import clustered_proportion_interval, clustered_share_interval
 from podium.core.tasks import run_all
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -43,10 +44,7 @@ def is_due(spec: spec_pb2.JobSpec, version: int) -> bool:
 
 def evaluation_episode(spec: spec_pb2.JobSpec) -> spec_pb2.EpisodeSpec:
     """The training episodes, with the evaluation's own players."""
-    episode = spec_pb2.EpisodeSpec()
-    episode.CopyFrom(spec.rollout.episode)
-    episode.players.update(spec.evaluation.players)
-    return episode
+    return with_players(spec.rollout.episode, spec.evaluation)
 
 
 class Evaluator:

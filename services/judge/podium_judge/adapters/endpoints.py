@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
-from typing import Any
 
+from podium.chat import ApiKeys
 from podium.core.contract.judging import (
     JudgedSpec,
     fallbacks_of,
@@ -17,13 +16,18 @@ from podium.core.contract.judging import (
     panel_violations,
 )
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.core.outside import plain_of
+from podium.core.outside import plain_of, whole_numbers
 from podium.types.v1 import spec_pb2
 
 from podium_judge.domain.judge_config import Endpoint, JudgeConfig, Price, Sampling
 from podium_judge.settings import Settings
 
-_KEY_VARIABLE = re.compile(r"PODIUM_JUDGE_KEY[A-Z0-9_]*")
+_KEYS = ApiKeys(
+    "PODIUM_JUDGE_KEY",
+    "the judge service",
+    "the judge's default address and to those in PODIUM_JUDGE_TRUSTED_BASE_URLS, and base_url is"
+    " neither",
+)
 
 
 def _normal(url: str) -> str:
@@ -135,18 +139,7 @@ def _key(
 ) -> str:
     if not variable:
         return settings.default_key() if trusted else ""
-    if not _KEY_VARIABLE.fullmatch(variable):
-        problem = "allowed are names that begin with PODIUM_JUDGE_KEY"
-    elif not trusted:
-        problem = (
-            "keys go only to the judge's default address and to those in "
-            "PODIUM_JUDGE_TRUSTED_BASE_URLS, and base_url is neither"
-        )
-    elif not environ.get(variable):
-        problem = "the judge service has no such environment variable"
-    else:
-        return environ[variable]
-    raise InvalidArgumentError(violations=[Violation(field, f"got {variable!r}; {problem}")])
+    return _KEYS.named(variable, field, trusted=trusted, environ=environ)
 
 
 def _sampling(spec: spec_pb2.JudgeModel, settings: Settings) -> Sampling:
@@ -156,17 +149,6 @@ def _sampling(spec: spec_pb2.JudgeModel, settings: Settings) -> Sampling:
         spec.max_completion_tokens or settings.max_completion_tokens,
         json.dumps(extra, sort_keys=True),
     )
-
-
-def whole_numbers(value: Any) -> Any:
-    """Struct has only floats; an API that wants a whole number refuses 7.0."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: whole_numbers(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [whole_numbers(inner) for inner in value]
-    return value
 
 
 def _price(spec: spec_pb2.JudgeModel, settings: Settings, model: str) -> Price | None:

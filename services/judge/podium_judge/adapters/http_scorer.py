@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import httpx
 from podium.chat import HttpApi, RequestRefusedError
 from podium.core.errors import FailedPreconditionError, UnavailableError
-from podium.core.outside import plain_of
+from podium.core.outside import plain_of, whole_numbers
 from podium.core.skip_reasons import NO_JUDGE_ANSWERS
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.adapters import http_protocols
-from podium_judge.adapters.endpoints import whole_numbers
 from podium_judge.adapters.http_protocols import NoAnswerError
 from podium_judge.adapters.judge_model import CallMetrics, shown
 from podium_judge.domain.judge_config import CallLimits, JudgeConfig

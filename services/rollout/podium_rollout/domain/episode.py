@@ -22,9 +22,15 @@ from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics, spans
 from podium_rollout.domain.conversation import Conversations
-from podium_rollout.domain.ports import Environments, Policy, Session
+from podium_rollout.domain.ports import Environments, ModelPlayers, Policy, Session
 from podium_rollout.domain.seeds import derive
-from podium_rollout.domain.speakers import AgentSpeaker, Cast, ContextFullError, Turn
+from podium_rollout.domain.speakers import (
+    AgentSpeaker,
+    Cast,
+    ContextFullError,
+    ModelSpeaker,
+    Turn,
+)
 from podium_rollout.domain.trajectories import Progress, build, failure_of
 
 T = TypeVar("T")
@@ -65,13 +71,14 @@ class Episode:
         attempt: int,
         environments: Environments,
         policy: Policy,
+        models: ModelPlayers | None = None,
     ) -> None:
         """Nothing runs yet."""
         self._request = request
         self._attempt = attempt
         self._environments = environments
         self._id = f"{request.group_id}/t{attempt}"
-        self._cast = Cast(request, self._id, policy)
+        self._cast = Cast(request, self._id, policy, models)
         self._progress = Progress(Conversations(request.episode))
 
     async def run(self) -> list[pb.Trajectory]:
@@ -110,6 +117,7 @@ class Episode:
         progress = self._progress
         if self._cast.policy.capped:
             progress.metrics["capped_turns"] = float(self._cast.policy.capped)
+        progress.metrics.update(self._cast.used())
         label = metrics.label_of(self._request.environment)
         outcome = pb.StopReason.Name(head.stop_reason).removeprefix("STOP_REASON_").lower()
         metrics.EPISODES.labels(label, outcome).inc()
@@ -207,6 +215,9 @@ class Episode:
     async def _speak(self, name: str, turn: Turn) -> pb.Message:
         speaker = self._cast.speaker(name)
         spoken = speaker.speak(self._progress.conversations, turn)
+        # A model that is away costs the attempts that need it; only the episode's time bounds it.
+        if isinstance(speaker, ModelSpeaker):
+            return await self._environment(spoken, None)
         # An agent is code as an environment is, and fails as one.
         if not isinstance(speaker, AgentSpeaker):
             try:

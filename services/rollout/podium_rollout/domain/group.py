@@ -26,7 +26,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics
 from podium_rollout.domain.episode import Episode, PolicyLostError
-from podium_rollout.domain.ports import Environments, Policy
+from podium_rollout.domain.ports import Environments, ModelPlayers, Policy
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +35,20 @@ class GroupRunner:
     """Runs groups, a bounded number at once."""
 
     def __init__(
-        self, environments: Environments, policies: Mapping[str, Policy], max_groups: int
+        self,
+        environments: Environments,
+        policies: Mapping[str, Policy],
+        max_groups: int,
+        models: ModelPlayers | None = None,
     ) -> None:
-        """One a process. `policies` are the pools by name; the first is for who names none."""
+        """One a process. `policies` are the pools by name; the first is for who names none.
+
+        Without `models` no model plays beside the policy.
+        """
         self._environments = environments
         self._policies = policies
         self._max_groups = max_groups
+        self._models = models
         self._running = 0
 
     async def collect(
@@ -100,7 +108,7 @@ class GroupRunner:
         """Its trajectories; raises PolicyLostError when inference broke on it twice."""
         began = time.monotonic()
         try:
-            return await Episode(request, attempt, self._environments, policy).run()
+            return await self._episode(request, attempt, policy).run()
         except PolicyLostError as lost:
             # The caller waits for this and one whole episode, no longer.
             if time.monotonic() - began > request.episode.session_wait_seconds:
@@ -111,11 +119,16 @@ class GroupRunner:
                 extra={"trajectory": f"{request.group_id}/t{attempt}", "error": str(lost)},
             )
         try:
-            return await Episode(request, attempt, self._environments, policy).run()
+            return await self._episode(request, attempt, policy).run()
         except PolicyLostError as lost:
             if isinstance(lost.cause, InternalError):
                 raise
             raise lost.cause from None
+
+    def _episode(
+        self, request: rollout_pb.CollectGroupRequest, attempt: int, policy: Policy
+    ) -> Episode:
+        return Episode(request, attempt, self._environments, policy, self._models)
 
     def _policy(self, pool: str) -> Policy:
         name = pool or next(iter(self._policies))

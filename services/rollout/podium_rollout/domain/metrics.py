@@ -64,6 +64,16 @@ SESSIONS_RESUMED = Counter(
     "podium_rollout_sessions_resumed_total",
     "Sessions of remote environments that were taken up again after a connection broke.",
 )
+PLAYER_CALLS = Counter(
+    "podium_rollout_player_calls_total",
+    "Calls of models that play beside the policy, by how they ended.",
+    ["outcome"],
+)
+PLAYER_TOKENS = Counter(
+    "podium_rollout_player_tokens_total",
+    "Tokens of models that play beside the policy, as their APIs count them.",
+    ["kind"],
+)
 
 WORKERS_DIED = Counter(
     "podium_rollout_workers_died_total",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from podium.environment.v1 import environment_service_pb2 as pb
@@ -18,6 +20,49 @@ class EnvironmentRaisedError(Exception):
         super().__init__(text)
         self.kind = kind
         self.error_id = error_id
+
+
+class PlayerFailedError(Exception):
+    """A model that plays beside the policy gave no answer; its words are for the job's owner."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model that plays beside the policy said."""
+
+    message: trajectory_pb2.Message
+    prompt_tokens: int
+    """As its API counts them; 0 where it does not."""
+    completion_tokens: int
+
+
+class ModelPlayer(Protocol):
+    """A model that plays beside the policy, in one conversation of one episode."""
+
+    async def answer(
+        self,
+        messages: Sequence[trajectory_pb2.Message],
+        tools: Sequence[trajectory_pb2.Tool],
+        seed: int,
+    ) -> Answer:
+        """Its next message in a conversation, with the tools that are on offer to it.
+
+        Raises:
+            PlayerFailedError: it gives none, after the retries.
+        """
+        ...
+
+
+class ModelPlayers(Protocol):
+    """Knows the models that jobs name as players."""
+
+    def player(self, spec: spec_pb2.ModelPlayer, field: str) -> ModelPlayer:
+        """The model of `spec`, which stands at `field`; asks nothing yet.
+
+        Raises:
+            InvalidArgumentError: a key that does not exist, or may not go there.
+        """
+        ...
 
 
 class Policy(Protocol):

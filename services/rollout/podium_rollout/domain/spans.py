@@ -20,6 +20,8 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
+from podium_rollout.domain.ports import Answer
+
 _PROVIDER = "podium"
 _UNKNOWN_TOOL = "_unknown"
 """Stands for a name that the model made up: what it says is content, and without bound."""
@@ -120,6 +122,32 @@ def answered(span: trace.Span, generation: inference_pb.Generation) -> None:
     if content.wanted():
         said = pb.Message(role=pb.ROLE_ASSISTANT, content=generation.text)
         span.set_attribute(attributes.GEN_AI_OUTPUT_MESSAGES, content.messages([said], reason))
+
+
+def player(
+    model: str, seed: int, messages: Sequence[pb.Message], turn: int
+) -> AbstractContextManager[trace.Span]:
+    """One call of a model that plays beside the policy."""
+    told: dict[str, AttributeValue] = {
+        attributes.GEN_AI_OPERATION_NAME: "chat",
+        attributes.GEN_AI_REQUEST_MODEL: model,
+        attributes.GEN_AI_REQUEST_SEED: seed,
+        attributes.TURN: turn,
+    }
+    if content.wanted():
+        told[attributes.GEN_AI_INPUT_MESSAGES] = content.messages(messages)
+    # Without the model: jobs name it, and names of spans are to be few.
+    return traced(_tracer, "chat player", told)
+
+
+def player_answered(span: trace.Span, answer: Answer) -> None:
+    """Says on the span of a player's call what came of it."""
+    if not span.is_recording():
+        return
+    span.set_attribute(attributes.GEN_AI_USAGE_INPUT_TOKENS, answer.prompt_tokens)
+    span.set_attribute(attributes.GEN_AI_USAGE_OUTPUT_TOKENS, answer.completion_tokens)
+    if content.wanted():
+        span.set_attribute(attributes.GEN_AI_OUTPUT_MESSAGES, content.messages([answer.message]))
 
 
 def environment(name: str) -> AbstractContextManager[trace.Span]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from podium.core.contract.players import AGENT, model_player_violations
 from podium.core.errors import (
     FailedPreconditionError,
     InternalError,
@@ -25,11 +26,9 @@ from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics, spans
 from podium_rollout.domain.conversation import MAIN, Conversations, History
-from podium_rollout.domain.ports import Policy
+from podium_rollout.domain.ports import ModelPlayer, ModelPlayers, Policy
 from podium_rollout.domain.seeds import derive
 
-AGENT = "agent"
-"""The main conversation, in EpisodeSpec.players."""
 _BASELINE = "baseline:"
 
 
@@ -132,13 +131,58 @@ class AgentSpeaker:
         return message
 
 
+@dataclass
+class ModelSpeaker:
+    """A model that this installation does not train."""
+
+    model: ModelPlayer
+    name: str
+    """Its name in traces."""
+    seed: int
+    """The episode's; a turn's is derived of it."""
+    prompt_tokens: int = field(default=0, init=False)
+    completion_tokens: int = field(default=0, init=False)
+
+    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+        """See `Speaker`.
+
+        Raises:
+            PlayerFailedError: it gives no answer.
+        """
+        history = conversations.history
+        # 31 bits: what APIs take is a signed integer.
+        seed = derive(self.seed, turn.trajectory_id, "player", turn.number) % 2**31
+        with spans.player(self.name, seed, history.request.messages, turn.number) as span:
+            answer = await self.model.answer(history.request.messages, history.request.tools, seed)
+            spans.player_answered(span, answer)
+        self.prompt_tokens += answer.prompt_tokens
+        self.completion_tokens += answer.completion_tokens
+        message = numbered(answer.message, history.calls)
+        conversations.said(message)
+        return message
+
+
+def numbered(message: pb.Message, calls_before: int) -> pb.Message:
+    """A message whose calls all have ids, each once: results are told apart by them."""
+    ids: set[str] = set()
+    for number, call in enumerate(message.tool_calls):
+        if not call.id or call.id in ids:
+            call.id = f"call{calls_before + number:05d}"
+        ids.add(call.id)
+    return message
+
+
 class Cast:
     """The speakers of one episode, by conversation."""
 
     def __init__(
-        self, request: rollout_pb.CollectGroupRequest, trajectory_id: str, pool: Policy
+        self,
+        request: rollout_pb.CollectGroupRequest,
+        trajectory_id: str,
+        pool: Policy,
+        models: ModelPlayers | None,
     ) -> None:
-        """Agents get a seed of the episode's.
+        """Agents and models get a seed of the episode's.
 
         Raises:
             InvalidArgumentError: there is no such player.
@@ -146,6 +190,10 @@ class Cast:
         self.policy = PolicySpeaker(pool, request.policy, request)
         """The one that is trained."""
         self._others: dict[str, Speaker] = {}
+        self._models: list[ModelSpeaker] = []
+        wrong = model_player_violations(request.episode, "episode")
+        if wrong:
+            raise InvalidArgumentError(violations=wrong)
         for name, player in sorted(request.episode.players.items()):
             field_name = f"episode.players[{name}]"
             if not player.startswith(_BASELINE):
@@ -159,10 +207,27 @@ class Cast:
                 raise _wrong(field_name, f"got {player!r}; the environment's baselines are {known}")
             seed = derive(request.seed, trajectory_id, "player", name)
             self._others[_conversation(name)] = AgentSpeaker(maker[baseline](seed))
+        for name, spec in sorted(request.episode.model_players.items()):
+            where = f"episode.model_players[{name}]"
+            if models is None:
+                raise _wrong(where, "this service has no models play")
+            model = models.player(spec, where)
+            speaker = ModelSpeaker(model, spec.model, request.seed)
+            self._models.append(speaker)
+            self._others[_conversation(name)] = speaker
 
     def speaker(self, conversation: str) -> Speaker:
         """Who speaks in it."""
         return self._others.get(conversation, self.policy)
+
+    def used(self) -> dict[str, float]:
+        """Numbers of the trajectory that tell what its models took; none without a model."""
+        if not self._models:
+            return {}
+        return {
+            "player_prompt_tokens": float(sum(each.prompt_tokens for each in self._models)),
+            "player_completion_tokens": float(sum(each.completion_tokens for each in self._models)),
+        }
 
     def trained(self, conversation: str) -> bool:
         """Whether the policy speaks in it."""

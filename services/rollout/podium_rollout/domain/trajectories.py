@@ -15,7 +15,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics
 from podium_rollout.domain.conversation import Conversations, History
-from podium_rollout.domain.ports import EnvironmentRaisedError
+from podium_rollout.domain.ports import EnvironmentRaisedError, PlayerFailedError
 
 _TRACEBACK_BYTES = 16 * 1024
 _STATE_BYTES = 16 * 1024
@@ -184,6 +184,9 @@ def failure_of(error: BaseException) -> pb.Failure:
             message=clean(str(error)),
             traceback=f"the environment's log has it under error id {error.error_id}\n",
         )
+    if isinstance(error, PlayerFailedError):
+        # Where it was raised says nothing of why.
+        return pb.Failure(type="PlayerFailed", message=clean(str(error)))
     lines = clean("".join(traceback.format_exception(error)))
     return pb.Failure(
         type=clean(type(error).__name__),

@@ -1,4 +1,4 @@
-"""Where judges may not be: addresses that tell a machine's own secrets."""
+"""Where models that a job names may not be: addresses that tell a machine's own secrets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 import httpx
+
 from podium.core.errors import FailedPreconditionError
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ _METADATA: frozenset[Address] = frozenset(
 )
 
 
-def guard(allowed: Sequence[Network]) -> Callable[[httpx.Request], Awaitable[None]]:
+def guard(allowed: Sequence[Network], role: str) -> Callable[[httpx.Request], Awaitable[None]]:
     """A request hook of httpx that refuses link-local and metadata addresses.
 
     A name is looked up as the connection will; one that cannot be found is left to that. Whoever
@@ -34,16 +35,19 @@ def guard(allowed: Sequence[Network]) -> Callable[[httpx.Request], Awaitable[Non
 
     Args:
         allowed: networks in which such an address is let through.
+        role: whose address it is, for the error.
     """
 
     async def check(request: httpx.Request) -> None:
         for address in await _addresses(request.url.host):
             if _is_refused(address) and not any(address in network for network in allowed):
-                logger.warning("a judge's address is refused", extra={"address": str(address)})
+                logger.warning(
+                    "the address of a %s is refused", role, extra={"address": str(address)}
+                )
                 raise FailedPreconditionError(
-                    "the judge's address is a link-local or metadata address, which this"
+                    f"the {role}'s address is a link-local or metadata address, which this"
                     " installation does not ask",
-                    reason="JUDGE_MISCONFIGURED",
+                    reason=f"{role.upper()}_MISCONFIGURED",
                 )
 
     return check
