@@ -44,7 +44,7 @@ _STARTS = (TRAINER_STARTING, TRAINER_POOL_STARTING, ENVIRONMENT_STARTING)
 
 
 class Reporter:
-    """One job's voice. `phase` is what its main line does, whatever else runs beside it."""
+    """One job's voice. `phase` is what its main loop does, whatever else runs beside it."""
 
     def __init__(self, job_id: str, ledger: Ledger) -> None:
         self.job_id = job_id

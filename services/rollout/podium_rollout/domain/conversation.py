@@ -11,7 +11,7 @@ from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics
-from podium_rollout.domain.record import Record
+from podium_rollout.domain.record import RecordedTokens
 
 MAIN = ""
 _NAME = re.compile(r"[a-z0-9_-]{0,64}")
@@ -31,7 +31,7 @@ class History:
         self.request.SetInParent()
         self.request.tool_format = episode.tool_format
         self.request.chat_template_kwargs.CopyFrom(episode.chat_template_kwargs)
-        self.record = Record(self.generate.prompt_token_ids)
+        self.record = RecordedTokens(self.generate.prompt_token_ids)
         self.calls = 0
         """How many calls its messages hold."""
 

@@ -24,8 +24,8 @@ from podium_rollout.domain import metrics, spans
 from podium_rollout.domain.conversation import Conversations
 from podium_rollout.domain.ports import Environments, Policy, Session
 from podium_rollout.domain.seeds import derive
-from podium_rollout.domain.speakers import AgentSpeaker, Cast, ContextFullError, Turn
-from podium_rollout.domain.trajectories import Progress, build, failure_of
+from podium_rollout.domain.speakers import AgentSpeaker, Cast, ContextFullError, TurnRef
+from podium_rollout.domain.trajectories import EpisodeProgress, build, failure_of
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Episode:
         self._environments = environments
         self._id = f"{request.group_id}/t{attempt}"
         self._cast = Cast(request, self._id, policy)
-        self._progress = Progress(Conversations(request.episode))
+        self._progress = EpisodeProgress(Conversations(request.episode))
 
     async def run(self) -> list[pb.Trajectory]:
         """Its trajectories: one, or one a side that the policy plays.
@@ -179,7 +179,7 @@ class Episode:
     ) -> tuple[pb.StopReason.ValueType | None, environment_pb.Observation]:
         progress = self._progress
         name = progress.conversations.speaking
-        turn = Turn(self._id, number, observation)
+        turn = TurnRef(self._id, number, observation)
         try:
             message = await self._speak(name, turn)
         except ContextFullError:
@@ -204,7 +204,7 @@ class Episode:
         self._observe(result.observation, notice)
         return None, result.observation
 
-    async def _speak(self, name: str, turn: Turn) -> pb.Message:
+    async def _speak(self, name: str, turn: TurnRef) -> pb.Message:
         speaker = self._cast.speaker(name)
         spoken = speaker.speak(self._progress.conversations, turn)
         # An agent is code as an environment is, and fails as one.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedScalarFieldContainer
 
 
-class Record:
+class RecordedTokens:
     """Grows by context and by sampled tokens, and by nothing else.
 
     Every prompt is the whole record so far and what is new, so a token that was

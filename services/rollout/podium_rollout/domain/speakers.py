@@ -38,7 +38,7 @@ class ContextFullError(Exception):
 
 
 @dataclass
-class Turn:
+class TurnRef:
     """Which turn of which episode it is."""
 
     trajectory_id: str
@@ -50,7 +50,7 @@ class Turn:
 class Speaker(Protocol):
     """Says the next turn of whichever conversation's turn it is."""
 
-    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+    async def speak(self, conversations: Conversations, turn: TurnRef) -> pb.Message:
         """Adds its message to the conversation, with its tokens if it has any, and returns it.
 
         Raises:
@@ -70,7 +70,7 @@ class PolicySpeaker:
     capped: int = field(default=0, init=False)
     """Turns that had less room than max_tokens."""
 
-    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+    async def speak(self, conversations: Conversations, turn: TurnRef) -> pb.Message:
         """See `Speaker`."""
         try:
             response = await self._generate(conversations.history, turn)
@@ -93,7 +93,7 @@ class PolicySpeaker:
         conversations.said(message)
         return message
 
-    async def _generate(self, history: History, turn: Turn) -> inference_pb.GenerateResponse:
+    async def _generate(self, history: History, turn: TurnRef) -> inference_pb.GenerateResponse:
         # The record's end is enough to render on from, however long it is.
         history.request.prefix_ids[:] = history.record.token_ids[-1:]
         request = history.generate
@@ -120,7 +120,7 @@ class AgentSpeaker:
 
     agent: Agent
 
-    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+    async def speak(self, conversations: Conversations, turn: TurnRef) -> pb.Message:
         """See `Speaker`; raises whatever the agent raises."""
         name = conversations.speaking
         seen = environment_pb.Observation(state=turn.observation.state)
