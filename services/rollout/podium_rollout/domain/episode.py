@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class _EnvironmentFailedError(Exception):
-    """Carries what the environment raised past the errors of the policy."""
+    """Wraps what the environment raised, so that none of it is taken for the policy's error."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -75,7 +75,7 @@ class Episode:
         self._progress = EpisodeProgress(Conversations(request.episode))
 
     async def run(self) -> list[pb.Trajectory]:
-        """Its trajectories: one, or one a side that the policy plays.
+        """Plays the episode; one trajectory for each side that the policy plays.
 
         Raises:
             PolicyLostError: a call of the policy was lost.
@@ -216,7 +216,7 @@ class Episode:
         return await self._environment(spoken, self._request.episode.step_timeout_seconds)
 
     def _notice(self, name: str, message: pb.Message) -> str:
-        """What the model is told of calls that could not be read; counts them."""
+        """The notice to the model of tool calls that could not be parsed; counts them."""
         progress = self._progress
         if not progress.conversations.history.request.tools:
             return ""

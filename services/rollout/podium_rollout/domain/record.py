@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RecordedTokens:
-    """Grows by context and by sampled tokens, and by nothing else.
+    """A token record in the making: context and sampled tokens are only ever appended.
 
     Every prompt is the whole record so far and what is new, so a token that was
     sampled is never rendered again, and no turn touches what the ones before left.

@@ -48,7 +48,7 @@ class TurnRef:
 
 
 class Speaker(Protocol):
-    """Says the next turn of whichever conversation's turn it is."""
+    """Says the next turn of a conversation."""
 
     async def speak(self, conversations: Conversations, turn: TurnRef) -> pb.Message:
         """Adds its message to the conversation, with its tokens if it has any, and returns it.
@@ -194,7 +194,7 @@ def _wrong(field_name: str, text: str) -> InvalidArgumentError:
 
 
 def _fresh(history: History, rendered: inference_pb.RenderResponse) -> Sequence[int]:
-    """What the prompt had beyond the record."""
+    """The prompt's tokens that are not in the record yet."""
     prefix = history.request.prefix_ids
     if rendered.token_ids[: len(prefix)] != prefix:
         raise InternalError("inference rendered a sampled turn again")
