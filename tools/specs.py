@@ -110,7 +110,7 @@ def _alias(enum: EnumDescriptor) -> str:
 
 def _class(message: Descriptor) -> str:
     module = message.file.name.rpartition("/")[2].removesuffix(".proto")
-    words = {field.name: text for field, text in _told(message)}
+    words = {field.name: text for field, text in _field_texts(message)}
     # Twice: `help` and notebooks read the class's words, editors those of the field.
     summary = [_class_words(message.file.name, message.name), "", "Args:"]
     summary += [f"    {name}: {text}" for name, text in words.items()]
@@ -127,7 +127,7 @@ def _class(message: Descriptor) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _told(message: Descriptor) -> Iterator[tuple[FieldDescriptor, str]]:
+def _field_texts(message: Descriptor) -> Iterator[tuple[FieldDescriptor, str]]:
     """What is said of each field: its comment, whether it must be set, and its bounds."""
     words = comments(message.file.name).get(message.name, {})
     rows = {row.path: row for row in describe_fields(GetMessageClass(message))}

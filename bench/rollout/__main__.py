@@ -117,15 +117,15 @@ def _telemetry(options: argparse.Namespace) -> int:
         print(
             f"{row['episodes']} episodes of {row['turns']} turns, {row['latency_s']:g} s a"
             f" generation, {row['traced']:g} traced, {cpu['pairs']} pairs: with spans exported"
-            f" {_told(cpu)} times the CPU, target {TELEMETRY}"
-            f" {'met' if cpu['high'] <= TELEMETRY else 'MISSED'}; {_told(seconds)} times the"
+            f" {_interval(cpu)} times the CPU, target {TELEMETRY}"
+            f" {'met' if cpu['high'] <= TELEMETRY else 'MISSED'}; {_interval(seconds)} times the"
             " seconds"
         )
     _write(options.output, {"telemetry": rows})
     return 0
 
 
-def _told(ratio: dict[str, float]) -> str:
+def _interval(ratio: dict[str, float]) -> str:
     """The mean of the pairs and its interval of 95 %."""
     return f"{ratio['mean']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})"
 

@@ -41,7 +41,7 @@ def main() -> int:
             place = Path(folder) / f"{share:g}"
             tempo = asyncio.run(_tempo(place, model, work, options, share))
             rounds = asyncio.run(_rounds(place, model, tempo, work, options.rounds))
-            found.append({"tempo": asdict(tempo), "work": asdict(work), **_told(rounds)})
+            found.append({"tempo": asdict(tempo), "work": asdict(work), **_summary(rounds)})
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
@@ -91,7 +91,7 @@ async def _rounds(
     return found
 
 
-def _told(rounds: list[dict[str, Side]]) -> dict[str, Any]:
+def _summary(rounds: list[dict[str, Side]]) -> dict[str, Any]:
     ratios = [sides[LONE].seconds / sides[SHARED].seconds for sides in rounds]
     lone = [sides[LONE] for sides in rounds]
     shared = [sides[SHARED] for sides in rounds]

@@ -13,7 +13,7 @@ from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.environments.serving.convert import struct
 from podium.environments.serving.servicer import EnvironmentServicer
-from podium.environments.serving.sessions import Limits
+from podium.environments.serving.sessions import SessionLimits
 from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.types.v1 import trajectory_pb2
 from support.counting_environment import Counting
@@ -77,7 +77,7 @@ class Served:
 @asynccontextmanager
 async def served(**limits: float) -> AsyncIterator[Served]:
     server = Server("environment", ServerSettings())
-    servicer = EnvironmentServicer(Counting, Limits(**limits))  # type: ignore[arg-type]
+    servicer = EnvironmentServicer(Counting, SessionLimits(**limits))  # type: ignore[arg-type]
     server.add(
         pb_grpc.add_EnvironmentServiceServicer_to_server,
         servicer,

@@ -13,7 +13,7 @@ from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import catalog
 from podium.environments.serving.convert import struct, unstruct
 from podium.environments.serving.servicer import EnvironmentServicer
-from podium.environments.serving.sessions import Limits
+from podium.environments.serving.sessions import SessionLimits
 from podium.kit.rpc import Server, ServerSettings
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
@@ -36,7 +36,7 @@ async def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def served(limits: Limits = Limits()) -> AsyncIterator[CuttingProxy]:  # noqa: B008
+async def served(limits: SessionLimits = SessionLimits()) -> AsyncIterator[CuttingProxy]:  # noqa: B008
     server = Server("environment", ServerSettings())
     servicer = EnvironmentServicer(Counting, limits)
     server.add(
@@ -155,7 +155,7 @@ async def test_a_connection_that_breaks_between_steps_changes_nothing() -> None:
 async def test_a_session_that_is_gone_ends_the_group(why: str) -> None:
     # It must not give up before it hears that the session is lost.
     seconds = 2.0 if why == "away" else 60.0
-    async with served(Limits(resume_seconds=0.1)) as proxy:
+    async with served(SessionLimits(resume_seconds=0.1)) as proxy:
         policy = PolicyDouble(otherwise="hold")
         collecting = asyncio.create_task(collect(counted(proxy.address), policy, seconds))
         await eventually(lambda: policy.held == 1)
@@ -194,7 +194,7 @@ async def test_an_environment_that_says_that_it_is_away_is_not_asked_again() -> 
 
 
 async def test_time_in_the_queue_is_no_time_of_the_episode() -> None:
-    async with served(Limits(max_sessions=1)) as proxy:
+    async with served(SessionLimits(max_sessions=1)) as proxy:
         request = counted(proxy.address, attempts=2, timeout_seconds=2.0)
         policy = PolicyDouble(otherwise="wait")
         found = await collect(request, policy)
@@ -203,7 +203,7 @@ async def test_time_in_the_queue_is_no_time_of_the_episode() -> None:
 
 
 async def test_a_group_that_is_cancelled_leaves_no_session_behind() -> None:
-    async with served(Limits(max_sessions=2)) as proxy:
+    async with served(SessionLimits(max_sessions=2)) as proxy:
         policy = PolicyDouble(otherwise="wait")
         collecting = asyncio.create_task(collect(counted(proxy.address, attempts=3), policy))
         await eventually(lambda: Counting.log.count("wait") == 2)

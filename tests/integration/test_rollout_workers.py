@@ -259,6 +259,6 @@ async def test_a_service_whose_workers_cannot_start_does_not() -> None:
             pass
     assert caught.value.reason == "WORKER_FAILED"
     assert told == []
-    with pytest.raises(UnavailableError) as none, Workers(1).turn(1):
+    with pytest.raises(UnavailableError) as none, Workers(1).least_busy(1):
         pass
     assert none.value.reason == "NO_WORKER"

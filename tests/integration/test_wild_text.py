@@ -33,10 +33,10 @@ from podium.judge.v1 import judge_service_pb2_grpc as judge_grpc
 from podium.kit.rpc import connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
-from podium_inference.adapters.http.capture import Asked, How, capture
+from podium_inference.adapters.http.capture import CapturedRequest, How, capture
 from podium_inference.domain.captures import Captures
 from podium_judge.domain import verdict
-from podium_judge.domain.prompt import Question, build_prompt
+from podium_judge.domain.prompt import GroupQuestion, build_prompt
 from podium_judge.domain.transcript import attempt_of
 from podium_judge.domain.transcript import tools_of as judged_tools
 from podium_rollout.domain.trajectories import failure_of
@@ -104,7 +104,9 @@ def test_every_trajectory_can_be_shown_to_a_judge() -> None:
             history.messages.append(parse_tool_calls(wild.reply(), "hermes"))
             history.tools.extend(tools_of(wild.body()))
         attempts = sorted({attempt_of(each) for each in group.trajectories})
-        question = Question(tuple(attempts), judged_tools(group.trajectories), max_tokens=2_000)
+        question = GroupQuestion(
+            tuple(attempts), judged_tools(group.trajectories), max_tokens=2_000
+        )
         prompt = build_prompt(question, str(number))
         assert len((prompt.system + prompt.user).encode()) < 10_000
 
@@ -148,7 +150,7 @@ async def keep(wild: Wild, key: str, captures: Captures, ids: list[int]) -> None
         yield SimpleNamespace(request_id="r", prompt_token_ids=[1, 2], outputs=[choice])
 
     body = json.dumps(wild.body()).encode() if wild.chance(0.95) else b"[" * 100_000
-    asked = Asked(key, body=bytearray(body))
+    asked = CapturedRequest(key, body=bytearray(body))
     how = How(Params(), ("job", 1), wild.choice(list(FORMATS)))
     assert [1 async for _ in capture(outputs(), asked, how, captures, told)] == [1]
 

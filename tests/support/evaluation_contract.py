@@ -15,9 +15,9 @@ from podium.jobs.v1 import evaluation_service_pb2 as pb
 from podium.types.v1 import policy_pb2
 from podium_controller.domain.stored_evaluations import NewEvaluation, checked
 from podium_controller.store import EvaluationStore
-from podium_controller.store.evaluations import Wanted
+from podium_controller.store.evaluations import EvaluationFilter
 
-ANY = Wanted()
+ANY = EvaluationFilter()
 
 
 class EvaluationStores(Protocol):
@@ -58,7 +58,7 @@ async def test_a_request_from_many_clients_at_once_is_one_evaluation(
     # A name is nobody's alone.
     twice = [await replicas[0].store(new(f"s{i}", name="the/same")) for i in range(2)]
     assert twice[0].id != twice[1].id
-    found, _ = await replicas[0].page(Wanted(name="the/same"), None, 10)
+    found, _ = await replicas[0].page(EvaluationFilter(name="the/same"), None, 10)
     assert [each.id for each in found] == [twice[1].id, twice[0].id]
 
 
@@ -73,10 +73,10 @@ async def test_lists_are_by_project_environment_and_job_in_pages(
     rest, last = await store.page(ANY, before, 10)
     assert [each.name for each in [*page, *rest]] == ["4", "3", "2", "1", "0"]
     assert (len(page), last) == (2, None)
-    of_job, _ = await store.page(Wanted(job_id="mail"), None, 10)
+    of_job, _ = await store.page(EvaluationFilter(job_id="mail"), None, 10)
     assert [each.policy.version for each in of_job] == [3, 1]
-    assert await store.page(Wanted(project="other"), None, 10) == ([], None)
-    assert await store.page(Wanted(environment="chess"), None, 10) == ([], None)
+    assert await store.page(EvaluationFilter(project="other"), None, 10) == ([], None)
+    assert await store.page(EvaluationFilter(environment="chess"), None, 10) == ([], None)
 
 
 async def test_ten_thousand_scenarios_come_back_in_their_order_and_in_pages_of_bytes(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 from podium.core.errors import NotFoundError
-from podium_trainer.adapters.versions import Provenance, Published
+from podium_trainer.adapters.versions import Provenance, PublishedVersion
 from podium_trainer.learner.checkpoint import Checkpoint
 
 
@@ -18,14 +18,14 @@ class KeptVersions:
         self.versions: dict[tuple[str, int], Checkpoint] = {}
         self.provenance: dict[tuple[str, int], Provenance] = {}
 
-    async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, Published]:
+    async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, PublishedVersion]:
         if (job_id, version) not in self.versions:
             raise NotFoundError(f"there is no {job_id}@{version}")
         return self.versions[job_id, version], _published(version)
 
     async def publish(
         self, job_id: str, checkpoint: Checkpoint, provenance: Provenance, *, with_state: bool
-    ) -> Published:
+    ) -> PublishedVersion:
         self.versions[job_id, checkpoint.step] = checkpoint
         self.provenance[job_id, checkpoint.step] = provenance
         return _published(checkpoint.step)
@@ -60,5 +60,5 @@ def _digest(tensor: torch.Tensor) -> str:
     )
 
 
-def _published(version: int) -> Published:
-    return Published(version, f"sha256:{version}", 1)
+def _published(version: int) -> PublishedVersion:
+    return PublishedVersion(version, f"sha256:{version}", 1)

@@ -26,7 +26,7 @@ from podium.sdk.policies import Policies
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from podium_controller.grpc_peers.inference import GrpcInference
 from podium_inference.adapters.fetcher import RegistryFetcher
-from podium_inference.adapters.http.capture import Asked, How, capture
+from podium_inference.adapters.http.capture import CapturedRequest, How, capture
 from podium_inference.adapters.pool_peers import PoolPeers, join
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
@@ -198,7 +198,9 @@ class PodDouble:
             yield output
 
         how = How(Params(), ("", 0), "hermes")
-        captured = capture(outputs(), Asked(key), how, self.captures, self.pool_peers.announce)
+        captured = capture(
+            outputs(), CapturedRequest(key), how, self.captures, self.pool_peers.announce
+        )
         assert [each async for each in captured] == [output]
 
     @asynccontextmanager

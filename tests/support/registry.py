@@ -14,7 +14,7 @@ from podium.kit.sql import Database
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium_registry.adapters.blobs import Blobs
 from podium_registry.adapters.garbage_collector import GarbageCollector
-from podium_registry.adapters.history import History
+from podium_registry.adapters.history import ChangeLog
 from podium_registry.adapters.object_store import ObjectBlobStore
 from podium_registry.adapters.staging import Staging
 from podium_registry.adapters.states import States
@@ -35,7 +35,7 @@ class Registry:
     staging: Staging
     blobs: Blobs
     collector: GarbageCollector
-    history: History
+    history: ChangeLog
     versions: Versions
     states: States
 
@@ -107,7 +107,7 @@ async def replica(database_url: str, tmp_path: Path) -> AsyncIterator[MakeRegist
         database = Database(database_url)
         store = ObjectBlobStore(store_url or (tmp_path / "blobs").as_uri())
         staging = Staging(tmp_path / f"uploads-{len(made)}")
-        history = History(database, poll_seconds=0.05)
+        history = ChangeLog(database, poll_seconds=0.05)
         blobs = Blobs(database, store, staging, max_bytes=1 << 40)
         made.append(
             Registry(

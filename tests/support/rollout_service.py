@@ -15,7 +15,7 @@ import pytest
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments import Environment, catalog
 from podium.environments.serving.servicer import EnvironmentServicer
-from podium.environments.serving.sessions import Limits
+from podium.environments.serving.sessions import SessionLimits
 from podium.kit.rpc import Server, ServerSettings, connect, rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc
@@ -89,7 +89,7 @@ async def environment_here(
     server = Server("environment", ServerSettings())
     server.add(
         environment_service_pb2_grpc.add_EnvironmentServiceServicer_to_server,
-        EnvironmentServicer(environment, Limits(max_sessions=max_sessions)),
+        EnvironmentServicer(environment, SessionLimits(max_sessions=max_sessions)),
         "podium.environment.v1.EnvironmentService",
     )
     await server.start()

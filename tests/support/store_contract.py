@@ -18,7 +18,7 @@ from podium.core.errors import (
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1.judge_service_pb2 import JudgeUsage
 from podium_controller.domain import job_states
-from podium_controller.domain.coach import Told
+from podium_controller.domain.coach import CoachEvent
 from podium_controller.domain.errors import LeaseLostError
 from podium_controller.domain.ports import COLLECTED, CONSUMED, JUDGED, GroupKey
 from podium_controller.domain.waits import Wait
@@ -122,7 +122,7 @@ async def test_what_is_said_of_a_step_is_there_with_it_and_once(stores: Stores) 
     await stores.jobs.create(new())
     await ledger.start("job", "pool")
     assert (await ledger.past("job", 2)).steps == []
-    said = [Told(pb.EVENT_TYPE_WARNING, "one"), Told(pb.EVENT_TYPE_RECOVERY, "two")]
+    said = [CoachEvent(pb.EVENT_TYPE_WARNING, "one"), CoachEvent(pb.EVENT_TYPE_RECOVERY, "two")]
     first = step(1)
     done = await asyncio.gather(*(ledger.commit_step("job", first, said) for _ in range(3)))
     assert sorted(done) == [False, False, True]

@@ -93,7 +93,7 @@ def names(module: ModuleType) -> list[str]:
     ]
 
 
-def told(modules: tuple[ModuleType, ...]) -> Iterator[tuple[ModuleType, dict[str, Any]]]:
+def documented(modules: tuple[ModuleType, ...]) -> Iterator[tuple[ModuleType, dict[str, Any]]]:
     """Each module and what the page tells of it: by name, and each thing once."""
     known: set[int] = set()
     for module in modules:
@@ -115,7 +115,7 @@ def page(modules: tuple[ModuleType, ...]) -> str:
 def _page(modules: tuple[ModuleType, ...]) -> Iterator[str]:
     yield from ("Python", "======", "")
     yield "What the package exports. Each name is imported when it is first used."
-    for module, things in told(modules):
+    for module, things in documented(modules):
         yield from ("", module.__name__, "-" * len(module.__name__), "")
         yield from (f".. module:: {module.__name__}", "")
         for name, thing in things.items():

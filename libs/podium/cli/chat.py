@@ -94,7 +94,7 @@ async def chat(
             temperature=temperature, max_tokens=max_tokens, seed=seed
         )
         start = [_message(trajectory_pb2.ROLE_SYSTEM, system)] if system else []
-        conversation = Conversation(client, policy, sampling, start + earlier, template)
+        conversation = ChatState(client, policy, sampling, start + earlier, template)
         if once is not None or not sys.stdin.isatty():
             text = once if once is not None else await asyncio.to_thread(sys.stdin.read)
             await conversation.say(text.strip())
@@ -103,7 +103,7 @@ async def chat(
         await _converse(conversation)
 
 
-async def _converse(conversation: Conversation) -> None:
+async def _converse(conversation: ChatState) -> None:
     while (line := await _ask()) is not None:
         if line == "/exit":
             break
@@ -116,7 +116,7 @@ async def _converse(conversation: Conversation) -> None:
             await conversation.say(line)
 
 
-class Conversation:
+class ChatState:
     """Messages so far, and how the answers are sampled."""
 
     def __init__(

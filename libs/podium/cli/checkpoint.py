@@ -156,7 +156,7 @@ async def load_checkpoint(
     """
     import httpx
 
-    from podium.cli.checkpoint_files import Form, name_of, write
+    from podium.cli.checkpoint_files import FileFormat, name_of, write
     from podium.cli.foreign_vllm import LOAD_SECONDS, ForeignServer, api_of, key_of
 
     model, which = parse(version)
@@ -170,7 +170,7 @@ async def load_checkpoint(
         parents = [each["id"] for each in await server.models() if not each.get("parent")]
         _check_adapter(item, base)
         _check_empty(folder)
-        await write(client, item, folder, Form.ADAPTER)
+        await write(client, item, folder, FileFormat.ADAPTER)
         await server.load(chosen, where, replace=replace)
     note(f"{base} serves {name_of(item)}, beside {', '.join(parents)}, from {where}")
     click.echo(chosen)

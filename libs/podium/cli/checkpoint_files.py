@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from podium.sdk import AsyncClient
 
 
-class Form(Enum):
+class FileFormat(Enum):
     """What is written."""
 
     ADAPTER = "adapter"
@@ -29,12 +29,12 @@ class Form(Enum):
     """One file for llama.cpp and what is built on it."""
 
 
-def form_of(merged: bool, gguf: bool) -> Form:
+def form_of(merged: bool, gguf: bool) -> FileFormat:
     """The form that the options of a command ask for."""
-    return Form.GGUF if gguf else Form.MERGED if merged else Form.ADAPTER
+    return FileFormat.GGUF if gguf else FileFormat.MERGED if merged else FileFormat.ADAPTER
 
 
-async def write(client: AsyncClient, item: pb.Version, folder: Path, form: Form) -> None:
+async def write(client: AsyncClient, item: pb.Version, folder: Path, form: FileFormat) -> None:
     """Writes a version into `folder`, which must not exist or be empty.
 
     Raises:
@@ -42,12 +42,12 @@ async def write(client: AsyncClient, item: pb.Version, folder: Path, form: Form)
             the model is of a kind that has no GGUF.
         NotFoundError: the base model is not here.
     """
-    if form is Form.GGUF:
+    if form is FileFormat.GGUF:
         with tempfile.TemporaryDirectory() as scratch:
             model = Path(scratch) / "model"
             await _write_model(client, item, model)
             await asyncio.to_thread(_write_gguf, item.manifest, model, folder)
-    elif form is Form.MERGED or _is_whole(item):
+    elif form is FileFormat.MERGED or _is_whole(item):
         await _write_model(client, item, folder)
     else:
         await client.checkpoints.download(item, folder, "adapter/")

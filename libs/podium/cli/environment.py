@@ -76,7 +76,7 @@ def serve(
     """
     from podium.core.errors import PodiumError
     from podium.environments.serving.server import serve as run
-    from podium.environments.serving.sessions import Limits
+    from podium.environments.serving.sessions import SessionLimits
     from podium.kit.rpc import ServerSettings
 
     try:
@@ -87,5 +87,7 @@ def serve(
     run(
         kind,
         ServerSettings(host=host, port=port, health_port=health_port, metrics_port=metrics_port),
-        Limits(max_sessions=max_sessions, idle_seconds=idle_seconds, resume_seconds=resume_seconds),
+        SessionLimits(
+            max_sessions=max_sessions, idle_seconds=idle_seconds, resume_seconds=resume_seconds
+        ),
     )

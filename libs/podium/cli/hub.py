@@ -6,26 +6,30 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.cli.checkpoint_files import Form, name_of
+from podium.cli.checkpoint_files import FileFormat, name_of
 from podium.cli.exits import CliError, Exit
 from podium.core.packages import needed
 
 if TYPE_CHECKING:
     from podium.registry.v1 import registry_service_pb2 as pb
 
-_LIBRARIES = {Form.ADAPTER: "peft", Form.MERGED: "transformers", Form.GGUF: "gguf"}
+_LIBRARIES = {
+    FileFormat.ADAPTER: "peft",
+    FileFormat.MERGED: "transformers",
+    FileFormat.GGUF: "gguf",
+}
 _USE = {
-    Form.ADAPTER: """from peft import AutoPeftModelForCausalLM
+    FileFormat.ADAPTER: """from peft import AutoPeftModelForCausalLM
 
 model = AutoPeftModelForCausalLM.from_pretrained("{repository}")""",
-    Form.MERGED: """from transformers import AutoModelForCausalLM
+    FileFormat.MERGED: """from transformers import AutoModelForCausalLM
 
 model = AutoModelForCausalLM.from_pretrained("{repository}")""",
-    Form.GGUF: "# llama-cli -hf {repository}",
+    FileFormat.GGUF: "# llama-cli -hf {repository}",
 }
 
 
-def card(item: pb.Version, form: Form, repository: str) -> str:
+def card(item: pb.Version, form: FileFormat, repository: str) -> str:
     """The text of README.md: the hub's metadata, and what the version is.
 
     It tells of the job its name, step and numbers alone: a job's file may name what is not
@@ -45,7 +49,7 @@ def card(item: pb.Version, form: Form, repository: str) -> str:
     }
     if base.count("/") == 1 and not base.startswith(("/", ".")):
         data |= {"base_model": base}
-        data["base_model_relation"] = "adapter" if form is Form.ADAPTER else "finetune"
+        data["base_model_relation"] = "adapter" if form is FileFormat.ADAPTER else "finetune"
     numbers = dict(sorted(item.evaluation_metrics.items()))
     lines = [f"---\n{yaml.safe_dump(data, sort_keys=True)}---\n", f"# {repository.split('/')[-1]}"]
     lines.append(

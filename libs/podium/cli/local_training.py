@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from podium.cli.exits import CliError
-from podium.cli.progress import Progress
+from podium.cli.progress import JobProgress
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.local.launcher import LauncherConfig, layout
 from podium.sdk.client import AsyncClient
@@ -26,7 +26,7 @@ def stack_config(data_dir: Path, model: str) -> LauncherConfig:
 
 async def follow(client: AsyncClient, job_id: str) -> jobs.Job:
     """Tells a job's progress until it has ended, and returns it."""
-    progress = Progress()
+    progress = JobProgress()
     try:
         async for update in client.jobs.watch(
             job_id,

@@ -43,14 +43,14 @@ M = TypeVar("M", bound="Message")
 
 
 @dataclass(frozen=True)
-class View(Generic[M]):
+class TableView(Generic[M]):
     """How one kind of message is shown: its name, and its table's columns."""
 
     name: Callable[[M], str]
     columns: Sequence[tuple[str, Callable[[M], str]]]
 
 
-def emit_list(items: Sequence[M], view: View[M], output: str) -> None:
+def emit_list(items: Sequence[M], view: TableView[M], output: str) -> None:
     """Prints messages; as JSON or YAML they are one list."""
     from podium.core.contract import to_plain
 
@@ -65,7 +65,7 @@ def emit_list(items: Sequence[M], view: View[M], output: str) -> None:
             data([to_plain(item) for item in items], output)
 
 
-def emit_one(item: M, view: View[M], output: str) -> None:
+def emit_one(item: M, view: TableView[M], output: str) -> None:
     """Prints one message; as a table it is one row a field."""
     from podium.core.contract import to_plain
 

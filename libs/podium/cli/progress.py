@@ -36,7 +36,7 @@ def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> str:
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """Collects a job's updates and tells them on stderr.
 
     On a terminal the last line is the job's state and is redrawn; elsewhere

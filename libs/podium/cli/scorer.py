@@ -60,13 +60,13 @@ def serve(
     """
     from podium.scorers.answers import ScorerFailedError
     from podium.scorers.server import scorer_server
-    from podium.scorers.workers import Workers
+    from podium.scorers.workers import ScorerWorkers
 
     key = key_file.read_text().strip() if key_file else ""
     if key_file and not key:
         raise click.UsageError(f"{key_file} is empty; allowed is a file with a key")
     try:
-        workers = Workers(path, processes, timeout)
+        workers = ScorerWorkers(path, processes, timeout)
     except ScorerFailedError as error:
         raise click.UsageError(str(error)) from error
     try:

@@ -27,16 +27,16 @@ def named(policy: policy_pb2.PolicyRef) -> str:
 
 
 @asynccontextmanager
-async def pool_for(client: AsyncClient) -> AsyncIterator[Pool]:
+async def pool_for(client: AsyncClient) -> AsyncIterator[ServedPool]:
     """The pool for the block: at its end it serves again what gave way in it."""
-    pool = Pool(client)
+    pool = ServedPool(client)
     try:
         yield pool
     finally:
         await pool.restore()
 
 
-class Pool:
+class ServedPool:
     """One inference pool. Of merged weights it holds one policy at a time, or the base model."""
 
     def __init__(self, client: AsyncClient) -> None:

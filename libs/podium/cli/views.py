@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from podium.cli.output import View
+from podium.cli.output import TableView
 from podium.core.job_environments import title_of
 from podium.core.total_steps import total_steps
 from podium.core.version_state import has_state
@@ -105,19 +105,19 @@ def used(usage: jobs.Usage) -> str:
     return ", ".join(filter(None, parts))
 
 
-def deleted(told: jobs.DeletedTrajectories, evaluation: bool) -> str:
+def deleted(deletion: jobs.DeletedTrajectories, evaluation: bool) -> str:
     """Which episodes were deleted, in a line."""
     kind = "version" if evaluation else "step"
-    first, last = told.first_step, told.last_step
+    first, last = deletion.first_step, deletion.last_step
     part = f"{kind} {first}" if first == last else f"{kind}s {first} to {last}"
-    mode = f", {told.mode}" if told.mode else ""
-    groups = "1 group" if told.groups == 1 else f"{told.groups} groups"
-    return f"deleted to make room: {groups} of {part}{mode}, {local_time(told.delete_time)}"
+    mode = f", {deletion.mode}" if deletion.mode else ""
+    groups = "1 group" if deletion.groups == 1 else f"{deletion.groups} groups"
+    return f"deleted to make room: {groups} of {part}{mode}, {local_time(deletion.delete_time)}"
 
 
-def budget(told: jobs.ProjectBudget) -> list[str]:
+def budget(state: jobs.ProjectBudget) -> list[str]:
     """What a project has used of its budget: a line of this month's, one of all time's."""
-    month = told.start_time.ToDatetime(UTC).strftime("%Y-%m")
+    month = state.start_time.ToDatetime(UTC).strftime("%Y-%m")
     spans = (
         (f" in {month} (UTC)", "", "max_"),
         (" in all", "total_", "max_total_"),
@@ -125,12 +125,12 @@ def budget(told: jobs.ProjectBudget) -> list[str]:
     lines = []
     for when, used, most in spans:
         parts = [
-            f"{getattr(told, used + name):.2f} of {getattr(told, most + name):g} {what}"
+            f"{getattr(state, used + name):.2f} of {getattr(state, most + name):g} {what}"
             for name, what in (("gpu_hours", "GPU hours"), ("judge_cost", "for judges"))
-            if told.HasField(most + name)  # type: ignore[arg-type]
+            if state.HasField(most + name)  # type: ignore[arg-type]
         ]
         if parts:
-            lines.append(f"budget of {told.project}{when}: {', '.join(parts)}")
+            lines.append(f"budget of {state.project}{when}: {', '.join(parts)}")
     return lines
 
 
@@ -148,17 +148,17 @@ _USED: tuple[tuple[str, Callable[[jobs.UsageRow], str]], ...] = (
     ("COST", lambda row: _money(row.usage)),
 )
 
-USAGE = View[jobs.UsageRow](
+USAGE = TableView[jobs.UsageRow](
     name=lambda row: row.job_id,
     columns=(("JOB", lambda row: row.job_id), ("PROJECT", lambda row: row.project), *_USED),
 )
 
-PROJECT_USAGE = View[jobs.UsageRow](
+PROJECT_USAGE = TableView[jobs.UsageRow](
     name=lambda row: row.project,
     columns=(("PROJECT", lambda row: row.project), *_USED),
 )
 
-JOBS = View[jobs.Job](
+JOBS = TableView[jobs.Job](
     name=lambda job: job.id,
     columns=(
         ("ID", lambda job: job.id),
@@ -175,7 +175,7 @@ JOBS = View[jobs.Job](
     ),
 )
 
-JOB = View[jobs.Job](
+JOB = TableView[jobs.Job](
     name=lambda job: job.id,
     columns=(
         ("id", lambda job: job.id),
@@ -204,7 +204,7 @@ JOB = View[jobs.Job](
     ),
 )
 
-EVENTS = View[jobs.Event](
+EVENTS = TableView[jobs.Event](
     name=lambda event: str(event.sequence),
     columns=(
         ("SEQ", lambda event: str(event.sequence)),
@@ -215,7 +215,7 @@ EVENTS = View[jobs.Event](
     ),
 )
 
-STEPS = View[jobs.Step](
+STEPS = TableView[jobs.Step](
     name=lambda step: str(step.number),
     columns=(
         ("STEP", lambda step: str(step.number)),
@@ -233,7 +233,7 @@ STEPS = View[jobs.Step](
     ),
 )
 
-EVALUATIONS = View[jobs.Evaluation](
+EVALUATIONS = TableView[jobs.Evaluation](
     name=lambda item: f"{item.version}-{item.mode}",
     columns=(
         ("VERSION", lambda item: str(item.version)),
@@ -251,7 +251,7 @@ EVALUATIONS = View[jobs.Evaluation](
     ),
 )
 
-TRAJECTORIES = View[trajectories.Trajectory](
+TRAJECTORIES = TableView[trajectories.Trajectory](
     name=lambda item: item.id,
     columns=(
         ("ID", lambda item: item.id),
@@ -277,7 +277,7 @@ TRAJECTORIES = View[trajectories.Trajectory](
     ),
 )
 
-MODELS = View[registry.Model](
+MODELS = TableView[registry.Model](
     name=lambda model: model.name,
     columns=(
         ("MODEL", lambda model: model.name),
@@ -286,7 +286,7 @@ MODELS = View[registry.Model](
     ),
 )
 
-VERSIONS = View[registry.Version](
+VERSIONS = TableView[registry.Version](
     name=lambda item: f"{item.manifest.model}@{item.manifest.version}",
     columns=(
         ("VERSION", lambda item: f"{item.manifest.model}@{item.manifest.version}"),
@@ -299,7 +299,7 @@ VERSIONS = View[registry.Version](
     ),
 )
 
-ENVIRONMENTS = View[rollout.EnvironmentInfo](
+ENVIRONMENTS = TableView[rollout.EnvironmentInfo](
     name=lambda item: item.name,
     columns=(
         ("NAME", lambda item: item.name),

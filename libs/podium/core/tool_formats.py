@@ -37,7 +37,7 @@ class Call:
 
 
 @dataclass
-class Reply:
+class ParsedReply:
     """A reply, taken apart."""
 
     content: str = ""
@@ -74,7 +74,7 @@ def _check_numbers(arguments: str) -> None:
 _DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_float=_real)
 
 
-def text(reply: str) -> Reply:
+def text(reply: str) -> ParsedReply:
     """`call: NAME {"argument": "value"}` at the start of a line: Podium's own, for any model.
 
     The arguments may go over several lines; without any, the call has none.
@@ -82,7 +82,7 @@ def text(reply: str) -> Reply:
     return _cut(reply, _TEXT_CALL, _text_call)
 
 
-def hermes(reply: str) -> Reply:
+def hermes(reply: str) -> ParsedReply:
     """`<tool_call>{"name": …, "arguments": {…}}</tool_call>`.
 
     Nous Research's Hermes 2 Pro; Qwen2.5 and Qwen3 (their chat templates).
@@ -94,7 +94,7 @@ def hermes(reply: str) -> Reply:
     return _cut(reply, _HERMES_CALL, read)
 
 
-def llama3_json(reply: str) -> Reply:
+def llama3_json(reply: str) -> ParsedReply:
     """`{"name": …, "parameters": {…}}` as the whole reply, several divided by `;`.
 
     Llama 3.1 to 3.3 (Meta's model cards, "JSON based tool calling"), with or without
@@ -104,26 +104,26 @@ def llama3_json(reply: str) -> Reply:
     tagged = body.startswith("<|python_tag|>")
     body = body.removeprefix("<|python_tag|>").strip()
     if not tagged and not _LLAMA_CALL.match(body):
-        return Reply(body)
-    found = Reply()
+        return ParsedReply(body)
+    found = ParsedReply()
     position = 0
     while position < len(body):
         try:
             value, position = _json_at(body, position)
             found.calls.append(_named(value, "parameters", "arguments"))
         except _UnreadableError as error:
-            return Reply(body, found.calls, [str(error)])
+            return ParsedReply(body, found.calls, [str(error)])
         position = _BETWEEN.match(body, position).end()  # type: ignore[union-attr]
     return found
 
 
-def mistral(reply: str) -> Reply:
+def mistral(reply: str) -> ParsedReply:
     """`[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`, or `[TOOL_CALLS]name[ARGS]{…}` each.
 
     mistral-common: the list up to tokenizer v7, the other from v11 on.
     """
     content, tag, body = reply.partition("[TOOL_CALLS]")
-    found = Reply(content.strip())
+    found = ParsedReply(content.strip())
     for part in body.split("[TOOL_CALLS]") if tag else ():
         try:
             found.calls += _mistral_calls(part.strip())
@@ -133,7 +133,7 @@ def mistral(reply: str) -> Reply:
     return found
 
 
-def kimi_k2(reply: str) -> Reply:
+def kimi_k2(reply: str) -> ParsedReply:
     """`<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`.
 
     Moonshot's Kimi K2 ("Tool calling guidance" in its repository). The id is the model's.
@@ -150,7 +150,7 @@ def kimi_k2(reply: str) -> Reply:
     return _cut(_KIMI_SECTION.sub("", reply), _KIMI_CALL, read)
 
 
-def deepseek_v3(reply: str) -> Reply:
+def deepseek_v3(reply: str) -> ParsedReply:
     """`<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`.
 
     DeepSeek V3.1; V3 and R1 write `function<｜tool▁sep｜>NAME` and the arguments as a block of
@@ -168,7 +168,7 @@ def deepseek_v3(reply: str) -> Reply:
     return _cut(_DEEPSEEK_SECTION.sub("", reply), _DEEPSEEK_CALL, read)
 
 
-FORMATS: Mapping[str, Callable[[str], Reply]] = {
+FORMATS: Mapping[str, Callable[[str], ParsedReply]] = {
     TEXT: text,
     "hermes": hermes,
     "llama3_json": llama3_json,
@@ -197,9 +197,9 @@ def _cut(
     reply: str,
     pattern: re.Pattern[str],
     read: Callable[[str, re.Match[str]], tuple[Call, int]],
-) -> Reply:
+) -> ParsedReply:
     """Takes the calls that begin where `pattern` matches out of the reply."""
-    found, content, position = Reply(), "", 0
+    found, content, position = ParsedReply(), "", 0
     while match := pattern.search(reply, position):
         content += reply[position : match.start()]
         try:

@@ -21,7 +21,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Part:
+class HistoryPart:
     """A history, and what of it no history before has."""
 
     repeated: int
@@ -30,7 +30,7 @@ class Part:
     """By the place of its message in the history, in order."""
 
 
-def parts_of(trajectory: pb.Trajectory) -> list[Part]:
+def parts_of(trajectory: pb.Trajectory) -> list[HistoryPart]:
     """Each history's own turns, with the nth step of a conversation at its nth turn.
 
     A history begun anew holds the words so far: what it repeats is no turn again. Where tokens
@@ -61,7 +61,7 @@ def parts_of(trajectory: pb.Trajectory) -> list[Part]:
             left = steps[name][taken[name] : taken[name] + 1]
             taken[name] += 1
             turns[at] = Turn(number, left[0] if left else None)
-        parts.append(Part(repeated, turns))
+        parts.append(HistoryPart(repeated, turns))
     return parts
 
 

@@ -7,13 +7,15 @@ import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from podium.scorers.workers import BusyError, Workers
+from podium.scorers.workers import BusyError, ScorerWorkers
 
 _MAX_REQUEST_BYTES = 256 * 1024 * 1024
 _IDLE_SECONDS = 60.0
 
 
-def scorer_server(host: str, port: int, workers: Workers, key: str = "") -> ThreadingHTTPServer:
+def scorer_server(
+    host: str, port: int, workers: ScorerWorkers, key: str = ""
+) -> ThreadingHTTPServer:
     """A server that listens, and serves once its `serve_forever` is called.
 
     Args:
@@ -75,7 +77,7 @@ def scorer_server(host: str, port: int, workers: Workers, key: str = "") -> Thre
 _NOT_FOUND = (404, {"error": "there is POST /score, and GET /health"})
 
 
-def _scored(workers: Workers, content: bytes) -> tuple[int, dict[str, Any]]:
+def _scored(workers: ScorerWorkers, content: bytes) -> tuple[int, dict[str, Any]]:
     try:
         group = json.loads(content)
         whole = isinstance(group["scenario"], dict) and isinstance(group["trajectories"], list)

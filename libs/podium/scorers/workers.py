@@ -106,7 +106,7 @@ class _Worker:
                 stream.close()  # type: ignore[union-attr]
 
 
-class Workers:
+class ScorerWorkers:
     """Some processes with one function."""
 
     def __init__(self, path: str, count: int, seconds: float) -> None:

@@ -23,7 +23,7 @@ class Follower:
         """Tells a line."""
 
 
-class _Told(Follower):
+class _BarFollower(Follower):
     def __init__(self, bar: Bar | None) -> None:
         self._bar = bar
 
@@ -56,7 +56,7 @@ class _Told(Follower):
 def followed(description: str) -> Iterator[Follower]:
     """Tells while the block runs, with a bar where one can be shown."""
     with shown(description) as bar:
-        yield _Told(bar)
+        yield _BarFollower(bar)
 
 
 def _evaluated(evaluation: pb.Evaluation) -> str:

@@ -205,7 +205,7 @@ async def _drive(
         await client.sessions.submit(
             job.id, made.batch(step), request_id=made.request_id(step), step=step
         )
-        follower.step(step, last, _told(await backend.trained(job.id, step)))
+        follower.step(step, last, _losses_text(await backend.trained(job.id, step)))
     ended = await client.jobs.wait(job.id)
     if ended.state != pb.JOB_STATE_SUCCEEDED:
         state = pb.JobState.Name(ended.state).removeprefix("JOB_STATE_").lower()
@@ -218,7 +218,7 @@ async def _drive(
     return ended
 
 
-def _told(result: TrainResult) -> str:
+def _losses_text(result: TrainResult) -> str:
     parts = [("loss", LOSS), ("held out", HELDOUT)]
     return "  ".join(
         f"{word} {result.metrics[name]:.4f}" for word, name in parts if name in result.metrics

@@ -25,7 +25,7 @@ class Answer:
 
 
 @dataclass
-class Chosen:
+class TrainedChoices:
     """The places of those that train, and whether that could be told."""
 
     kept: list[int] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Chosen:
     """Requests of whose choices none trains, as nothing tells which went on."""
 
 
-def choose(answers: Sequence[Answer], said: Sequence[Sequence[Words]]) -> Chosen:
+def choose(answers: Sequence[Answer], said: Sequence[Sequence[Words]]) -> TrainedChoices:
     """Of the answers to one prompt, oldest first, those that the agent went on with.
 
     It is told by a prompt that begins with the answer's tokens; else by a conversation that
@@ -48,14 +48,14 @@ def choose(answers: Sequence[Answer], said: Sequence[Sequence[Words]]) -> Chosen
     if not continued:
         continued = _by_words(answers, said)
     if continued:
-        return Chosen(continued)
+        return TrainedChoices(continued)
     requests: dict[str, list[int]] = {}
     for place, answer in enumerate(answers):
         requests.setdefault(answer.call.generation.request_id, []).append(place)
     asked = list(requests.values())
     if not _at_once(answers, asked):
         asked = asked[-1:]
-    chosen = Chosen()
+    chosen = TrainedChoices()
     for places in asked:
         if len({_reply(answers[place]) for place in places}) == 1:
             chosen.kept.append(places[0])

@@ -48,7 +48,7 @@ async def gather_trajectory_groups(
             return []
         return result if isinstance(result, list) else [result]
 
-    with progress.entered(progress.Budget(max_exceptions, known), pbar_desc):
+    with progress.entered(progress.FailureBudget(max_exceptions, known), pbar_desc):
         try:
             found = await run_all([one(group) for group in given])
         finally:

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from podium.training.bars import Bar, shown
 
 
-class Budget:
+class FailureBudget:
     """Counts what a gathering's rollouts come to, and says when too many have failed."""
 
     def __init__(self, max_exceptions: int | float = 0, total: int = 0) -> None:
@@ -63,16 +63,16 @@ class Budget:
             self.bar.show(self.done + self.exceptions, self._total, text)
 
 
-_budget: ContextVar[Budget | None] = ContextVar("podium_budget", default=None)
+_budget: ContextVar[FailureBudget | None] = ContextVar("podium_budget", default=None)
 
 
-def budget() -> Budget:
+def budget() -> FailureBudget:
     """Of the gathering that this runs in; one that allows no exception outside of one."""
-    return _budget.get() or Budget()
+    return _budget.get() or FailureBudget()
 
 
 @contextmanager
-def entered(made: Budget, description: str | None) -> Iterator[None]:
+def entered(made: FailureBudget, description: str | None) -> Iterator[None]:
     """Rollouts in the block count against the budget; a bar is shown where one can be."""
     token = _budget.set(made)
     try:

@@ -16,7 +16,7 @@ from podium.core.tasks import run_all
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.training import rollouts
 from podium.training.histories import Joined, join, merge
-from podium.training.progress import Budget, budget
+from podium.training.progress import FailureBudget, budget
 from podium.types.v1 import trajectory_pb2 as pb
 
 Scalar = float | int | str | bool | None
@@ -245,7 +245,7 @@ class TrajectoryGroup:
 
 
 async def _attempt(
-    work: Awaitable[Trajectory], allowed: Budget
+    work: Awaitable[Trajectory], allowed: FailureBudget
 ) -> Trajectory | TrajectoryException:
     """Runs one attempt under a key of its own and takes what it called."""
     try:

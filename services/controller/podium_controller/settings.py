@@ -69,7 +69,7 @@ class Settings(ServerSettings):
     """The secrets of the tracking service, as YAML by their names, each with the projects whose
     jobs may name it; without it any may be named."""
     max_active_jobs: int = Field(default=1, ge=1, le=1000)
-    """Jobs that run at once, each with a trainer of its own; more wait in line."""
+    """Jobs that run at once, each with a trainer of its own; more are queued."""
     max_jobs_per_pool: int = Field(default=16, ge=1, le=1000)
     """Jobs that share a pool of adapters at once; a pool of merged weights takes one."""
     pool_episodes: int = Field(default=256, ge=1)

@@ -14,7 +14,7 @@ from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
 from podium.kit.telemetry import attributes, span_of, timed, traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_judge.adapters.scorer_factory import Scorers, Told
+from podium_judge.adapters.scorer_factory import KnownSpending, Scorers
 from podium_judge.domain import metrics
 from podium_judge.domain.budget import ProjectBudget
 from podium_judge.domain.scores import Usage
@@ -44,7 +44,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         """See the proto file."""
         reward = _completed(request.reward)
         job_id = request.group.job_id
-        told = Told(_usage(request.job_usage), _project(request))
+        known = KnownSpending(_usage(request.job_usage), _project(request))
         usage = Usage()
         # A trace of its own: a panel of judges makes many calls, and the step's is to be small.
         with traced(_tracer, "score_group", root=True) as span, timed(metrics.SCORE_SECONDS):
@@ -52,7 +52,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
             group = await score_group(
                 request.group,
                 reward,
-                lambda spec, field: self._scorers.scorer(spec, field, job_id, told),
+                lambda spec, field: self._scorers.scorer(spec, field, job_id, known),
                 usage,
             )
             outcome = group.skip_reason or "scored"
@@ -79,10 +79,10 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> judge_service_pb2.CheckRewardResponse:
         """See the proto file."""
-        told = Told(Usage())
+        known = KnownSpending(Usage())
         await check_reward(
             _completed(request.reward),
-            lambda spec, field: self._scorers.scorer(spec, field, _ANY_JOB, told),
+            lambda spec, field: self._scorers.scorer(spec, field, _ANY_JOB, known),
             lambda spec, field: self._scorers.violations(spec, field, request.base_model),
         )
         return judge_service_pb2.CheckRewardResponse()
@@ -110,9 +110,11 @@ def _completed(reward: spec_pb2.RewardSpec) -> spec_pb2.RewardSpec:
 def _project(request: judge_service_pb2.ScoreGroupRequest) -> ProjectBudget | None:
     if not request.HasField("project_budget"):
         return None
-    told = request.project_budget
-    return ProjectBudget(told.project, told.max_tokens, told.used_tokens, told.period)
+    budget = request.project_budget
+    return ProjectBudget(budget.project, budget.max_tokens, budget.used_tokens, budget.period)
 
 
-def _usage(told: judge_service_pb2.JudgeUsage) -> Usage:
-    return Usage(told.calls, told.prompt_tokens, told.completion_tokens, told.cost, told.cached)
+def _usage(spent: judge_service_pb2.JudgeUsage) -> Usage:
+    return Usage(
+        spent.calls, spent.prompt_tokens, spent.completion_tokens, spent.cost, spent.cached
+    )

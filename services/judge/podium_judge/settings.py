@@ -56,7 +56,7 @@ class Settings(ServerSettings):
     max_prompt_tokens: int = Field(default=65_536, ge=512)
     """Longest prompt, at 3 bytes a token; of longer attempts the middle is left out."""
     max_concurrent_calls: int = Field(default=32, ge=1)
-    """Questions to judge models at once; more wait for their turn."""
+    """Questions to judge models at once; more wait."""
     cache_entries: int = Field(default=4096, ge=0)
     """Answers that are kept for identical questions; 0 for none."""
     max_job_tokens: int = Field(default=0, ge=0)

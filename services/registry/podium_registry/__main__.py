@@ -15,7 +15,7 @@ from podium.registry.v1 import registry_service_pb2_grpc
 
 from podium_registry.adapters.blobs import Blobs, measure
 from podium_registry.adapters.garbage_collector import GarbageCollector
-from podium_registry.adapters.history import History
+from podium_registry.adapters.history import ChangeLog
 from podium_registry.adapters.object_store import ObjectBlobStore
 from podium_registry.adapters.staging import Staging
 from podium_registry.adapters.states import States
@@ -48,7 +48,7 @@ def main() -> None:
             grace_seconds=settings.gc_grace_seconds,
             upload_ttl_seconds=settings.upload_ttl_seconds,
         )
-        history = History(database, settings.watch_poll_seconds)
+        history = ChangeLog(database, settings.watch_poll_seconds)
         server.add(
             registry_service_pb2_grpc.add_RegistryServiceServicer_to_server,
             RegistryServicer(

@@ -21,7 +21,7 @@ from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 
 from podium_registry.adapters.blobs import Blobs
 from podium_registry.adapters.garbage_collector import GarbageCollector
-from podium_registry.adapters.history import History
+from podium_registry.adapters.history import ChangeLog
 from podium_registry.adapters.states import States
 from podium_registry.adapters.versions import Versions
 
@@ -39,7 +39,7 @@ class RegistryServicer(pb_grpc.RegistryServiceServicer):
         blobs: Blobs,
         versions: Versions,
         states: States,
-        history: History,
+        history: ChangeLog,
         collector: GarbageCollector,
         *,
         upload_idle_seconds: float,

@@ -43,7 +43,7 @@ class FrontServicer(pb_grpc.RolloutServiceServicer):
             )
         self._running += 1
         try:
-            with self._workers.turn(request.attempts) as channel, _as_it_said():
+            with self._workers.least_busy(request.attempts) as channel, _as_it_said():
                 collect: _Collect = channel.unary_stream(_COLLECT)
                 call = collect(request.SerializeToString(), timeout=context.time_remaining())
                 try:
@@ -58,7 +58,7 @@ class FrontServicer(pb_grpc.RolloutServiceServicer):
         self, request: pb.ListScenariosRequest, context: _Context
     ) -> pb.ListScenariosResponse:
         # An environment's own code lists them, which is not for the process that takes the calls.
-        with self._workers.turn(1) as channel, _as_it_said():
+        with self._workers.least_busy(1) as channel, _as_it_said():
             stub: pb_grpc.RolloutServiceAsyncStub = pb_grpc.RolloutServiceStub(channel)
             return await stub.ListScenarios(request, timeout=context.time_remaining())
 

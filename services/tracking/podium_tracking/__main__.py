@@ -10,7 +10,7 @@ from podium.sdk import Addresses, AsyncClient
 
 from podium_tracking.adapters.secrets import Secrets
 from podium_tracking.settings import Settings
-from podium_tracking.supervisor import Supervisor
+from podium_tracking.supervisor import TrackingSupervisor
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
             tls=settings.tls(),
         )
         async with AsyncClient(addresses) as client:
-            supervisor = Supervisor(client.jobs, settings, Secrets(settings.secrets_dir))
+            supervisor = TrackingSupervisor(client.jobs, settings, Secrets(settings.secrets_dir))
             async with supervisor.running():
                 yield
 

@@ -45,15 +45,15 @@ class Delivery:
         jobs: Jobs,
         tracker: Tracker,
         idle_seconds: float,
-        told: Callable[[str, int], None],
+        report: Callable[[str, int], None],
         stop: asyncio.Event | None = None,
     ) -> None:
-        """`told` is called with `start` before each call of the tracker, and with `open`, `step`,
+        """`report` is called with `start` before each call of the tracker, and with `open`, `step`,
         `done` or `idle` and the last step delivered, after. `stop` ends it before an event."""
         self._jobs = jobs
         self._tracker = tracker
         self._idle = idle_seconds
-        self._told = told
+        self._report = report
         self._step = 0
         self._stop = stop or asyncio.Event()
 
@@ -64,21 +64,21 @@ class Delivery:
             delivered = await self._call(self._tracker.open, job)
             if not delivered.finished:
                 delivered = await self._cursor(job_id, delivered)
-                self._told("open", self._step)
+                self._report("open", self._step)
                 if not await self._follow(job_id, delivered):
-                    self._told("idle", self._step)
+                    self._report("idle", self._step)
                     return False
                 await self._finish(job_id)
         finally:
             await self._call(self._tracker.close)
         if delivered.finished:
-            self._told("done", self._step)
+            self._report("done", self._step)
             return True
         # Sent is not yet received: whether it is there, only asking anew tells.
         delivered = await self._call(self._tracker.open, job)
         await self._call(self._tracker.close)
         if delivered.finished:
-            self._told("done", self._step)
+            self._report("done", self._step)
         return delivered.finished
 
     async def _cursor(self, job_id: str, delivered: Delivered) -> Delivered:
@@ -131,7 +131,7 @@ class Delivery:
                 await self._episodes_of(job_id, update.step)
             await self._call(self._tracker.step, sequence, update.step)
             self._step = update.step.number
-            self._told("step", self._step)
+            self._report("step", self._step)
         elif update.HasField("evaluation"):
             await self._call(self._tracker.evaluation, sequence, update.evaluation)
 
@@ -156,11 +156,11 @@ class Delivery:
 
     async def _call(self, function: Callable[..., R], *arguments: object) -> R:
         """The trackers' clients block: nothing of this process waits but this."""
-        self._told("start", self._step)
+        self._report("start", self._step)
         try:
             return await asyncio.to_thread(function, *arguments)
         finally:
-            self._told("end", self._step)
+            self._report("end", self._step)
 
 
 def _step_of(group_id: str) -> int:

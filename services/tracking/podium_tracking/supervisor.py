@@ -17,7 +17,7 @@ from podium.core.tasks import cancel_and_wait
 from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_tracking import worker
-from podium_tracking.adapters.processes import Worker
+from podium_tracking.adapters.processes import TrackerProcess
 from podium_tracking.adapters.secrets import Secrets
 from podium_tracking.delivery import TERMINAL
 from podium_tracking.domain import metrics
@@ -30,10 +30,10 @@ _FIRST_RETRY_SECONDS = 1.0
 # Of a missing secret or package, which somebody may bring.
 _LOOK_AGAIN_SECONDS = 60.0
 # How long a worker keeps its place while others wait for one.
-_TURN_SECONDS = 60.0
+_PLACE_SECONDS = 60.0
 
 
-class Jobs(Protocol):
+class ListedJobs(Protocol):
     """What is needed of `podium.sdk`'s jobs."""
 
     def list(self) -> AsyncIterator[pb.Job]:
@@ -41,7 +41,7 @@ class Jobs(Protocol):
 
 
 @dataclass
-class Line:
+class TrackedJob:
     """One tracker of one job."""
 
     job: pb.Job
@@ -54,7 +54,7 @@ class Line:
     problem: str = ""
     """What was last logged of it: said once, not at every look."""
     task: asyncio.Task[None] | None = None
-    process: Worker | None = None
+    process: TrackerProcess | None = None
     since: float = 0.0
     """When its worker was started."""
 
@@ -64,14 +64,14 @@ class Line:
         return self.step < self.job.completed_steps or self.job.state in TERMINAL or not self.step
 
 
-class Supervisor:
+class TrackingSupervisor:
     """Stateless: what a tracker has is asked of the tracker."""
 
-    def __init__(self, jobs: Jobs, settings: Settings, secrets: Secrets) -> None:
+    def __init__(self, jobs: ListedJobs, settings: Settings, secrets: Secrets) -> None:
         self._jobs = jobs
         self._settings = settings
         self._secrets = secrets
-        self._lines: dict[tuple[str, str], Line] = {}
+        self._tracked: dict[tuple[str, str], TrackedJob] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -88,7 +88,9 @@ class Supervisor:
             yield
         finally:
             await cancel_and_wait(task)
-            await cancel_and_wait(*(line.task for line in self._lines.values() if line.task))
+            await cancel_and_wait(
+                *(tracked.task for tracked in self._tracked.values() if tracked.task)
+            )
 
     async def _run(self) -> None:
         while True:
@@ -109,122 +111,129 @@ class Supervisor:
             for tracker in asked(job.spec):
                 key = (job.id, tracker)
                 found.add(key)
-                line = self._lines.get(key)
-                if line is None:
+                tracked = self._tracked.get(key)
+                if tracked is None:
                     backoff = Backoff(_FIRST_RETRY_SECONDS, self._settings.retry_seconds)
-                    self._lines[key] = Line(job, tracker, backoff)
+                    self._tracked[key] = TrackedJob(job, tracker, backoff)
                 else:
-                    line.job = job
-        for key in self._lines.keys() - found:
+                    tracked.job = job
+        for key in self._tracked.keys() - found:
             # Deleted, or long over.
-            if self._lines[key].task is None:
-                del self._lines[key]
+            if self._tracked[key].task is None:
+                del self._tracked[key]
 
     def _start_workers(self) -> None:
-        places = self._settings.max_workers - sum(1 for x in self._lines.values() if x.task)
+        places = self._settings.max_workers - sum(1 for x in self._tracked.values() if x.task)
         now = time.monotonic()
         waiting = [
-            line
-            for line in self._lines.values()
-            if not line.done and line.task is None and line.has_news and line.not_before <= now
+            tracked
+            for tracked in self._tracked.values()
+            if not tracked.done
+            and tracked.task is None
+            and tracked.has_news
+            and tracked.not_before <= now
         ]
         # Who has waited longest; a worker that gave its place back comes last.
-        for line in sorted(waiting, key=lambda each: each.not_before)[: max(0, places)]:
-            line.since = now
-            line.task = asyncio.create_task(self._serve(line))
+        for tracked in sorted(waiting, key=lambda each: each.not_before)[: max(0, places)]:
+            tracked.since = now
+            tracked.task = asyncio.create_task(self._serve(tracked))
         if len(waiting) > places:
-            self._take_turns(now)
+            self._free_a_place(now)
 
-    def _take_turns(self, now: float) -> None:
+    def _free_a_place(self, now: float) -> None:
         """Asks the worker that has been at it longest for its place."""
-        running = [line for line in self._lines.values() if line.process is not None]
-        oldest = min(running, key=lambda line: line.since, default=None)
-        if oldest is not None and now - oldest.since > _TURN_SECONDS:
+        running = [tracked for tracked in self._tracked.values() if tracked.process is not None]
+        oldest = min(running, key=lambda tracked: tracked.since, default=None)
+        if oldest is not None and now - oldest.since > _PLACE_SECONDS:
             assert oldest.process is not None
             oldest.process.stop()
 
-    async def _serve(self, line: Line) -> None:
+    async def _serve(self, tracked: TrackedJob) -> None:
         try:
-            spec = line.job.spec.tracking
-            secret, missing = self._secrets.find(line.tracker, secret_of(spec, line.tracker))
-            if missing and not is_offline(spec, line.tracker):
-                metrics.FAILURES.labels(line.tracker, "no_secret").inc()
-                self._off(line, missing)
+            spec = tracked.job.spec.tracking
+            secret, missing = self._secrets.find(tracked.tracker, secret_of(spec, tracked.tracker))
+            if missing and not is_offline(spec, tracked.tracker):
+                metrics.FAILURES.labels(tracked.tracker, "no_secret").inc()
+                self._off(tracked, missing)
                 return
-            await self._work(line, secret)
+            await self._work(tracked, secret)
         except Exception:
-            logger.exception("a worker could not be run", extra=_context(line))
-            line.not_before = time.monotonic() + line.backoff.next()
+            logger.exception("a worker could not be run", extra=_context(tracked))
+            tracked.not_before = time.monotonic() + tracked.backoff.next()
         finally:
-            line.task = None
+            tracked.task = None
 
-    async def _work(self, line: Line, secret: dict[str, str]) -> None:
-        running = metrics.WORKERS.labels(line.tracker)
-        process = line.process = await Worker.start(line.job.id, line.tracker, secret)
+    async def _work(self, tracked: TrackedJob, secret: dict[str, str]) -> None:
+        running = metrics.WORKERS.labels(tracked.tracker)
+        process = tracked.process = await TrackerProcess.start(
+            tracked.job.id, tracked.tracker, secret
+        )
         running.inc()
         try:
-            reason = await self._listen(line, process)
+            reason = await self._listen(tracked, process)
             code = await process.wait() if not reason else None
         finally:
-            line.process = None
+            tracked.process = None
             await process.kill()
             running.dec()
         if code == worker.OK:
             # What it was sent at the job's end may take it a while to have.
-            pause = line.backoff.next() if line.job.state in TERMINAL else 0.0
-            line.not_before = time.monotonic() + pause
+            pause = tracked.backoff.next() if tracked.job.state in TERMINAL else 0.0
+            tracked.not_before = time.monotonic() + pause
         elif code == worker.GONE:
-            line.done = True
+            tracked.done = True
         elif code == worker.NO_PACKAGE:
-            metrics.FAILURES.labels(line.tracker, "no_package").inc()
-            self._off(line, "its client is not installed (podium[tracking])")
+            metrics.FAILURES.labels(tracked.tracker, "no_package").inc()
+            self._off(tracked, "its client is not installed (podium[tracking])")
         else:
-            metrics.FAILURES.labels(line.tracker, reason or "failed").inc()
-            pause = line.backoff.next()
-            line.not_before = time.monotonic() + pause
+            metrics.FAILURES.labels(tracked.tracker, reason or "failed").inc()
+            pause = tracked.backoff.next()
+            tracked.not_before = time.monotonic() + pause
             logger.warning(
                 "%s is behind and is tried again",
-                line.tracker,
-                extra=_context(line)
-                | {"reason": reason or "failed", "step": line.step, "pause_seconds": pause},
+                tracked.tracker,
+                extra=_context(tracked)
+                | {"reason": reason or "failed", "step": tracked.step, "pause_seconds": pause},
             )
 
-    async def _listen(self, line: Line, process: Worker) -> str:
+    async def _listen(self, tracked: TrackedJob, process: TrackerProcess) -> str:
         """Until it ends by itself, with no reason, or has to be ended."""
         busy = True
         while True:
             try:
                 async with asyncio.timeout(self._settings.stall_seconds if busy else None):
-                    told = await process.next()
-                if told is None:
+                    report = await process.next()
+                if report is None:
                     async with asyncio.timeout(self._settings.stall_seconds):
                         await process.wait()
                     return ""
             except TimeoutError:
                 return "stalled"
-            what, step = told
+            what, step = report
             busy = what in ("start", "done", "idle")
-            if what == "step" and step > line.step:
+            if what == "step" and step > tracked.step:
                 # What is told again after a failure is no progress.
-                metrics.STEPS.labels(line.tracker).inc()
-                line.backoff.reset()
+                metrics.STEPS.labels(tracked.tracker).inc()
+                tracked.backoff.reset()
             if what == "done":
-                line.done = True
-                logger.info("%s has the whole job", line.tracker, extra=_context(line))
-            line.step = max(line.step, step)
+                tracked.done = True
+                logger.info("%s has the whole job", tracked.tracker, extra=_context(tracked))
+            tracked.step = max(tracked.step, step)
 
-    def _off(self, line: Line, why: str) -> None:
-        line.not_before = time.monotonic() + _LOOK_AGAIN_SECONDS
-        if line.problem != why:
-            line.problem = why
-            logger.warning("%s is off for this job: %s", line.tracker, why, extra=_context(line))
+    def _off(self, tracked: TrackedJob, why: str) -> None:
+        tracked.not_before = time.monotonic() + _LOOK_AGAIN_SECONDS
+        if tracked.problem != why:
+            tracked.problem = why
+            logger.warning(
+                "%s is off for this job: %s", tracked.tracker, why, extra=_context(tracked)
+            )
 
     def _measure(self) -> None:
         for tracker in TRACKERS:
-            lines = [x for x in self._lines.values() if x.tracker == tracker and not x.done]
-            lags = [line.job.completed_steps - line.step for line in lines]
+            open_ = [x for x in self._tracked.values() if x.tracker == tracker and not x.done]
+            lags = [tracked.job.completed_steps - tracked.step for tracked in open_]
             metrics.LAG.labels(tracker).set(max(0, *lags) if lags else 0)
 
 
-def _context(line: Line) -> dict[str, str]:
-    return {"job_id": line.job.id, "tracker": line.tracker}
+def _context(tracked: TrackedJob) -> dict[str, str]:
+    return {"job_id": tracked.job.id, "tracker": tracked.tracker}

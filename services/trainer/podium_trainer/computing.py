@@ -23,13 +23,13 @@ T = TypeVar("T")
 class Computing:
     """One session is live: its tensors are on the device, its random state in torch's generator.
 
-    A session waits for its turn to be made or to take a step. What is parked is copied while
+    A session waits until it may be made, or take a step. What is parked is copied while
     another computes, so that no weights wait to be published.
     """
 
     def __init__(self, threads: int) -> None:
         """`threads` of one matrix product; 0 for one a core."""
-        self.turns = FairLock()
+        self.lock = FairLock()
         self._live: Session | None = None
         self._placing = asyncio.Lock()
         """Held while sessions are parked, made live or copied."""
@@ -41,20 +41,20 @@ class Computing:
         return await _in(self._executor, work)
 
     @asynccontextmanager
-    async def turn(
+    async def make_live(
         self,
         project: str,
         job_id: str,
         session: Session | None,
         given_up: asyncio.Event,
     ) -> AsyncIterator[None]:
-        """Waits for the job's turn and makes its session live; None to make one, see `made`.
+        """Waits for the lock and makes the job's session live; None to make one, see `made`.
 
         Raises:
             RequestCancelledError: `given_up` was set while it waited.
         """
         start = time.perf_counter()
-        async with self.turns.hold(project, job_id, given_up):
+        async with self.lock.hold(project, job_id, given_up):
             metrics.WAIT_SECONDS.observe(time.perf_counter() - start, exemplar())
             async with self._placing:
                 live = self._live
@@ -68,11 +68,11 @@ class Computing:
             yield
 
     def made(self, session: Session) -> None:
-        """It was made in this turn, and is live."""
+        """It was made under the lock, and is live."""
         self._live = session
 
     async def copy(self, session: Session, work: Callable[[], T]) -> T:
-        """Does `work`, which reads a session of which nothing else runs, and waits for no turn."""
+        """Does `work`, which reads a session of which nothing else runs, without the lock."""
         async with self._placing:
             # Nothing computes while the live one does not.
             return await _in(self._executor if self._live is session else self._copier, work)

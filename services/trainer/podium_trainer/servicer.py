@@ -63,7 +63,9 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         with traced(_tracer, "optimizer_step") as span:
             span.set_attribute(attributes.JOB_ID, header.job_id)
             span.set_attribute(attributes.STEP, header.step)
-            outcome = await self._worker.step(header.job_id, header.step, groups, _told(context))
+            outcome = await self._worker.step(
+                header.job_id, header.step, groups, _on_begin(context)
+            )
             for phase, seconds in outcome.seconds.items():
                 span.set_attribute(attributes.phase_seconds(phase), seconds)
         logger.info(
@@ -120,14 +122,14 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         )
 
 
-def _told(context: Context) -> Begun:
-    """Tells the caller that its job's turn begins: with what a response begins with."""
+def _on_begin(context: Context) -> Begun:
+    """Tells the caller that its job's step begins: with what a response begins with."""
 
     async def begun() -> None:
         try:
             await context.send_initial_metadata(())
         except Exception:
             # Who asked may be gone; what became of the call is told as ever.
-            logger.debug("nobody heard that a turn began", exc_info=True)
+            logger.debug("nobody heard that a step began", exc_info=True)
 
     return begun

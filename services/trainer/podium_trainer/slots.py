@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from podium.core.errors import FailedPreconditionError, ResourceExhaustedError
 
 from podium_trainer.adapters.state_keeper import StateKeeper
-from podium_trainer.adapters.versions import Published, Versions
+from podium_trainer.adapters.versions import CheckpointStore, PublishedVersion
 from podium_trainer.domain import metrics
-from podium_trainer.domain.sharing import Claim, check_room
+from podium_trainer.domain.sharing import SlotClaim, check_room
 from podium_trainer.learner.session import Session
 
 
@@ -34,7 +34,7 @@ class Storing:
 class OpenJob:
     """A job that holds a slot: it is open, or being opened."""
 
-    claim: Claim
+    claim: SlotClaim
     project: str
     storing: Storing
     calls: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -42,7 +42,7 @@ class OpenJob:
     session: Session | None = None
     """None while it is being opened."""
     is_closing: bool = False
-    published: Published | None = None
+    published: PublishedVersion | None = None
     """The version that the session's state is known to be in the registry as."""
     parent: int | None = None
     """The version that the job was last at."""
@@ -59,7 +59,9 @@ class OpenJob:
         """Whether it may soon hold its slot no more."""
         return self.session is None or self.is_closing
 
-    def opened(self, session: Session, published: Published | None, version: int | None) -> None:
+    def opened(
+        self, session: Session, published: PublishedVersion | None, version: int | None
+    ) -> None:
         """It is open at that version, or fresh."""
         self.session, self.published, self.parent = session, published, version
         self.storing.keeper.open(version)
@@ -80,10 +82,10 @@ class OpenJob:
         return self.published is not None and self.published.version == version
 
 
-class Slots:
+class JobSlots:
     """Up to `max_jobs` jobs that may be open at once."""
 
-    def __init__(self, versions: Versions, max_jobs: int) -> None:
+    def __init__(self, versions: CheckpointStore, max_jobs: int) -> None:
         self._versions = versions
         self.max_jobs = max_jobs
         self._jobs: dict[str, OpenJob] = {}
@@ -95,7 +97,7 @@ class Slots:
         return len(self._jobs)
 
     @property
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[SlotClaim]:
         """Of the jobs that hold a slot, in the order in which they took it."""
         return [job.claim for job in self._jobs.values()]
 
@@ -139,7 +141,7 @@ class Slots:
                     return
         raise _not_open(job_id)
 
-    async def take(self, claim: Claim) -> OpenJob:
+    async def take(self, claim: SlotClaim) -> OpenJob:
         """The job's slot, or a free one. Waits while one that is in the way may be leaving.
 
         Raises:

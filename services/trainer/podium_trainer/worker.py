@@ -16,24 +16,24 @@ from podium.types.v1 import trajectory_pb2
 
 from podium_trainer.adapters.state_keeper import StateKeeper
 from podium_trainer.adapters.team import Team
-from podium_trainer.adapters.versions import Provenance, Published, Versions
+from podium_trainer.adapters.versions import CheckpointStore, Provenance, PublishedVersion
 from podium_trainer.computing import Computing
 from podium_trainer.domain import metrics
-from podium_trainer.domain.sharing import Claim
+from podium_trainer.domain.sharing import SlotClaim
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.session import JobConfig, Session, StepOutcome
-from podium_trainer.slots import OpenJob, Slots
+from podium_trainer.slots import JobSlots, OpenJob
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Begun = Callable[[], Awaitable[None]]
-"""Told when a job's turn begins, after the calls of others that it waited for."""
+"""Called when a job's step begins, after the calls of others that it waited for."""
 
 _LAST_WORDS_SECONDS = 0.5
 
 
-async def _untold() -> None:
+async def _nobody() -> None:
     return None
 
 
@@ -45,12 +45,12 @@ class Worker:
     """
 
     def __init__(
-        self, versions: Versions, team: Team, *, threads: int = 0, max_jobs: int = 1
+        self, versions: CheckpointStore, team: Team, *, threads: int = 0, max_jobs: int = 1
     ) -> None:
         """`threads` of one matrix product; 0 for one a core. `max_jobs` may be open at once."""
         self._versions = versions
         self._team = team
-        self._slots = Slots(versions, max_jobs)
+        self._slots = JobSlots(versions, max_jobs)
         self._computing = Computing(threads)
         self._running: set[asyncio.Task[Any]] = set()
         self._stopping = asyncio.Event()
@@ -61,7 +61,7 @@ class Worker:
         return self._slots.max_jobs
 
     @property
-    def held(self) -> list[Claim]:
+    def held(self) -> list[SlotClaim]:
         """Of the jobs that hold a slot, in the order in which they were opened."""
         return self._slots.claims
 
@@ -92,7 +92,7 @@ class Worker:
         job_id: str,
         step: int,
         groups: Sequence[trajectory_pb2.Group],
-        begun: Begun = _untold,
+        begun: Begun = _nobody,
     ) -> StepOutcome:
         """Takes step `step`; cancelled before the weights move, takes none.
 
@@ -114,7 +114,7 @@ class Worker:
         group_ids: Sequence[str],
         numbers: Mapping[str, float],
         saving: Saving = Saving.WITH,
-    ) -> Published:
+    ) -> PublishedVersion:
         """Publishes the weights of step `step`, once, and their state as `saving` says.
 
         Raises:
@@ -157,7 +157,7 @@ class Worker:
 
     def _count_for(self, job: OpenJob, project: str) -> None:
         if job.project != project:
-            self._computing.turns.forget(job.project, job.id)
+            self._computing.lock.forget(job.project, job.id)
             job.project = project
 
     async def _open_in(
@@ -172,7 +172,7 @@ class Worker:
             checkpoint, published = None, None
             if resume_version is not None:
                 checkpoint, published = await self._versions.fetch(job.id, resume_version)
-            async with self._computing.turn(job.project, job.id, None, self._stopping):
+            async with self._computing.make_live(job.project, job.id, None, self._stopping):
                 session = await self._compute(lambda: self._team.open(config, checkpoint))
                 self._computing.made(session)
             job.opened(session, published, resume_version)
@@ -200,7 +200,7 @@ class Worker:
                 return cancelled.is_set() or self._stopping.is_set()
 
             try:
-                async with self._computing.turn(job.project, job.id, session, cancelled):
+                async with self._computing.make_live(job.project, job.id, session, cancelled):
                     await begun()
                     outcome = await self._compute(
                         lambda: self._team.train(session, groups, given_up)
@@ -225,7 +225,7 @@ class Worker:
         group_ids: Sequence[str],
         numbers: Mapping[str, float],
         saving: Saving,
-    ) -> Published:
+    ) -> PublishedVersion:
         # One after another, so that a version's parent is published before it; but what was
         # copied needs no weights any more, and the next step may be taken meanwhile.
         storing = self._slots.storing(job_id)
@@ -330,7 +330,7 @@ class Worker:
     def _forget(self, job: OpenJob) -> None:
         """Frees the slot."""
         self._slots.free(job)
-        self._computing.turns.forget(job.project, job.id)
+        self._computing.lock.forget(job.project, job.id)
         if not self._slots:
             self._team.drop_base()
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.environments.coding import Coding
-from podium.environments.coding.grader import Answer, right
+from podium.environments.coding.grader import CallResult, right
 from podium.environments.coding.scenarios import read, scenario, tasks
-from podium.environments.coding.tasks import EXAMPLES, Task, Tasks
+from podium.environments.coding.tasks import EXAMPLES, CodingTask, Tasks
 from podium.environments.serving.convert import scenario_from_pb, scenario_to_pb
 from support.namespaces import needs_namespaces
 
@@ -30,7 +30,7 @@ def test_no_held_out_task_is_trained_on() -> None:
     assert not bodies & {_body(task) for task in tasks()["heldout"]}
 
 
-def _body(task: Task) -> str:
+def _body(task: CodingTask) -> str:
     (function,) = ast.parse(task.source).body
     assert isinstance(function, ast.FunctionDef)
     return ast.dump(ast.Module(function.body, []))
@@ -44,18 +44,18 @@ def test_each_split_has_every_level_and_begins_with_the_easy_ones() -> None:
 
 
 @pytest.mark.parametrize("task", EVERY, ids=lambda task: task.name)
-def test_the_hidden_tests_tell_a_solution_from_a_guess(task: Task) -> None:
+def test_the_hidden_tests_tell_a_solution_from_a_guess(task: CodingTask) -> None:
     hidden = task.cases[EXAMPLES:]
     assert len(hidden) >= 4
     for constant in [case["output"] for case in task.cases] + [None]:
-        passed = sum(right(Answer(constant), case["output"]) for case in hidden)
+        passed = sum(right(CallResult(constant), case["output"]) for case in hidden)
         assert passed <= (len(hidden) + 1) / 2, constant
     inputs = [json.dumps(case["input"]) for case in task.cases]
     assert len(set(inputs)) == len(inputs)
 
 
 @pytest.mark.parametrize("task", EVERY, ids=lambda task: task.name)
-def test_a_task_survives_the_wire(task: Task) -> None:
+def test_a_task_survives_the_wire(task: CodingTask) -> None:
     """Numbers travel as doubles: a case with a larger one would change."""
     sent = scenario(task, "train")
     received = scenario_from_pb(scenario_to_pb(sent, "train"))
@@ -108,8 +108,8 @@ def test_a_solution_that_changes_its_input_does_not_change_the_task() -> None:
     ],
 )
 def test_answers_are_compared_by_value_and_kind(value: Any, expected: Any, is_right: bool) -> None:
-    assert right(Answer(value), expected) is is_right
-    assert not right(Answer(value, error="raised"), expected)
+    assert right(CallResult(value), expected) is is_right
+    assert not right(CallResult(value, error="raised"), expected)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from podium.core.errors import (
 from podium.types.v1 import trajectory_pb2
 from podium_trainer.adapters.team import Team
 from podium_trainer.domain.batch import build_batch
-from podium_trainer.domain.mini_batches import Draw, mini_batches
+from podium_trainer.domain.mini_batches import ShuffleSeed, mini_batches
 from podium_trainer.learner.checkpoint import Saving
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.session import Compute, JobConfig, Session
@@ -178,7 +178,7 @@ async def test_what_goes_wrong_with_one_job_touches_no_other(
     torn = step_groups(1, groups=2)
     query = config(small_llama, "query")
     batch = build_batch(torn, query.training, VOCABULARY)
-    _, second = mini_batches(batch, query.training, Draw(query.seed, 1))
+    _, second = mini_batches(batch, query.training, ShuffleSeed(query.seed, 1))
     last = second.group_ids[second.samples[0].group]
     next(it for it in torn if it.id == last).trajectories[0].reward = 1e300
     with pytest.raises(FailedPreconditionError) as failed:

@@ -14,7 +14,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_trainer.adapters.team import Team
 from podium_trainer.domain.advantages import advantages
 from podium_trainer.domain.batch import build_batch
-from podium_trainer.domain.mini_batches import Draw, mini_batches, passes
+from podium_trainer.domain.mini_batches import ShuffleSeed, mini_batches, passes
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from podium_trainer.worker import Worker
@@ -65,7 +65,7 @@ def by_hand(
     with torch.no_grad():
         start = {each.id: answer_logprobs(model, each) for _, each, _ in everyone}
     by_trainer = loss.old_policy == spec_pb2.OLD_POLICY_TRAINER
-    draw = Draw(SEED, 1)
+    draw = ShuffleSeed(SEED, 1)
     parts = mini_batches(build_batch(groups, spec, VOCABULARY), spec, draw)
     for number in passes(len(parts), spec, draw):
         chosen = {parts[number].group_ids[item.group] for item in parts[number].samples}
@@ -245,7 +245,7 @@ async def test_the_worker_keeps_no_job_whose_step_ended_halfway(small_llama: Pat
         mini_batches=2,
     )
     groups = near_groups(small_llama, 1)
-    _, second = mini_batches(build_batch(groups, spec, VOCABULARY), spec, Draw(SEED, 1))
+    _, second = mini_batches(build_batch(groups, spec, VOCABULARY), spec, ShuffleSeed(SEED, 1))
     last = second.group_ids[second.samples[0].group]
     good = [trajectory_pb2.Group.FromString(each.SerializeToString()) for each in groups]
     for found in groups:

@@ -12,7 +12,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
-from podium_controller.domain.coach import Told
+from podium_controller.domain.coach import CoachEvent
 from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
@@ -29,7 +29,7 @@ from podium_controller.domain.taken import Drawn
 from podium_controller.domain.usage import of_groups, of_judges, of_step
 from podium_controller.domain.waits import NOTHING, PLACES, Wait
 from podium_controller.store.batches import IDLE
-from podium_controller.store.past import TOLD
+from podium_controller.store.past import COACH_EVENT_TYPES
 from podium_controller.store.rows import record
 from support.fakes.database import GroupRow, MemoryDatabase, add_event, move
 from support.fakes.leases import CONTROLLER
@@ -270,7 +270,9 @@ class MemoryLedger:
 
         await self._write(work)
 
-    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
+    async def commit_step(
+        self, job_id: str, step: pb.Step, coach_events: Sequence[CoachEvent] = ()
+    ) -> bool:
         body, number = step.SerializeToString(), step.number
 
         def work() -> bool:
@@ -291,7 +293,7 @@ class MemoryLedger:
             times = [committed for committed, *_ in row.steps.values()]
             row.step_seconds = seconds_per_step(times, step)
             add_event(row, pb.EVENT_TYPE_STEP, f"step {number} is committed", step=number)
-            for each in told:
+            for each in coach_events:
                 add_event(row, each.kind, each.message, step=number)
             return True
 
@@ -303,7 +305,11 @@ class MemoryLedger:
             newest = sorted(row.steps)[-steps:]
             return Past(
                 [pb.Step.FromString(row.steps[number][1]) for number in newest],
-                [(each.type, each.message) for each in row.events if each.type in TOLD],
+                [
+                    (each.type, each.message)
+                    for each in row.events
+                    if each.type in COACH_EVENT_TYPES
+                ],
             )
 
         return await self._database.transact(work)

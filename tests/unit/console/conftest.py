@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from podium_console.adapters.history import History
+from podium_console.adapters.history import JobHistory
 from podium_console.web.overview import Shared
 from support import fake_podium as doubles
 from support.console import Console, PagedJobs, console
@@ -42,5 +42,5 @@ def here(fake: FakePodium, served: Console) -> Console:
     served.http.cookies.clear()
     served.app.state.shared = Shared(0.05)
     installation = served.app.state.installation
-    installation.history = History(lambda: installation.job_stub)
+    installation.history = JobHistory(lambda: installation.job_stub)
     return served

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium_console.adapters.growing import PAGE, Growing
-from podium_console.adapters.history import History
-from podium_console.domain.series import Columns
+from podium_console.adapters.history import JobHistory
+from podium_console.domain.series import StepSeries
 from support import fake_podium as doubles
 from support.console import Console, PagedJobs, console
 from support.fake_job_service import watched_job
@@ -147,14 +147,16 @@ async def test_of_very_many_jobs_the_ones_looked_at_last_are_kept_and_of_none_th
         return steps(3), ""
 
     asked_for: list[str] = []
-    one = Growing[jobs.Step, Columns](Columns, lambda row: row.number, 2**30)
+    one = Growing[jobs.Step, StepSeries](StepSeries, lambda row: row.number, 2**30)
     weight = (await one.look("a", ask)).weight
-    growing = Growing[jobs.Step, Columns](Columns, lambda row: row.number, 10 * (4096 + weight))
+    growing = Growing[jobs.Step, StepSeries](
+        StepSeries, lambda row: row.number, 10 * (4096 + weight)
+    )
     kept = {f"job-{n}": await growing.look(f"job-{n}", ask) for n in range(20)}
     again = {name: await growing.look(name, ask) for name in reversed(kept)}
     assert [again[name] is kept[name] for name in kept] == [False] * 10 + [True] * 10
     history = here.app.state.installation.history
-    assert isinstance(history, History)
+    assert isinstance(history, JobHistory)
     for name in ("x", "y"):
         assert (await here.http.get(f"/api/jobs/{name}/steps")).status_code == 404
     fake.jobs.steps = []
@@ -174,7 +176,7 @@ async def test_whoever_leaves_while_it_is_read_takes_nothing_from_the_others() -
         end = at + PAGE
         return rows[at:end], str(end) if end < len(rows) else ""
 
-    growing = Growing[jobs.Step, Columns](Columns, lambda row: row.number, 2**20)
+    growing = Growing[jobs.Step, StepSeries](StepSeries, lambda row: row.number, 2**20)
     first = asyncio.create_task(growing.look("a", ask))
     second = asyncio.create_task(growing.look("a", ask))
     await reached.wait()

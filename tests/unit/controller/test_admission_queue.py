@@ -10,11 +10,11 @@ from podium_controller.domain.waits import NOTHING, Wait
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Offer, Pool
 from podium_controller.pools.projects import ProjectLimits, Projects
-from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits
+from podium_controller.scheduling.admission_queue import AdmissionQueue, QueueLimits
 from podium_controller.scheduling.trainer_places import Place
 
 FREE = Projects()
-LIMITS = Limits(active_jobs=100, jobs_per_pool=2)
+LIMITS = QueueLimits(active_jobs=100, jobs_per_pool=2)
 
 
 def offer(name: str, model: str | None = "m", *, shared: bool = False, error: str = "") -> Offer:
@@ -37,7 +37,7 @@ def job(
     return JobRecord(job_id, spec, pb.JOB_STATE_QUEUED, 0, "", pool)
 
 
-def turn(queue: AdmissionQueue, job: JobRecord, gpus: int = 0) -> str:
+def outcome(queue: AdmissionQueue, job: JobRecord, gpus: int = 0) -> str:
     """The pool's name, or the reason."""
     found = queue.assign(job, gpus)
     return found.reason if isinstance(found, Wait) else found.pool.name
@@ -47,11 +47,11 @@ def test_a_pool_of_merged_weights_takes_one_job_and_one_of_adapters_several() ->
     queue = AdmissionQueue(
         LIMITS, FREE, [offer("a"), offer("b", "n", shared=True)], [Place("first", "a")]
     )
-    assert turn(queue, job()) == "POOL_TAKEN"
+    assert outcome(queue, job()) == "POOL_TAKEN"
     for name in ("x", "y"):
-        assert turn(queue, job(name, "n")) == "b"
+        assert outcome(queue, job(name, "n")) == "b"
         queue.take(Place(name, "b"))
-    assert turn(queue, job("z", "n")) == "POOL_FULL"
+    assert outcome(queue, job("z", "n")) == "POOL_FULL"
 
 
 def test_who_holds_the_pool_is_told() -> None:
@@ -64,18 +64,18 @@ def test_who_holds_the_pool_is_told() -> None:
 
 def test_a_job_goes_to_the_emptiest_pool_and_back_to_its_own_among_equals() -> None:
     offers = [offer("a", shared=True), offer("b", shared=True)]
-    assert turn(AdmissionQueue(LIMITS, FREE, offers, []), job()) == "a"
-    assert turn(AdmissionQueue(LIMITS, FREE, offers, []), job(pool="b")) == "b"
-    assert turn(AdmissionQueue(LIMITS, FREE, offers, [Place("x", "b")]), job(pool="b")) == "a"
+    assert outcome(AdmissionQueue(LIMITS, FREE, offers, []), job()) == "a"
+    assert outcome(AdmissionQueue(LIMITS, FREE, offers, []), job(pool="b")) == "b"
+    assert outcome(AdmissionQueue(LIMITS, FREE, offers, [Place("x", "b")]), job(pool="b")) == "a"
 
 
 def test_one_that_does_not_answer_takes_no_job() -> None:
     away = offer("a", error="cannot be reached")
-    assert turn(AdmissionQueue(LIMITS, FREE, [away], []), job()) == "POOL_UNAVAILABLE"
-    assert turn(AdmissionQueue(LIMITS, FREE, [away, offer("b")], []), job()) == "b"
+    assert outcome(AdmissionQueue(LIMITS, FREE, [away], []), job()) == "POOL_UNAVAILABLE"
+    assert outcome(AdmissionQueue(LIMITS, FREE, [away, offer("b")], []), job()) == "b"
     unknown = offer("a", None, error="cannot be reached")
     assert (
-        turn(AdmissionQueue(LIMITS, FREE, [unknown, offer("b", "n")], []), job())
+        outcome(AdmissionQueue(LIMITS, FREE, [unknown, offer("b", "n")], []), job())
         == "POOL_UNAVAILABLE"
     )
 
@@ -87,26 +87,29 @@ def test_nothing_is_said_before_every_pool_has_had_its_time_to_answer() -> None:
 
 def test_a_job_whose_pool_is_gone_or_too_small_waits_for_another() -> None:
     assert (
-        turn(AdmissionQueue(LIMITS, FREE, [offer("a", "n")], []), job()) == "BASE_MODEL_NOT_SERVED"
+        outcome(AdmissionQueue(LIMITS, FREE, [offer("a", "n")], []), job())
+        == "BASE_MODEL_NOT_SERVED"
     )
-    assert turn(AdmissionQueue(LIMITS, FREE, [offer("a")], []), job(tokens=100)) == "CONTEXT_WINDOW"
+    assert (
+        outcome(AdmissionQueue(LIMITS, FREE, [offer("a")], []), job(tokens=100)) == "CONTEXT_WINDOW"
+    )
 
 
 def test_the_bound_of_the_installation_comes_first() -> None:
     queue = AdmissionQueue(
-        Limits(active_jobs=1, jobs_per_pool=2), FREE, [offer("a")], [Place("first", "a")]
+        QueueLimits(active_jobs=1, jobs_per_pool=2), FREE, [offer("a")], [Place("first", "a")]
     )
-    assert turn(queue, job()) == "MAX_ACTIVE_JOBS"
+    assert outcome(queue, job()) == "MAX_ACTIVE_JOBS"
 
 
 def test_who_waits_is_told_for_whom() -> None:
     many = [Place(f"job-{n}", "a") for n in range(5)]
     waits = [
         AdmissionQueue(
-            Limits(active_jobs=5, jobs_per_pool=9), FREE, [offer("a", shared=True)], many
+            QueueLimits(active_jobs=5, jobs_per_pool=9), FREE, [offer("a", shared=True)], many
         ),
         AdmissionQueue(
-            Limits(active_jobs=9, jobs_per_pool=5), FREE, [offer("a", shared=True)], many
+            QueueLimits(active_jobs=9, jobs_per_pool=5), FREE, [offer("a", shared=True)], many
         ),
         AdmissionQueue(LIMITS, FREE, [offer("a")], many[:1]),
     ]
@@ -128,8 +131,8 @@ def test_a_project_has_its_jobs_and_another_one_goes_on() -> None:
         "the project 'a' has 1 running; its maxActiveJobs is 1: first; `podium job pause first` or"
         " `podium job cancel first` frees a place",
     )
-    assert turn(queue, job(project="b")) == "p"
-    assert turn(queue, job()) == "p"
+    assert outcome(queue, job(project="b")) == "p"
+    assert outcome(queue, job()) == "p"
 
 
 def test_a_project_has_its_gpus_and_a_smaller_job_of_it_goes_on() -> None:
@@ -141,18 +144,18 @@ def test_a_project_has_its_gpus_and_a_smaller_job_of_it_goes_on() -> None:
     assert isinstance(found, Wait)
     assert found.reason == "PROJECT_GPUS"
     assert "uses 4 GPUs and this job needs 8 more; its maxGpus is 8" in found.message
-    assert turn(queue, job(project="a"), 4) == "p"
-    assert turn(queue, job(project="b"), 8) == "p"
+    assert outcome(queue, job(project="a"), 4) == "p"
+    assert outcome(queue, job(project="b"), 8) == "p"
 
 
 def test_a_project_without_gpus_runs_what_needs_none() -> None:
     projects = Projects({"a": ProjectLimits(maxGpus=0)})
     queue = AdmissionQueue(LIMITS, projects, [offer("p", shared=True)], [])
-    assert turn(queue, job(project="a"), 1) == "PROJECT_GPUS"
-    assert turn(queue, job(project="a"), 0) == "p"
+    assert outcome(queue, job(project="a"), 1) == "PROJECT_GPUS"
+    assert outcome(queue, job(project="a"), 0) == "p"
 
 
 def test_a_project_that_may_run_nothing_waits_and_does_not_fail() -> None:
     projects = Projects({"a": ProjectLimits(maxActiveJobs=0)})
     queue = AdmissionQueue(LIMITS, projects, [offer("p")], [])
-    assert turn(queue, job(project="a")) == "PROJECT_ACTIVE_JOBS"
+    assert outcome(queue, job(project="a")) == "PROJECT_ACTIVE_JOBS"

@@ -15,7 +15,7 @@ from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Offer, Pool
 from podium_controller.pools.projects import ProjectLimits, Projects
 from podium_controller.pools.trainer_pools import TrainerOffer, TrainerPool
-from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits
+from podium_controller.scheduling.admission_queue import AdmissionQueue, QueueLimits
 from podium_controller.scheduling.awaited import awaited
 from podium_controller.scheduling.trainer_places import Place, TrainerPlaces
 
@@ -54,7 +54,7 @@ def look(
     jobs: Sequence[JobRecord],
     at: Sequence[Place] = (),
     *,
-    limits: Limits | None = None,
+    limits: QueueLimits | None = None,
     strangers: dict[str, frozenset[str]] | None = None,
 ) -> tuple[dict[str, Wait], dict[str, int] | None]:
     """What each job is told, and how many count for which pool."""
@@ -66,7 +66,7 @@ def look(
         pool = Pool("p" if model == "m" else model, None, FairShare(model, 9, PROJECTS))  # type: ignore[arg-type]
         serving.append(Offer(pool, engine, True, ""))
     trainers = TrainerPlaces(offers, own=0, strangers=strangers)
-    queue = AdmissionQueue(limits or Limits(9, 9), PROJECTS, serving, at, trainers=trainers)
+    queue = AdmissionQueue(limits or QueueLimits(9, 9), PROJECTS, serving, at, trainers=trainers)
     still = []
     for each in jobs:
         found = queue.assign(each)
@@ -121,13 +121,13 @@ def test_those_of_others_are_gone_with_the_pod_that_had_them() -> None:
 @pytest.mark.parametrize(
     ("limits", "project", "told"),
     [
-        (Limits(9, 9), "one", "PROJECT_ACTIVE_JOBS"),
-        (Limits(2, 9), "lab", "MAX_ACTIVE_JOBS"),
-        (Limits(9, 2), "lab", "POOL_FULL"),
+        (QueueLimits(9, 9), "one", "PROJECT_ACTIVE_JOBS"),
+        (QueueLimits(2, 9), "lab", "MAX_ACTIVE_JOBS"),
+        (QueueLimits(9, 2), "lab", "POOL_FULL"),
     ],
 )
 def test_no_trainer_is_started_for_what_something_else_keeps(
-    limits: Limits, project: str, told: str
+    limits: QueueLimits, project: str, told: str
 ) -> None:
     # One runs in a pool that answers; of the two that wait, one more may.
     running = Place("x", "p", "lab", trainer_pool="up", holds=("m", BF16))

@@ -12,7 +12,7 @@ from podium.core.findings import finding_of, open_findings
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_controller.domain.coach import WINDOW_STEPS, Told, news
+from podium_controller.domain.coach import WINDOW_STEPS, CoachEvent, news
 from support import coached, job_records
 from support.coached import attempt, failed, judged, logistic, run, spec, steady, trial
 
@@ -24,9 +24,9 @@ AHEAD.rollout.max_staleness = 8
 WITH_KL = spec(kl_coefficient=0.01)
 
 
-def told(steps: Sequence[jobs.Step], of: spec_pb2.JobSpec) -> list[Told]:
+def told(steps: Sequence[jobs.Step], of: spec_pb2.JobSpec) -> list[CoachEvent]:
     """What is told of a run, step by step."""
-    said: list[Told] = []
+    said: list[CoachEvent] = []
     for last in range(1, len(steps) + 1):
         known = open_findings((each.kind, each.message) for each in said)
         said += news(known, steps[max(0, last - WINDOW_STEPS) : last], of)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_controller.domain.coach import Told
+from podium_controller.domain.coach import CoachEvent
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.taken import Drawn
@@ -99,13 +99,15 @@ def test_a_seed_is_the_same_each_time() -> None:
 class CommitsTwice(MemoryLedger):
     """Commits a step once more when the answer was lost, whether it was committed or not."""
 
-    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
+    async def commit_step(
+        self, job_id: str, step: pb.Step, coach_events: Sequence[CoachEvent] = ()
+    ) -> bool:
         try:
-            return await super().commit_step(job_id, step, told)
+            return await super().commit_step(job_id, step, coach_events)
         except DatabaseUnavailableError:
             row = self._database.jobs[job_id]
             row.completed_steps = step.number - 1
-            return await super().commit_step(job_id, step, told)
+            return await super().commit_step(job_id, step, coach_events)
 
 
 class Unfenced(MemoryLedger):
@@ -118,9 +120,11 @@ class Unfenced(MemoryLedger):
 class LosesAnswers(MemoryLedger):
     """Commits a step of which something is said, and its answer is lost."""
 
-    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
-        committed = await super().commit_step(job_id, step, told)
-        if committed and told:
+    async def commit_step(
+        self, job_id: str, step: pb.Step, coach_events: Sequence[CoachEvent] = ()
+    ) -> bool:
+        committed = await super().commit_step(job_id, step, coach_events)
+        if committed and coach_events:
             raise DatabaseUnavailableError("the answer is lost")
         return committed
 
@@ -128,10 +132,12 @@ class LosesAnswers(MemoryLedger):
 class TellsLater(MemoryLedger):
     """Would write what is said of a step in a transaction of its own, which comes too late."""
 
-    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
+    async def commit_step(
+        self, job_id: str, step: pb.Step, coach_events: Sequence[CoachEvent] = ()
+    ) -> bool:
         if not await super().commit_step(job_id, step):
             return False
-        if told:
+        if coach_events:
             raise DatabaseUnavailableError("the answer is lost")
         return True
 

@@ -15,7 +15,7 @@ from podium_controller.api.specification import complete, violations
 from podium_controller.domain.ports import JobRecord
 from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Pool, Pools
-from podium_controller.scheduling.admission_queue import AdmissionQueue, Assignment, Limits
+from podium_controller.scheduling.admission_queue import AdmissionQueue, Assignment, QueueLimits
 from support.fakes.bench import Bench
 from support.fakes.peers import FakeInference
 
@@ -163,7 +163,7 @@ async def test_a_student_gets_no_place_in_its_teachers_merged_pool() -> None:
     school.big.base_model = "tiny"
     await school.two.ask()
     job = JobRecord("job", school.spec, 0, 0, "", pool="big")
-    queue = AdmissionQueue(Limits(4, 4), school.projects, school.two.offers(), [])
+    queue = AdmissionQueue(QueueLimits(4, 4), school.projects, school.two.offers(), [])
     found = queue.assign(job)
     assert isinstance(found, Assignment)
     assert found.pool.name == "default"

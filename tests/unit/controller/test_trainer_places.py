@@ -14,7 +14,7 @@ from podium_controller.pools.fair_share import FairShare
 from podium_controller.pools.pools import Offer, Pool
 from podium_controller.pools.projects import ProjectLimits, Projects
 from podium_controller.pools.trainer_pools import TrainerOffer, TrainerPool
-from podium_controller.scheduling.admission_queue import AdmissionQueue, Assignment, Limits
+from podium_controller.scheduling.admission_queue import AdmissionQueue, Assignment, QueueLimits
 from podium_controller.scheduling.trainer_places import Place, TrainerPlaces, holds_of
 
 BF16, FP32 = spec_pb2.COMPUTE_DTYPE_BFLOAT16, spec_pb2.COMPUTE_DTYPE_FLOAT32
@@ -45,7 +45,7 @@ def places(*offers: TrainerOffer, at: Any = (), **options: Any) -> TrainerPlaces
     return made
 
 
-def turn(trainers: TrainerPlaces, waiting: JobRecord) -> str:
+def outcome(trainers: TrainerPlaces, waiting: JobRecord) -> str:
     """The trainer pool's name, `own`, or the reason."""
     found = trainers.assign(waiting)
     if isinstance(found, Wait):
@@ -54,16 +54,16 @@ def turn(trainers: TrainerPlaces, waiting: JobRecord) -> str:
 
 
 def test_without_trainer_pools_every_job_has_a_trainer_of_its_own() -> None:
-    assert turn(places(own=1, at=[there("a", "")]), job()) == "own"
+    assert outcome(places(own=1, at=[there("a", "")]), job()) == "own"
 
 
 def test_a_job_goes_to_a_pool_of_its_base_model_and_back_to_its_own_among_equals() -> None:
     three = (offer("a"), offer("b"), offer("other", "n"))
-    assert turn(places(*three), job()) == "a"
-    assert turn(places(*three), job(was="b")) == "b"
-    assert turn(places(*three, at=[there("x", "b")]), job(was="b")) == "a"
-    assert turn(places(*three), job(model="n")) == "other"
-    assert turn(places(*three), job(model="elsewhere")) == "own"
+    assert outcome(places(*three), job()) == "a"
+    assert outcome(places(*three), job(was="b")) == "b"
+    assert outcome(places(*three, at=[there("x", "b")]), job(was="b")) == "a"
+    assert outcome(places(*three), job(model="n")) == "other"
+    assert outcome(places(*three), job(model="elsewhere")) == "own"
 
 
 def full() -> JobRecord:
@@ -91,15 +91,15 @@ def experts() -> JobRecord:
     ],
 )
 def test_what_cannot_share_or_does_not_want_to_has_its_own(alone: JobRecord) -> None:
-    assert turn(places(offer("a")), alone) == "own"
+    assert outcome(places(offer("a")), alone) == "own"
 
 
 def test_one_that_names_a_pool_goes_there_and_nowhere_else() -> None:
     two = (offer("a"), offer("b", takes=1))
-    assert turn(places(*two), job(pool="b")) == "b"
-    assert turn(places(*two, at=[there("x", "b")]), job(pool="b")) == "TRAINER_POOL_FULL"
-    assert turn(places(*two), job(pool="gone")) == "NO_TRAINER"
-    assert turn(places(), job(pool="gone")) == "NO_TRAINER"
+    assert outcome(places(*two), job(pool="b")) == "b"
+    assert outcome(places(*two, at=[there("x", "b")]), job(pool="b")) == "TRAINER_POOL_FULL"
+    assert outcome(places(*two), job(pool="gone")) == "NO_TRAINER"
+    assert outcome(places(), job(pool="gone")) == "NO_TRAINER"
 
 
 def test_a_full_pool_says_who_holds_it() -> None:
@@ -114,9 +114,9 @@ def test_a_full_pool_says_who_holds_it() -> None:
 
 
 def test_the_settings_bound_a_pool_below_what_its_trainer_takes() -> None:
-    assert turn(places(offer("a", most=1), at=[there("x", "a")]), job()) == "TRAINER_POOL_FULL"
+    assert outcome(places(offer("a", most=1), at=[there("x", "a")]), job()) == "TRAINER_POOL_FULL"
     busy = [there(name, "a") for name in "xy"]
-    assert turn(places(offer("a", most=9), at=busy), job()) == "TRAINER_POOL_FULL"
+    assert outcome(places(offer("a", most=9), at=busy), job()) == "TRAINER_POOL_FULL"
 
 
 def test_others_jobs_take_room_and_one_s_own_does_not() -> None:
@@ -126,20 +126,20 @@ def test_others_jobs_take_room_and_one_s_own_does_not() -> None:
     assert isinstance(found, Wait)
     assert "takes 2 (1 of another installation: z): x; `podium job pause x`" in found.message
     # Still open there, as nobody could close it: it is where it was.
-    assert turn(trainers, job("z")) == "a"
+    assert outcome(trainers, job("z")) == "a"
 
 
 def test_jobs_of_a_pool_have_base_model_and_compute_type_in_common() -> None:
     trainers = places(offer("a", "", takes=4), at=[there("x", "a")])
-    assert turn(trainers, job()) == "a"
+    assert outcome(trainers, job()) == "a"
     found = trainers.assign(job(model="n"))
     assert isinstance(found, Wait)
     assert found.reason == "TRAINER_POOL_FULL"
     assert "holds 'm' in COMPUTE_DTYPE_BFLOAT16 for other jobs: x;" in found.message
     other = job()
     other.spec.training.dtype = FP32
-    assert turn(trainers, other) == "TRAINER_POOL_FULL"
-    assert turn(places(offer("a", takes=4), offer("b"), at=[there("x", "a")]), other) == "b"
+    assert outcome(trainers, other) == "TRAINER_POOL_FULL"
+    assert outcome(places(offer("a", takes=4), offer("b"), at=[there("x", "a")]), other) == "b"
 
 
 def test_a_pool_that_is_away_takes_no_job_and_none_goes_elsewhere_for_it() -> None:
@@ -149,17 +149,17 @@ def test_a_pool_that_is_away_takes_no_job_and_none_goes_elsewhere_for_it() -> No
         "TRAINER_POOL_UNAVAILABLE",
         "the trainer pool 'a' does not answer: cannot be reached",
     )
-    assert turn(places(away, offer("b")), job()) == "b"
-    assert turn(places(away), job(model="n")) == "own"
+    assert outcome(places(away, offer("b")), job()) == "b"
+    assert outcome(places(away), job(model="n")) == "own"
     assert places(offer("a", takes=0)).assign(job()) == NOTHING
 
 
 def test_the_one_trainer_beside_pools_takes_a_job_at_a_time() -> None:
     alone = job("z", dedicated=True)
-    assert turn(places(offer("a"), own=1, at=[there("x", "a")]), alone) == "own"
-    assert turn(places(offer("a"), own=1, at=[there("x", "")]), alone) == "TRAINER_TAKEN"
-    assert turn(places(offer("a"), own=None, at=[there("x", "")]), alone) == "own"
-    assert turn(places(offer("a"), own=0), alone) == "NO_TRAINER"
+    assert outcome(places(offer("a"), own=1, at=[there("x", "a")]), alone) == "own"
+    assert outcome(places(offer("a"), own=1, at=[there("x", "")]), alone) == "TRAINER_TAKEN"
+    assert outcome(places(offer("a"), own=None, at=[there("x", "")]), alone) == "own"
+    assert outcome(places(offer("a"), own=0), alone) == "NO_TRAINER"
 
 
 def test_the_gpus_of_a_shared_trainer_are_no_project_s() -> None:
@@ -168,7 +168,9 @@ def test_the_gpus_of_a_shared_trainer_are_no_project_s() -> None:
         base_model="m", weight_mode=inference_pb.WEIGHT_MODE_ADAPTER
     )
     pool = Offer(Pool("p", None, FairShare("p", 1, projects)), engine, True, "")  # type: ignore[arg-type]
-    queue = AdmissionQueue(Limits(9, 9), projects, [pool], [], trainers=places(offer("a", takes=9)))
+    queue = AdmissionQueue(
+        QueueLimits(9, 9), projects, [pool], [], trainers=places(offer("a", takes=9))
+    )
     pooled, alone = job("x"), job("y", dedicated=True)
     for each in (pooled, alone):
         each.spec.project = "lab"

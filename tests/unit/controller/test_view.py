@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from podium.kit.kubernetes.object_template import Manifest
 from podium_controller.cluster.pod_status import Ended, Placement
-from podium_controller.cluster.view import View, pod_of
+from podium_controller.cluster.view import ClusterView, pod_of
 from podium_controller.domain.waits import Wait
 
 
@@ -54,11 +54,11 @@ def news() -> list[str]:
 
 
 @pytest.fixture
-def view(news: list[str]) -> View:
-    return View(news.append)
+def view(news: list[str]) -> ClusterView:
+    return ClusterView(news.append)
 
 
-def test_a_job_and_its_pods_in_whatever_order_they_come(view: View, news: list[str]) -> None:
+def test_a_job_and_its_pods_in_whatever_order_they_come(view: ClusterView, news: list[str]) -> None:
     view.change_pod("ADDED", kubernetes_pod("p1"))
     assert view.placement("a") == Placement()
     view.change_job("ADDED", kubernetes_job())
@@ -69,7 +69,7 @@ def test_a_job_and_its_pods_in_whatever_order_they_come(view: View, news: list[s
     assert news == ["a", "a"]
 
 
-def test_a_deleted_pod_stays_known_as_gone_until_its_job_goes(view: View) -> None:
+def test_a_deleted_pod_stays_known_as_gone_until_its_job_goes(view: ClusterView) -> None:
     view.change_job("ADDED", kubernetes_job())
     view.change_pod("ADDED", kubernetes_pod("p1"))
     view.change_pod("DELETED", kubernetes_pod("p1"))
@@ -82,7 +82,9 @@ def test_a_deleted_pod_stays_known_as_gone_until_its_job_goes(view: View) -> Non
     assert view._pods == {}
 
 
-def test_what_was_missed_between_two_lists_is_seen_as_gone(view: View, news: list[str]) -> None:
+def test_what_was_missed_between_two_lists_is_seen_as_gone(
+    view: ClusterView, news: list[str]
+) -> None:
     view.set_jobs([kubernetes_job(), kubernetes_job("u2", "b")])
     view.set_pods([kubernetes_pod("p1"), kubernetes_pod("p2"), kubernetes_pod("p3", "u2", "b")])
     news.clear()
@@ -94,7 +96,7 @@ def test_what_was_missed_between_two_lists_is_seen_as_gone(view: View, news: lis
     assert {"a", "b"} <= set(news)
 
 
-def test_a_job_that_we_removed_does_not_come_back_by_old_news(view: View) -> None:
+def test_a_job_that_we_removed_does_not_come_back_by_old_news(view: ClusterView) -> None:
     view.change_job("ADDED", kubernetes_job())
     view.remove_job("u1")
     view.change_job("MODIFIED", kubernetes_job())
@@ -104,14 +106,14 @@ def test_a_job_that_we_removed_does_not_come_back_by_old_news(view: View) -> Non
     assert view.job_ids == {"u2": "a"}
 
 
-def test_a_job_that_is_going_away_is_none(view: View) -> None:
+def test_a_job_that_is_going_away_is_none(view: ClusterView) -> None:
     view.change_job("ADDED", kubernetes_job())
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     view.change_job("MODIFIED", kubernetes_job(metadata=leaving))
     assert view.placement("a") == Placement()
 
 
-def test_conditions_of_a_job(view: View) -> None:
+def test_conditions_of_a_job(view: ClusterView) -> None:
     failed = {
         "type": "Failed",
         "status": "True",
@@ -129,7 +131,7 @@ def test_conditions_of_a_job(view: View) -> None:
 @pytest.mark.parametrize(
     ("at", "counts"), [("2026-01-01T00:00:09Z", False), ("2026-01-01T00:00:11Z", True)]
 )
-def test_a_refusal_before_the_newest_pod_is_over(view: View, at: str, counts: bool) -> None:
+def test_a_refusal_before_the_newest_pod_is_over(view: ClusterView, at: str, counts: bool) -> None:
     view.change_job("ADDED", kubernetes_job())
     view.change_refusal("ADDED", refusal(at, "exceeded quota"))
     assert view.placement("a").refused == Wait("FailedCreate", "exceeded quota")
@@ -139,7 +141,7 @@ def test_a_refusal_before_the_newest_pod_is_over(view: View, at: str, counts: bo
     assert view.placement("a").refused is None
 
 
-def test_of_one_job_only_so_many_ended_pods_are_kept(view: View) -> None:
+def test_of_one_job_only_so_many_ended_pods_are_kept(view: ClusterView) -> None:
     view.change_job("ADDED", kubernetes_job())
     view.change_pod("ADDED", kubernetes_pod("alive"))
     for number in range(200):

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 from podium.environments import Message, ToolCall, user
-from podium.environments.adapters.verifiers_model import Conversation, ModelServer
+from podium.environments.adapters.verifiers_model import EpisodeModel, ModelServer
 
 FIRST: Any = {"role": "user", "content": "What is 1 + 1?"}
 TOOL: Any = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
@@ -28,7 +28,7 @@ def client(url: str) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
 
 
-async def asked(conversation: Conversation) -> Any:
+async def asked(conversation: EpisodeModel) -> Any:
     async with asyncio.timeout(10):
         return conversation.observe(await conversation.requests.get())
 
@@ -101,7 +101,7 @@ async def test_a_conversation_that_is_cut_is_out_of_context_for_good(model: Mode
 async def test_what_cannot_be_continued_token_for_token_is_refused(
     messages: list[Any], session: str, words: str
 ) -> None:
-    conversation = Conversation()
+    conversation = EpisodeModel()
     first = asyncio.create_task(conversation.ask({"messages": [FIRST]}, "a"))
     await asked(conversation)
     conversation.answer(Message("assistant", "2"))

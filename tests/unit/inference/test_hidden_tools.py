@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from podium_inference.adapters.http.capture import Asked, in_request
+from podium_inference.adapters.http.capture import CapturedRequest, in_request
 from podium_inference.adapters.http.openai_api import HIDDEN_TOOLS, GatedClient
 from podium_inference.domain.captures import Captures
 from support.sampling_params import Params
@@ -49,7 +49,7 @@ def client(*, shows_tools: bool) -> GatedClient:
 
 async def ask(of: GatedClient, **fields: Any) -> None:
     body = bytearray(json.dumps({"messages": [], **fields}).encode())
-    with in_request(Asked("key", path="/v1/chat/completions", body=body)):
+    with in_request(CapturedRequest("key", path="/v1/chat/completions", body=body)):
         params = Params(structured_outputs=None)
         assert [output async for output in of.generate("p", params, "r")] == []
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from podium.core.errors import NotFoundError
 from podium.inference.v1 import inference_service_pb2 as pb
-from podium_inference.adapters.http.capture import Asked, in_request
+from podium_inference.adapters.http.capture import CapturedRequest, in_request
 from podium_inference.adapters.http.named_policies import NamedPolicies
 from podium_inference.adapters.http.openai_api import GatedClient
 from podium_inference.domain.captures import Captures
@@ -63,7 +63,7 @@ class Api:
         self.params = Params(prompt_logprobs=None)
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        with in_request(Asked(KEY, body=bytearray(b"{}"))):
+        with in_request(CapturedRequest(KEY, body=bytearray(b"{}"))):
             async for _ in self.client.generate({}, self.params, "r"):
                 pass
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -6,8 +6,8 @@ import re
 from podium.types.v1 import trajectory_pb2
 from podium_judge.domain.prompt import (
     DEFAULT_RUBRIC,
+    GroupQuestion,
     JudgePrompt,
-    Question,
     build_prompt,
     fair_shares,
     presentation_order,
@@ -34,7 +34,7 @@ def prompt_of(
     trajectories: list[trajectory_pb2.Trajectory], group: str = "g", max_tokens: int = 65_536
 ) -> JudgePrompt:
     attempts = tuple(attempt_of(trajectory) for trajectory in trajectories)
-    question = Question(attempts, tools_of(trajectories), max_tokens=max_tokens)
+    question = GroupQuestion(attempts, tools_of(trajectories), max_tokens=max_tokens)
     return build_prompt(question, group)
 
 
@@ -161,15 +161,15 @@ def test_short_attempts_leave_their_room_to_long_ones() -> None:
 
 def test_the_rubric_is_the_jobs_or_the_default() -> None:
     attempts = (attempt_of(answer("a")), attempt_of(answer("b")))
-    own = build_prompt(Question(attempts, rubric="Shorter is better."), "g")
+    own = build_prompt(GroupQuestion(attempts, rubric="Shorter is better."), "g")
     assert "Shorter is better." in own.system
     assert DEFAULT_RUBRIC not in own.system
-    assert DEFAULT_RUBRIC in build_prompt(Question(attempts), "g").system
+    assert DEFAULT_RUBRIC in build_prompt(GroupQuestion(attempts), "g").system
 
 
 def test_a_rubric_with_braces_is_taken_literally() -> None:
     attempts = (attempt_of(answer("a")), attempt_of(answer("b")))
-    assert "{count}" in build_prompt(Question(attempts, rubric="Use {count}."), "g").system
+    assert "{count}" in build_prompt(GroupQuestion(attempts, rubric="Use {count}."), "g").system
 
 
 def test_the_schema_asks_for_each_label_once() -> None:

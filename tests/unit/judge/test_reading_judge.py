@@ -19,7 +19,7 @@ from podium.environments.email_search.corpus import emails, questions
 from podium.environments.types import Observation
 from podium.kit.http_server import end_http_server
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium_judge.domain.prompt import Question, build_prompt
+from podium_judge.domain.prompt import GroupQuestion, build_prompt
 from support.examples import example
 from support.fake_judge import FakeJudge
 from support.judging import JudgeBench, rewards
@@ -124,7 +124,7 @@ def test_the_prompt_is_read_back_word_for_word() -> None:
     start = (*task, '{"assistant":"search: \\u2028 a"}')
     written = [start, (*start, '{"user":"Results: none"}', '{"assistant":""}'), (*task, '{"a":1}')]
     for shown in (written, written[:2], written[:1]):
-        prompt = build_prompt(Question(tuple((lines,) for lines in shown)), "seed")
+        prompt = build_prompt(GroupQuestion(tuple((lines,) for lines in shown)), "seed")
         found = reading.attempts(prompt.system, prompt.user)
         for label, lines in zip(prompt.labels, shown, strict=True):
             assert found[label] == [json.loads(line) for line in lines]

@@ -8,7 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from podium_judge.domain.prompt import Question, build_prompt
+from podium_judge.domain.prompt import GroupQuestion, build_prompt
 from podium_judge.domain.transcript import attempt_of
 from podium_judge.domain.trimming import cut_line, shorten, size_of, to_json
 from support.judging import group_of, said
@@ -19,10 +19,10 @@ TURN = st.builds(lambda words, size: (words * (1 + size // len(words)))[:size], 
 ATTEMPTS = st.lists(st.lists(TURN, min_size=1, max_size=12), min_size=2, max_size=8)
 
 
-def question(attempts: list[list[str]], tokens: int) -> Question:
+def question(attempts: list[list[str]], tokens: int) -> GroupQuestion:
     group = group_of(*[[said(f"{n}", *turns)] for n, turns in enumerate(attempts)])
     words = sorted({attempt_of(each) for each in group.trajectories})
-    return Question(tuple(words), max_tokens=tokens)
+    return GroupQuestion(tuple(words), max_tokens=tokens)
 
 
 @given(ATTEMPTS, st.integers(1500, 30_000))

@@ -19,8 +19,8 @@ from podium.sdk.sync import SyncJobs
 from support.document_commands import pages, python
 
 ROOT = Path(__file__).parents[3]
-TOLD = dict(python_api.told(python_api.MODULES))
-THINGS = {id(thing) for things in TOLD.values() for thing in things.values()}
+DOCUMENTED = dict(python_api.documented(python_api.MODULES))
+THINGS = {id(thing) for things in DOCUMENTED.values() for thing in things.values()}
 # Generated from the contract, which has pages of its own; an environment that comes along, which
 # has its README.
 _OTHER = re.compile(r"_pb2(_grpc)?$|^podium\.environments\.(email_search|game_2048|search_qa)\b")
@@ -65,9 +65,9 @@ def _public(thing: object) -> list[tuple[str, object]]:
 def test_what_a_told_method_gives_is_told() -> None:
     given = {
         f"{where} -> {name}": thing
-        for things in TOLD.values()
-        for told in things.values()
-        for where, function in _functions(told)
+        for things in DOCUMENTED.values()
+        for documented in things.values()
+        for where, function in _functions(documented)
         for name, thing in _given(function)
     }
     assert any(where.endswith("-> JobRun") for where in given)
@@ -113,8 +113,8 @@ def _imported(text: str) -> Iterator[tuple[str, str]]:
 
 
 def test_a_thing_is_told_once_and_a_modules_own_tools_are_not() -> None:
-    told = [id(thing) for things in TOLD.values() for thing in things.values()]
-    assert len(told) == len(set(told))
+    documented = [id(thing) for things in DOCUMENTED.values() for thing in things.values()]
+    assert len(documented) == len(set(documented))
     page = python_api.page(python_api.MODULES)
     assert page.count(".TrainableModel\n") == 1
     assert ".. autoclass:: podium.sdk.sync.SyncSessions\n   :members:\n" in page

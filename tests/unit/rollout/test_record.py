@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from podium.core.token_records import spans_by_turn, token_record_violations
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.types.v1 import trajectory_pb2 as pb
-from podium_rollout.domain.record import Record
+from podium_rollout.domain.record import RecordedTokens
 
 TURN = st.tuples(
     st.lists(st.integers(0, 50_000), min_size=1, max_size=5),
@@ -30,7 +30,7 @@ def generation(*ids: int, version: int = 3) -> inference_pb.Generation:
 def test_t19_spans_cut_the_sampled_tokens_out_of_the_record_exactly(
     turns: list[tuple[list[int], list[tuple[int, int]], int]],
 ) -> None:
-    record, expected = Record(), []
+    record, expected = RecordedTokens(), []
     for context, sampled, version in turns:
         record.context(context)
         ids, logprobs = [i for i, _ in sampled], [n / 64 for _, n in sampled]
@@ -52,7 +52,7 @@ def test_t19_spans_cut_the_sampled_tokens_out_of_the_record_exactly(
 
 
 def test_t22_a_span_says_who_sampled_it() -> None:
-    record = Record()
+    record = RecordedTokens()
     record.context([1, 2])
     record.sampled(generation(7, 8), 0.75)
     assert list(record.build().spans) == [
@@ -69,7 +69,7 @@ def test_t22_a_span_says_who_sampled_it() -> None:
 
 
 def test_a_turn_that_adds_no_context_is_refused() -> None:
-    record = Record()
+    record = RecordedTokens()
     record.context([1, 2])
     record.sampled(generation(7), 1.0)
     before = record.build()
@@ -80,7 +80,7 @@ def test_a_turn_that_adds_no_context_is_refused() -> None:
 
 @pytest.mark.parametrize("logprobs", [[], [-0.5], [-0.5] * 3])
 def test_each_sampled_token_needs_one_logprob(logprobs: list[float]) -> None:
-    record = Record()
+    record = RecordedTokens()
     record.context([1])
     with pytest.raises(ValueError, match="log-probs for 2 sampled tokens"):
         record.sampled(inference_pb.Generation(token_ids=[7, 8], logprobs=logprobs), 1.0)
@@ -88,7 +88,7 @@ def test_each_sampled_token_needs_one_logprob(logprobs: list[float]) -> None:
 
 
 def test_an_empty_generation_leaves_no_span() -> None:
-    record = Record()
+    record = RecordedTokens()
     record.context([1])
     record.sampled(generation(), 1.0)
     assert record.build() == pb.TokenRecord(token_ids=[1])
@@ -102,7 +102,7 @@ def two_versions(*tokens: int) -> inference_pb.Generation:
 
 
 def test_an_answer_of_two_versions_is_two_spans_of_one_turn() -> None:
-    record = Record()
+    record = RecordedTokens()
     record.context([1, 2])
     record.sampled(two_versions(1, 2), 0.75)
     record.context([3])
@@ -120,7 +120,7 @@ def test_an_answer_of_two_versions_is_two_spans_of_one_turn() -> None:
 
 @pytest.mark.parametrize("tokens", [(1,), (1, 3), (3, 0), (4, -1)])
 def test_versions_that_are_not_of_every_token_are_refused(tokens: tuple[int, ...]) -> None:
-    record = Record()
+    record = RecordedTokens()
     record.context([1])
     with pytest.raises(ValueError, match="3 were sampled"):
         record.sampled(two_versions(*tokens), 1.0)

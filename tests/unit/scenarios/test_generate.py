@@ -17,7 +17,7 @@ from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Un
 from podium.environments import Tool
 from podium.environments.scenarios import load_scenarios, write_scenarios
 from podium.environments.scenarios.generate import generate_scenarios
-from podium.environments.scenarios.similar import Known
+from podium.environments.scenarios.similar import KnownTasks
 from support.fake_judge import Behaviour, FakeJudge, completion, fails, fake_judge, refuses, says
 
 TOOLS = [
@@ -271,4 +271,4 @@ async def test_nonsense_is_refused_before_anything_is_asked(
     ],
 )
 def test_tasks_are_alike_by_their_words(one: str, other: str, alike: bool) -> None:
-    assert Known([one]).add(other) is not alike
+    assert KnownTasks([one]).add(other) is not alike

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, SamplingResult
 from podium.core.errors import InvalidArgumentError
-from podium.kit.rpc.client_interceptors import ToldUnaryCalls
+from podium.kit.rpc.client_interceptors import UnaryInterceptor
 from podium.kit.telemetry import (
     current_span_id,
     current_trace_id,
@@ -60,7 +60,7 @@ def test_of_a_trace_that_nobody_keeps_nothing_is_made_but_its_root() -> None:
             return super().should_sample(*arguments, **named)
 
     own = TracerProvider(sampler=Noted(ALWAYS_OFF)).get_tracer("t")
-    calls = ToldUnaryCalls("a:1", None, "")
+    calls = UnaryInterceptor("a:1", None, "")
     with traced(own, "root", root=True) as root:
         with traced(own, "child") as child:
             assert child is root

@@ -71,7 +71,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
     Scripted.started, Scripted.told, Scripted.code = [], [], None
     monkeypatch.setattr(supervisor, "Worker", Scripted)
     monkeypatch.setattr(supervisor, "_FIRST_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(supervisor, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "_PLACE_SECONDS", 0.0)
     return Scripted
 
 
@@ -79,7 +79,7 @@ async def watched(
     jobs: Listed, tmp_path: Path, condition: Callable[[], bool], **settings: Any
 ) -> None:
     found = Settings(data_dir=tmp_path, poll_seconds=0.002, retry_seconds=0.002, **settings)
-    async with supervisor.Supervisor(jobs, found, Secrets(None, ENVIRONMENT)).running():
+    async with supervisor.TrackingSupervisor(jobs, found, Secrets(None, ENVIRONMENT)).running():
         await eventually(condition)
 
 
@@ -115,7 +115,7 @@ async def test_a_worker_has_the_variables_of_its_tracker_alone(
 async def test_an_offline_run_needs_no_key(scripted: type[Scripted], tmp_path: Path) -> None:
     jobs = Listed("a", wandb={"mode": "WANDB_MODE_OFFLINE"})
     found = Settings(data_dir=tmp_path, poll_seconds=0.002)
-    async with supervisor.Supervisor(jobs, found, Secrets(None, {})).running():
+    async with supervisor.TrackingSupervisor(jobs, found, Secrets(None, {})).running():
         await eventually(lambda: bool(scripted.started))
     assert scripted.started == [("a", "wandb", {})]
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from podium.types.v1 import trajectory_pb2
 from podium_trainer.domain.batch import Batch, build_batch
-from podium_trainer.domain.mini_batches import Draw, mini_batches, passes
+from podium_trainer.domain.mini_batches import ShuffleSeed, mini_batches, passes
 from support.tiny_policy import VOCABULARY, group, step_groups, training_spec, trajectory
 
-DRAW = Draw(seed=5, step=3)
+DRAW = ShuffleSeed(seed=5, step=3)
 
 
 def parts(
-    groups: list[trajectory_pb2.Group], count: int, draw: Draw = DRAW, **changes: Any
+    groups: list[trajectory_pb2.Group], count: int, draw: ShuffleSeed = DRAW, **changes: Any
 ) -> list[Batch]:
     spec = training_spec(mini_batches=count, **changes)
     return mini_batches(build_batch(groups, spec, VOCABULARY), spec, draw)
@@ -54,9 +54,9 @@ def test_the_drawing_follows_from_seed_and_step_and_not_from_the_groups_order() 
     groups = step_groups(1, groups=8)
     drawn = names(parts(groups, 4))
     assert names(parts(groups[::-1], 4)) == drawn
-    assert names(parts(groups, 4, Draw(5, 4))) != drawn
-    assert names(parts(groups, 4, Draw(6, 3))) != drawn
-    assert names(parts(groups, 4, Draw(-1, 3))) != drawn
+    assert names(parts(groups, 4, ShuffleSeed(5, 4))) != drawn
+    assert names(parts(groups, 4, ShuffleSeed(6, 3))) != drawn
+    assert names(parts(groups, 4, ShuffleSeed(-1, 3))) != drawn
     # Written down: a step that is taken again by another build must be the same.
     assert drawn == [
         {"s1/g2", "s1/g7"},
@@ -73,7 +73,7 @@ def test_an_epoch_takes_every_part_once_in_an_order_of_its_own() -> None:
     assert all(sorted(epoch) == list(range(8)) for epoch in epochs)
     assert all(one != two for one, two in pairwise(epochs))
     assert passes(8, spec, DRAW) == taken
-    assert passes(8, spec, Draw(5, 4))[8:] != taken[8:]
+    assert passes(8, spec, ShuffleSeed(5, 4))[8:] != taken[8:]
 
 
 @pytest.mark.parametrize("kind", ["TOKEN", "SEQUENCE", "CONSTANT"])

@@ -10,16 +10,16 @@ import pytest
 from podium.core.errors import FailedPreconditionError, ResourceExhaustedError
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium_trainer.computing import Computing
-from podium_trainer.domain.sharing import Claim, check_room
+from podium_trainer.domain.sharing import SlotClaim, check_room
 from podium_trainer.servicer import TrainerServicer
-from podium_trainer.slots import OpenJob, Slots
+from podium_trainer.slots import JobSlots, OpenJob
 from support.trainer_doubles import Asked, Parked
 
-ONE = Claim("one", "base", "float32", whole=False)
+ONE = SlotClaim("one", "base", "float32", whole=False)
 
 
-def claim(job_id: str, **changes: Any) -> Claim:
-    return Claim(**{**vars(ONE), "job_id": job_id, **changes})
+def claim(job_id: str, **changes: Any) -> SlotClaim:
+    return SlotClaim(**{**vars(ONE), "job_id": job_id, **changes})
 
 
 async def settle() -> None:
@@ -41,7 +41,7 @@ async def settle() -> None:
     ],
 )
 def test_what_leaves_no_room_is_said(
-    wanted: Claim, held: list[Claim], max_jobs: int, what: str
+    wanted: SlotClaim, held: list[SlotClaim], max_jobs: int, what: str
 ) -> None:
     with pytest.raises(ResourceExhaustedError) as refused:
         check_room(wanted, held, max_jobs)
@@ -70,15 +70,15 @@ def test_an_error_fits_into_headers_however_many_jobs_are_open() -> None:
 
 
 @pytest.mark.parametrize("held", [[], [ONE], [ONE, claim("two")]])
-def test_there_is_room_for_an_adapter_on_the_same_base(held: list[Claim]) -> None:
+def test_there_is_room_for_an_adapter_on_the_same_base(held: list[SlotClaim]) -> None:
     check_room(claim("three"), held, 3)
 
 
-def the_slots(max_jobs: int = 1) -> Slots:
-    return Slots(cast("Any", None), max_jobs)
+def the_slots(max_jobs: int = 1) -> JobSlots:
+    return JobSlots(cast("Any", None), max_jobs)
 
 
-async def an_open_job(slots: Slots, job_id: str) -> OpenJob:
+async def an_open_job(slots: JobSlots, job_id: str) -> OpenJob:
     job = await slots.take(claim(job_id))
     job.opened(cast("Any", object()), None, None)
     return job
@@ -152,18 +152,18 @@ async def test_a_session_is_parked_when_another_computes_and_no_sooner() -> None
     one, two = (cast("Any", Parked(name, said)) for name in ("one", "two"))
     computing, never = Computing(0), asyncio.Event()
 
-    async with computing.turn("p", "one", None, never):
+    async with computing.make_live("p", "one", None, never):
         computing.made(one)
     for _ in range(2):
-        async with computing.turn("p", "one", one, never):
+        async with computing.make_live("p", "one", one, never):
             said.append("one computes")
-    async with computing.turn("p", "two", None, never):
+    async with computing.make_live("p", "two", None, never):
         said.append("two is made")
         computing.made(two)
-    async with computing.turn("p", "one", one, never):
+    async with computing.make_live("p", "one", one, never):
         said.append("one computes")
     await computing.free(one, lambda: said.append("one told"))
-    async with computing.turn("p", "two", two, never):
+    async with computing.make_live("p", "two", two, never):
         pass
     await computing.free(one, lambda: said.append("told again"))
     computing.stop()
@@ -186,7 +186,7 @@ async def test_a_parked_session_is_copied_while_another_computes() -> None:
         assert leave.wait(60)
 
     async def long_step() -> None:
-        async with computing.turn("p", "two", two, never):
+        async with computing.make_live("p", "two", two, never):
             await computing.run(train)
 
     step = asyncio.create_task(long_step())

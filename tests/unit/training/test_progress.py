@@ -14,7 +14,7 @@ import pytest
 from podium.training import Trajectory, TrajectoryGroup, gather_trajectory_groups
 from podium.training import gather_trajectories as gather
 from podium.training.bars import Bar, shown
-from podium.training.progress import Budget
+from podium.training.progress import FailureBudget
 from support.notebook import notebook
 
 
@@ -93,7 +93,7 @@ class Lines(Bar):
 
 
 def test_the_bar_follows_every_rollout_and_grows_with_those_that_were_not_known() -> None:
-    budget = Budget(max_exceptions=1, total=2)
+    budget = FailureBudget(max_exceptions=1, total=2)
     bar = budget.bar = Lines()
     budget.begin(2)
     budget.succeeded(1.0)

@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from podium.core.errors import InvalidArgumentError
-from podium.training.sft.files import Read, Source, read_rows
+from podium.training.sft.files import ReadRows, Source, read_rows
 from podium.types.v1 import trajectory_pb2 as pb
 
 ASK = {"role": "user", "content": "one?"}
@@ -37,7 +37,7 @@ def lines(folder: Path, *rows: Any, name: str = "train.jsonl") -> Path:
     return path
 
 
-def one(folder: Path, *messages: Any, **columns: Any) -> Read:
+def one(folder: Path, *messages: Any, **columns: Any) -> ReadRows:
     return read_rows(lines(folder, {"messages": list(messages), **columns}))
 
 

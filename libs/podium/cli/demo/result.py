@@ -22,7 +22,7 @@ from podium.types.v1 import trajectory_pb2
 
 
 @dataclass(frozen=True)
-class Score:
+class HeldoutScore:
     """Success on the held-out scenarios: sampled with its 95 % interval, and greedy if measured.
 
     `reward` is the environment's mean one of the sampled episodes, whatever trained, with its 95 %
@@ -39,7 +39,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Point:
+class StepPoint:
     """What one step trained on: mean reward, whoever gave it, and the environment's success."""
 
     step: int
@@ -55,10 +55,10 @@ class Result:
     steps: int
     train_seconds: float
     n: int
-    before: Score
-    after: Score
+    before: HeldoutScore
+    after: HeldoutScore
     gain: Gain | None
-    curve: tuple[Point, ...]
+    curve: tuple[StepPoint, ...]
 
     def json(self) -> str:
         """As a JSON object."""
@@ -119,14 +119,14 @@ def _score(
     sampled: jobs.Evaluation,
     greedy: Mapping[int, float],
     episodes: Sequence[trajectory_pb2.Trajectory],
-) -> Score:
+) -> HeldoutScore:
     by_scenario: dict[str, list[float]] = {}
     for episode in episodes:
         if episode.HasField("environment_reward"):
             by_scenario.setdefault(episode.scenario_id, []).append(episode.environment_reward)
     clusters = list(by_scenario.values())
     low, high = clustered_mean_interval(clusters) or (None, None)
-    return Score(
+    return HeldoutScore(
         success=sampled.metrics["success"],
         low=sampled.success_low,
         high=sampled.success_high,
@@ -137,12 +137,12 @@ def _score(
     )
 
 
-def _point(step: jobs.Step) -> Point:
+def _point(step: jobs.Step) -> StepPoint:
     found = dict(step.metrics)
-    return Point(step.number, found.get("reward_mean"), found.get("success_mean"))
+    return StepPoint(step.number, found.get("reward_mean"), found.get("success_mean"))
 
 
-def _bars(name: str, score: Score) -> str:
+def _bars(name: str, score: HeldoutScore) -> str:
     width = 40
     filled = round(score.success * width)
     low, high = round(score.low * width), max(round(score.high * width), 1)
@@ -154,7 +154,7 @@ def _bars(name: str, score: Score) -> str:
     )
 
 
-def _reward(score: Score) -> str:
+def _reward(score: HeldoutScore) -> str:
     interval = ""
     if score.reward_low is not None and score.reward_high is not None:
         interval = f" (95 % {score.reward_low:.2f} to {score.reward_high:.2f})"

@@ -32,7 +32,7 @@ _HINT = "Give another --name, or measure all of it again with --fresh."
 
 
 @dataclass(frozen=True)
-class Known:
+class EarlierAttempt:
     """An attempt of an earlier command."""
 
     attempt: Attempt
@@ -51,11 +51,11 @@ class Journal:
         """Of the command that began it."""
         self.policy: policy_pb2.PolicyRef | None = None
         """What it was begun with; None for an agent that is none, and of a new one."""
-        self._known: dict[tuple[str, int], Known] = {}
+        self._known: dict[tuple[str, int], EarlierAttempt] = {}
 
     def known(
         self, digests: Mapping[str, str], attempts: int, *, recorded: bool
-    ) -> dict[tuple[str, int], Known]:
+    ) -> dict[tuple[str, int], EarlierAttempt]:
         """What was measured before, of these scenarios as they are now.
 
         Args:
@@ -83,7 +83,7 @@ class Journal:
         if attempt.unanswered or self._file is None:
             return
         body = record.SerializeToString() if record is not None else b""
-        self._known[attempt.scenario_id, attempt.attempt] = Known(attempt, digest, body)
+        self._known[attempt.scenario_id, attempt.attempt] = EarlierAttempt(attempt, digest, body)
         plain = asdict(attempt) | {"metrics": dict(attempt.metrics)}
         self._write({"attempt": plain, "digest": digest, "record": _text(body)})
 
@@ -110,7 +110,7 @@ class Journal:
                     self.policy = policy_pb2.PolicyRef.FromString(_bytes(line["policy"]))
                     continue
                 attempt = Attempt(**line["attempt"])
-                known = Known(attempt, line["digest"], _bytes(line["record"]))
+                known = EarlierAttempt(attempt, line["digest"], _bytes(line["record"]))
                 self._known[attempt.scenario_id, attempt.attempt] = known
 
     def _write(self, line: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ _MOST_CHARS = 300
 
 
 @dataclass(frozen=True)
-class Judging:
+class JudgeOptions:
     """What `--judge` asks for, with every default."""
 
     whole: spec_pb2.RewardSpec
@@ -38,7 +38,7 @@ class Judging:
     """RULER, which compares each agent with the first, in both orders; None for no comparison."""
 
 
-def read_judge(given: str, agents: Sequence[str]) -> Judging | None:
+def read_judge(given: str, agents: Sequence[str]) -> JudgeOptions | None:
     """What `--judge` says; None for no judge.
 
     Raises:
@@ -73,7 +73,7 @@ def read_judge(given: str, agents: Sequence[str]) -> Judging | None:
         raise click.UsageError(
             "--judge compares agents with the first one by RULER: name two or more"
         )
-    return Judging(whole, alone, together)
+    return JudgeOptions(whole, alone, together)
 
 
 def _violations(reward: spec_pb2.RewardSpec) -> list[Violation]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import podium
-from podium.cli.evaluation.task import Measured, Task
+from podium.cli.evaluation.task import EvaluationTask, Measured
 from podium.cli.exits import CliError, code_of
 from podium.cli.output import note
 
 if TYPE_CHECKING:
-    from podium.cli.evaluation.judge import Judging
+    from podium.cli.evaluation.judge import JudgeOptions
     from podium.jobs.v1.evaluation_service_pb2 import ScenarioResult, StoredEvaluation
     from podium.sdk.evaluation import Judged
 
@@ -24,11 +24,11 @@ class Keeper:
 
     def __init__(
         self,
-        task: Task,
+        task: EvaluationTask,
         name: str,
         project: str,
         threshold: float | None,
-        judging: Judging | None,
+        judging: JudgeOptions | None,
         run: str,
         *,
         must: bool,

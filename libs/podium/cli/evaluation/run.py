@@ -10,7 +10,7 @@ import click
 
 from podium.cli.completers import complete_jobs
 from podium.cli.connection import connected
-from podium.cli.evaluation.task import AGENTS, Task
+from podium.cli.evaluation.task import AGENTS, EvaluationTask
 from podium.cli.exits import CliError, Exit
 from podium.cli.integers import Count, Integer
 from podium.cli.output import data, note
@@ -200,7 +200,7 @@ async def evaluate(
     )
     try:
         async with pool_for(client) as served:
-            task = Task(
+            task = EvaluationTask(
                 client=client,
                 served=served,
                 environment=environment,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.environment_class import environment_class, scenarios_here
-from podium.cli.evaluation.journal import Journal, Journals, Known, digest_of
+from podium.cli.evaluation.journal import EarlierAttempt, Journal, Journals, digest_of
 from podium.cli.output import note
 
 if TYPE_CHECKING:
-    from podium.cli.serving import Pool
+    from podium.cli.serving import ServedPool
     from podium.environments import Agent, Environment, Scenario
     from podium.sdk import AsyncClient
     from podium.sdk.evaluation import Attempt
@@ -44,11 +44,11 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Task:
+class EvaluationTask:
     """What every agent of one command is measured on."""
 
     client: AsyncClient
-    served: Pool
+    served: ServedPool
     environment: str
     address: str
     pool: str
@@ -149,11 +149,11 @@ class Task:
         if len(whole) < len(digests) * self.attempts:
             await self.served.serve(policy)
         recorder = _Recorder(self.judged, whole)
-        told = self._progress(agent, len(scenarios), len(whole))
+        advance = self._progress(agent, len(scenarios), len(whole))
 
         def done(attempt: Attempt) -> None:
             journal.keep(attempt, digests[attempt.scenario_id], recorder.latest())
-            told()
+            advance()
 
         attempts = await self.client.environments.run(
             spec,
@@ -169,8 +169,8 @@ class Task:
             recorded=recorder.take,
             known={key: each.attempt for key, each in whole.items()},
         )
-        told_of = {each.id: each for each in scenarios} if self.judged else {}
-        return Measured(attempts, policy, records=recorder.records, scenarios=told_of)
+        by_id = {each.id: each for each in scenarios} if self.judged else {}
+        return Measured(attempts, policy, records=recorder.records, scenarios=by_id)
 
     async def _model(self, name: str) -> Measured:
         import httpx
@@ -212,11 +212,11 @@ class Task:
         digests = {each.id: digest_of(each) for each in scenarios}
         known = journal.known(digests, self.attempts, recorded=self.judged)
         recorder = _Recorder(self.judged, known)
-        told = self._progress(agent, len(scenarios), len(known))
+        advance = self._progress(agent, len(scenarios), len(known))
 
         def done(attempt: Attempt) -> None:
             journal.keep(attempt, digests[attempt.scenario_id], recorder.latest())
-            told()
+            advance()
 
         attempts = await run_local(
             kind,
@@ -231,8 +231,8 @@ class Task:
             recorded=recorder.take if self.judged else None,
             known={key: each.attempt for key, each in known.items()},
         )
-        told_of = _scenarios(scenarios, self.split) if self.judged else {}
-        return Measured(attempts, samples=samples, records=recorder.records, scenarios=told_of)
+        by_id = _scenarios(scenarios, self.split) if self.judged else {}
+        return Measured(attempts, samples=samples, records=recorder.records, scenarios=by_id)
 
     def _progress(self, agent: str, scenarios: int, known: int) -> Callable[[], None]:
         count = scenarios * self.attempts
@@ -240,12 +240,12 @@ class Task:
             note(f"{agent}: {known} of {count} episodes are there from an interrupted run")
         seen = itertools.count(known + 1)
 
-        def told() -> None:
+        def advance() -> None:
             number = next(seen)
             if number % 50 == 0 or number == count:
                 note(f"{number} of {count} episodes")
 
-        return told
+        return advance
 
     def _not_empty(self, scenarios: Sequence[object]) -> None:
         if not scenarios:
@@ -266,8 +266,8 @@ class Task:
 
 
 def whole_scenarios(
-    known: Mapping[tuple[str, int], Known], attempts: int
-) -> dict[tuple[str, int], Known]:
+    known: Mapping[tuple[str, int], EarlierAttempt], attempts: int
+) -> dict[tuple[str, int], EarlierAttempt]:
     """Those of scenarios of which every attempt is known: a group is collected whole."""
     counts = Counter(scenario for scenario, _ in known)
     return {key: each for key, each in known.items() if counts[key[0]] == attempts}
@@ -287,7 +287,7 @@ def _scenarios(scenarios: Sequence[Scenario], split: str) -> dict[str, trajector
 class _Recorder:
     """The episodes for a judge: records are large, and nobody else reads them."""
 
-    def __init__(self, wanted: bool, known: Mapping[tuple[str, int], Known]) -> None:
+    def __init__(self, wanted: bool, known: Mapping[tuple[str, int], EarlierAttempt]) -> None:
         from podium.types.v1 import trajectory_pb2
 
         self.records = [

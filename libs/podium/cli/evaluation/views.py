@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podium.cli.evaluation.judge import scorers_text
-from podium.cli.output import View
+from podium.cli.output import TableView
 from podium.cli.views import local_time
 from podium.jobs.v1 import evaluation_service_pb2 as pb
 
@@ -41,7 +41,7 @@ def _sampling(evaluation: pb.StoredEvaluation) -> str:
     return f"temperature {sampling.temperature:g}, at most {sampling.max_tokens} tokens"
 
 
-EVALUATIONS = View[pb.StoredEvaluation](
+EVALUATIONS = TableView[pb.StoredEvaluation](
     name=lambda each: each.id,
     columns=(
         ("ID", lambda each: each.id),
@@ -56,7 +56,7 @@ EVALUATIONS = View[pb.StoredEvaluation](
     ),
 )
 
-EVALUATION = View[pb.StoredEvaluation](
+EVALUATION = TableView[pb.StoredEvaluation](
     name=lambda each: each.id,
     columns=(
         ("id", lambda each: each.id),

@@ -53,7 +53,7 @@ def _episode(when: str, episode: pb.Trajectory) -> str:
     )
 
 
-def _history(history: pb.History, part: turns.Part, *, later: bool) -> str:
+def _history(history: pb.History, part: turns.HistoryPart, *, later: bool) -> str:
     """Its messages, but those that the one before has; each turn with what it was paid."""
     shown = [
         _message(message, _paid(part.turns.get(at)), first=at == 0)

@@ -14,7 +14,7 @@ from podium.cli.output import note
 from podium.cli.safe_text import visible
 
 if TYPE_CHECKING:
-    from podium.cli.job.wanted_logs import Wanted
+    from podium.cli.job.wanted_logs import WantedLogs
     from podium.sdk import AsyncClient
 
 _POLL_SECONDS = 0.5
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.5
 class FileLogs:
     """The lines about a job in the services' files."""
 
-    def __init__(self, files: Mapping[str, Path], wanted: Wanted, oldest: float) -> None:
+    def __init__(self, files: Mapping[str, Path], wanted: WantedLogs, oldest: float) -> None:
         """`oldest` is the time before which lines are left out."""
         self._wanted = wanted
         chosen = {name: path for name, path in files.items() if wanted.takes(name)}

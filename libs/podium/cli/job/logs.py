@@ -14,7 +14,7 @@ import click
 from podium.cli.completers import job_argument
 from podium.cli.connection import address_option, context_option, data_dir_option, run_client
 from podium.cli.exits import CliError, Exit
-from podium.cli.job.wanted_logs import Wanted
+from podium.cli.job.wanted_logs import WantedLogs
 from podium.cli.output import note
 from podium.cli.safe_text import visible
 
@@ -26,7 +26,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _PARTS = re.compile(r"(\d+)([smh])")
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     """Where services' lines are read."""
 
     async def show(self) -> None:
@@ -96,11 +96,13 @@ def logs(
     """
     if previous and follow:
         raise click.UsageError("--previous has an end, and --follow waits for more; name one")
-    wanted = Wanted(job, service, pod, tail, since or "", previous)
+    wanted = WantedLogs(job, service, pod, tail, since or "", previous)
     run_client(address, context, data_dir, lambda client: _logs(client, wanted, follow, data_dir))
 
 
-async def _logs(client: AsyncClient, wanted: Wanted, follow: bool, data_dir: Path | None) -> None:
+async def _logs(
+    client: AsyncClient, wanted: WantedLogs, follow: bool, data_dir: Path | None
+) -> None:
     oldest = time.time() - seconds(wanted.since) if wanted.since else 0.0
     sequence = 0
     async for event in client.jobs.events(wanted.job):
@@ -149,8 +151,8 @@ async def _watch(
 
 
 def _source(
-    client: AsyncClient, wanted: Wanted, oldest: float, data_dir: Path | None
-) -> Source | None:
+    client: AsyncClient, wanted: WantedLogs, oldest: float, data_dir: Path | None
+) -> LogSource | None:
     """Where the lines are; None, and a word on stderr, where they cannot be reached from here.
 
     Raises:

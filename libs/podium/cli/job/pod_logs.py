@@ -14,8 +14,8 @@ from podium.cli.safe_text import visible
 from podium.core.errors import PermissionDeniedError, PodiumError
 
 if TYPE_CHECKING:
-    from podium.cli.job.wanted_logs import Wanted
-    from podium.sdk.connection.pod_logs import Pod, PodLogs, PodReader
+    from podium.cli.job.wanted_logs import WantedLogs
+    from podium.sdk.connection.pod_logs import PodLogs, PodReader, ReleasePod
 
 POLL_SECONDS = 5.0
 """Between looks for pods that are new, or began anew."""
@@ -24,11 +24,11 @@ POLL_SECONDS = 5.0
 class PodSource:
     """The lines about a job in its release's pods."""
 
-    def __init__(self, logs: PodLogs, wanted: Wanted) -> None:
+    def __init__(self, logs: PodLogs, wanted: WantedLogs) -> None:
         self._logs = logs
         self._wanted = wanted
         self._readers: dict[str, PodReader] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def show(self) -> None:
         """Raises PodiumError where the cluster, or a right there, is missing."""
@@ -62,7 +62,7 @@ class PodSource:
         for pod in await self._seen():
             await self._read(self._reader(pod))
 
-    async def _pods(self) -> list[Pod]:
+    async def _pods(self) -> list[ReleasePod]:
         return [
             pod
             for pod in await self._logs.pods(self._wanted.job)
@@ -70,7 +70,7 @@ class PodSource:
             and (not self._wanted.pods or pod.name.startswith(self._wanted.pods))
         ]
 
-    async def _seen(self) -> list[Pod]:
+    async def _seen(self) -> list[ReleasePod]:
         """The pods now; none while the API server is away, which is said once."""
         try:
             return await self._pods()
@@ -80,7 +80,7 @@ class PodSource:
             self._tell(error.message)
             return []
 
-    def _reader(self, pod: Pod) -> PodReader:
+    def _reader(self, pod: ReleasePod) -> PodReader:
         if pod.name not in self._readers:
             wanted = self._wanted
             self._readers[pod.name] = self._logs.reader(
@@ -114,8 +114,8 @@ class PodSource:
             click.echo(text)
 
     def _tell(self, words: str) -> None:
-        if words not in self._told:
-            self._told.add(words)
+        if words not in self._reported:
+            self._reported.add(words)
             note(visible(words))
 
 

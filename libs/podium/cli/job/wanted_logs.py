@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedLogs:
     """Which lines are asked for."""
 
     job: str

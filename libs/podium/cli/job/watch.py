@@ -68,11 +68,11 @@ async def follow_job(
     Raises:
         CliError: it did not end `within` that many seconds.
     """
-    from podium.cli.progress import Progress
+    from podium.cli.progress import JobProgress
     from podium.cli.views import JOB
     from podium.jobs.v1 import job_service_pb2 as pb
 
-    progress = Progress()
+    progress = JobProgress()
     try:
         async with asyncio.timeout(within):
             updates = client.jobs.watch(

@@ -24,7 +24,7 @@ from podium.cli.trajectory.files import (
     mode_of,
     parquet_file,
     refused,
-    told,
+    write_errors,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def folder(output: Path, job: str) -> AbstractContextManager[Write]:
         raise refused("--format datasets needs a folder, and - is none")
     output = output.resolve()
     check_place(output)
-    with told(output):
+    with write_errors(output):
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise refused(f"{output} is there already; allowed is a new folder, or an empty one")
     arrow("pyarrow.parquet")
@@ -81,7 +81,7 @@ def folder(output: Path, job: str) -> AbstractContextManager[Write]:
 
 @contextmanager
 def _whole(output: Path, job: str) -> Iterator[Write]:
-    with told(output):
+    with write_errors(output):
         mode = mode_of(output, 0o777)
         draft = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}."))
         try:

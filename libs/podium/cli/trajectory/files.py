@@ -71,7 +71,7 @@ def _whole(
 ) -> Iterator[Write]:
     """Writes beside the file, and takes its place at the end."""
     target = output.resolve()
-    with told(output):
+    with write_errors(output):
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         draft = Path(name)
         try:
@@ -89,7 +89,7 @@ def _whole(
 @contextmanager
 def _special(output: Path) -> Iterator[Write]:
     """A pipe or a device keeps its place."""
-    with told(output), _text(output) as write:
+    with write_errors(output), _text(output) as write:
         yield write
 
 
@@ -104,7 +104,7 @@ def check_place(output: Path) -> None:
 
 
 @contextmanager
-def told(output: Path) -> Iterator[None]:
+def write_errors(output: Path) -> Iterator[None]:
     """Says in people's words what the operating system refuses."""
     try:
         yield

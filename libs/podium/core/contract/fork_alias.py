@@ -26,7 +26,7 @@ ALIAS = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 """What an alias looks like; it never looks like a version."""
 
 
-class Taken(NamedTuple):
+class TakenAlias(NamedTuple):
     """An alias, empty where none was written, and the rest of a job file."""
 
     alias: str
@@ -34,7 +34,7 @@ class Taken(NamedTuple):
     settings: list[str]
 
 
-def take_alias(text: str, violations: Sequence[Violation], settings: Sequence[str]) -> Taken:
+def take_alias(text: str, violations: Sequence[Violation], settings: Sequence[str]) -> TakenAlias:
     """Takes the alias out of a job file's problems and of its `--set`; the last one counts."""
     root, _ = compose(text)
     alias = alias_in(root)
@@ -48,7 +48,7 @@ def take_alias(text: str, violations: Sequence[Violation], settings: Sequence[st
             left = [each for each in left if each.field != KEY]
         if not named:
             kept.append(setting)
-    return Taken(alias, left, kept)
+    return TakenAlias(alias, left, kept)
 
 
 def alias_in(root: yaml.Node | None) -> str:

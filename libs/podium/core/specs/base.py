@@ -14,7 +14,7 @@ from podium.core.contract import to_plain, well_known
 from podium.core.contract.rules import descriptor_of, field_names, is_map, is_repeated
 from podium.core.contract.values import Fields
 from podium.core.errors import Violation
-from podium.core.specs.reading import Read, read_file, read_values, refusal
+from podium.core.specs.reading import ReadSpec, read_file, read_values, refusal
 
 M = TypeVar("M", bound=Message)
 
@@ -136,7 +136,7 @@ class Spec(Fields, Generic[M]):
             self.__dict__[name] = _typed(known[name], value)
 
     @classmethod
-    def _of(cls, found: Read[Any]) -> Self:
+    def _of(cls, found: ReadSpec[Any]) -> Self:
         spec = cls.from_dict(to_plain(found.message))
         if found.alias:
             # Only a fork has one.

@@ -24,7 +24,7 @@ _FORK = "podium.types.v1.ForkSpec"
 _JOB = "podium.types.v1.JobSpec"
 
 
-class Read(NamedTuple, Generic[M]):
+class ReadSpec(NamedTuple, Generic[M]):
     """What was read, as far as it could be, and everything that is wrong with it."""
 
     message: M
@@ -33,17 +33,19 @@ class Read(NamedTuple, Generic[M]):
     """Of the version to fork (`best`), which the message then leaves open; empty for none."""
 
 
-def read_values(value: Any, message_class: type[M], *, partial: bool = False) -> Read[M]:
+def read_values(value: Any, message_class: type[M], *, partial: bool = False) -> ReadSpec[M]:
     """Dicts, typed specs and messages, at any depth; with `partial` nothing is missed."""
     try:
         root = node_of(value)
     except TooMuchError as error:
-        return Read(message_class(), [Violation("", str(error))], "")
+        return ReadSpec(message_class(), [Violation("", str(error))], "")
     found = _read(root, message_class, partial)
     return found._replace(violations=[Violation(v.field, v.description) for v in found.violations])
 
 
-def read_file(path: str | os.PathLike[str], message_class: type[M], *, partial: bool) -> Read[M]:
+def read_file(
+    path: str | os.PathLike[str], message_class: type[M], *, partial: bool
+) -> ReadSpec[M]:
     """A file of YAML.
 
     Raises:
@@ -63,7 +65,7 @@ def read_file(path: str | os.PathLike[str], message_class: type[M], *, partial: 
         ) from None
     root, refusals = compose(text)
     if refusals:
-        return Read(message_class(), refusals, "")
+        return ReadSpec(message_class(), refusals, "")
     return _read(root, message_class, partial)
 
 
@@ -84,7 +86,7 @@ def _words(violation: Violation) -> str:
     return ": ".join(filter(None, (str(violation.line), violation.field, violation.description)))
 
 
-def _read(root: yaml.Node | None, message_class: type[M], partial: bool) -> Read[M]:
+def _read(root: yaml.Node | None, message_class: type[M], partial: bool) -> ReadSpec[M]:
     message, violations = parse_node(root, message_class, partial=partial)
     alias, key = "", fork_alias.KEY
     kind = message_class.DESCRIPTOR.full_name
@@ -93,4 +95,4 @@ def _read(root: yaml.Node | None, message_class: type[M], partial: bool) -> Read
     elif kind == _FORK:
         alias, key = fork_alias.alias_of(root), key.rpartition(".")[2]
     violations = fork_alias.without(violations, alias, key)
-    return Read(message, [*violations, *nul_violations(message)], alias)
+    return ReadSpec(message, [*violations, *nul_violations(message)], alias)

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.specs.base import Spec
 from podium.core.specs.generated import JobSpec
-from podium.core.specs.reading import Read, read_file, read_values, refusal
+from podium.core.specs.reading import ReadSpec, read_file, read_values, refusal
 from podium.types.v1 import spec_pb2
 
 M = TypeVar("M", bound=Message)
@@ -20,7 +20,7 @@ JobSource = spec_pb2.JobSpec | JobSpec | Mapping[str, Any] | str | os.PathLike[s
 """A job: its message, its typed spec, a dict, or the path of a job file."""
 
 
-def read_job(source: JobSource, *, partial: bool = False) -> Read[spec_pb2.JobSpec]:
+def read_job(source: JobSource, *, partial: bool = False) -> ReadSpec[spec_pb2.JobSpec]:
     """The job, and the alias of the version to fork; a message is taken as it is.
 
     With `partial` what is missing is no violation.
@@ -30,7 +30,7 @@ def read_job(source: JobSource, *, partial: bool = False) -> Read[spec_pb2.JobSp
         InvalidArgumentError: everything that is wrong, with its line in a file.
     """
     if isinstance(source, spec_pb2.JobSpec):
-        return Read(source, [], "")
+        return ReadSpec(source, [], "")
     if isinstance(source, str | os.PathLike) and isinstance(name := os.fspath(source), str):
         found = read_file(name, spec_pb2.JobSpec, partial=partial)
     elif isinstance(source, Mapping | JobSpec):

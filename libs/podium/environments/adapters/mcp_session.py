@@ -63,7 +63,7 @@ class McpServer(BaseModel):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToolAnswer:
     """What a tool answered."""
 
     text: str
@@ -123,7 +123,7 @@ class McpSession:
                 reason="MCP_SERVER_UNAVAILABLE",
             ) from error
 
-    async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Answer:
+    async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> ToolAnswer:
         """Calls a tool; what goes wrong with the call is an answer too.
 
         Raises:
@@ -204,7 +204,7 @@ class McpSession:
                 return found
         raise ValueError(f"its list of {name} does not end")
 
-    async def _call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Answer:
+    async def _call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> ToolAnswer:
         try:
             result = await self._client.call_tool(
                 name, dict(arguments), read_timeout_seconds=seconds
@@ -216,12 +216,12 @@ class McpSession:
                     f"the MCP server {self._server.described} ended the session"
                 ) from error
             if error.code == self._types.REQUEST_TIMEOUT:
-                return Answer(f"no answer within {seconds:g} seconds", failed=True)
-            return Answer(error.message, failed=True)
+                return ToolAnswer(f"no answer within {seconds:g} seconds", failed=True)
+            return ToolAnswer(error.message, failed=True)
         except (RuntimeError, ValueError) as error:
             # The server's answer is not what its own schema, or the protocol, says.
-            return Answer(f"the tool gave no valid answer: {error}", failed=True)
-        return Answer(_text(result), failed=bool(result.is_error))
+            return ToolAnswer(f"the tool gave no valid answer: {error}", failed=True)
+        return ToolAnswer(_text(result), failed=bool(result.is_error))
 
 
 def _text(result: Any) -> str:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.environments.adapters.packages import needed
-from podium.environments.adapters.verifiers_model import Conversation, ModelServer
+from podium.environments.adapters.verifiers_model import EpisodeModel, ModelServer
 from podium.environments.base import Environment
 from podium.environments.types import Message, Observation, Scenario, Score, StepResult
 
@@ -141,7 +141,7 @@ class Verifiers(Environment):
             await asyncio.wait([self._run])
         await self._stack.aclose()
 
-    async def _next(self, conversation: Conversation, run: asyncio.Task[Any]) -> Observation | None:
+    async def _next(self, conversation: EpisodeModel, run: asyncio.Task[Any]) -> Observation | None:
         """What the agent asks next; None when the episode has ended."""
         asked = asyncio.ensure_future(conversation.requests.get())
         try:

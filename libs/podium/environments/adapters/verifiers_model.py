@@ -39,7 +39,7 @@ class _Request:
 
 
 @dataclass
-class Conversation:
+class EpisodeModel:
     """What one episode asks of the model, turn by turn."""
 
     requests: asyncio.Queue[_Request] = field(default_factory=asyncio.Queue)
@@ -107,7 +107,7 @@ class ModelServer:
 
     def __init__(self) -> None:
         """Nothing listens yet."""
-        self._conversations: dict[str, Conversation] = {}
+        self._conversations: dict[str, EpisodeModel] = {}
         self._runner: web.AppRunner | None = None
         self._port = 0
 
@@ -130,10 +130,10 @@ class ModelServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def open(self) -> tuple[str, Conversation]:
+    def open(self) -> tuple[str, EpisodeModel]:
         """A new conversation and the base URL of its model; the URL is its secret too."""
         key = uuid.uuid4().hex
-        self._conversations[key] = Conversation()
+        self._conversations[key] = EpisodeModel()
         return f"http://127.0.0.1:{self._port}/{key}/v1", self._conversations[key]
 
     def close(self, url: str) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from podium.environments.agent import Agent
 from podium.environments.base import Environment
 from podium.environments.coding.agents import Empty, Reference
-from podium.environments.coding.grader import Answer, Submission, right, shared_sandbox
+from podium.environments.coding.grader import CallResult, SubmittedCode, right, shared_sandbox
 from podium.environments.coding.scenarios import Case, read, scenario, tasks
 from podium.environments.types import (
     Message,
@@ -101,7 +101,9 @@ class Coding(Environment):
         reward = FORMAT_REWARD if self._valid == 0 else 0.0
         self._valid += 1
         self._code = code
-        async with Submission(code, self._problem.function, self.config.case_seconds) as submission:
+        async with SubmittedCode(
+            code, self._problem.function, self.config.case_seconds
+        ) as submission:
             failed = [] if last else await self._failed_examples(submission)
             if failed:
                 return self._result("\n".join((*failed, "Try again.")), reward, ended=False)
@@ -112,16 +114,16 @@ class Coding(Environment):
         if not self._code or self._graded:
             return Score()
         function, seconds = self._problem.function, self.config.case_seconds
-        async with Submission(self._code, function, seconds) as submission:
+        async with SubmittedCode(self._code, function, seconds) as submission:
             return Score(await self._grade(submission), self._metrics())
 
-    async def _grade(self, submission: Submission) -> float:
+    async def _grade(self, submission: SubmittedCode) -> float:
         answers = await submission.answers([case.input for case in self._problem.hidden])
         passed = [right(a, c.output) for a, c in zip(answers, self._problem.hidden, strict=True)]
         self._graded, self._passed = True, sum(passed)
         return SHARE_REWARD * self._passed / len(passed) + ALL_REWARD * all(passed)
 
-    async def _failed_examples(self, submission: Submission) -> list[str]:
+    async def _failed_examples(self, submission: SubmittedCode) -> list[str]:
         examples = self._problem.examples
         answers = await submission.answers([case.input for case in examples])
         return [
@@ -169,7 +171,7 @@ def _submitted(text: str, function: str) -> str | None:
     return code if defined else None
 
 
-def _outcome_text(answer: Answer) -> str:
+def _outcome_text(answer: CallResult) -> str:
     if answer.error:
         return f"failed ({answer.error[:_SHOWN]})"
     value = repr(answer.value)

@@ -34,7 +34,7 @@ _LIMITS = Limits(
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallResult:
     """What came of one input: a value, or why there is none."""
 
     value: Any = None
@@ -47,7 +47,7 @@ def shared_sandbox() -> Sandbox:
     return Sandbox(_LIMITS)
 
 
-class Submission:
+class SubmittedCode:
     """Code that claims to define a function; a context manager, which ends its process."""
 
     def __init__(self, code: str, function: str, case_seconds: float) -> None:
@@ -59,7 +59,7 @@ class Submission:
         self._running = AsyncExitStack()
         self._process: Process | None = None
         self._lives = LIVES
-        self._last_words = Answer(error="it died or hung too often")
+        self._last_words = CallResult(error="it died or hung too often")
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,7 +67,7 @@ class Submission:
     async def __aexit__(self, *_: object) -> None:
         await self._running.aclose()
 
-    async def answers(self, inputs: Sequence[Sequence[Any]]) -> list[Answer]:
+    async def answers(self, inputs: Sequence[Sequence[Any]]) -> list[CallResult]:
         """What it returns for each of the arguments, asked one after the other in one process.
 
         After it died or hung the rest is asked in a new one.
@@ -77,7 +77,7 @@ class Submission:
         """
         return [await self._answer(given) for given in inputs]
 
-    async def _answer(self, given: Sequence[Any]) -> Answer:
+    async def _answer(self, given: Sequence[Any]) -> CallResult:
         if self._process is None and self._lives > 0 and self._left > 0:
             await self._begin()
         if self._process is None:
@@ -85,7 +85,7 @@ class Submission:
         answer = await self._ask(self._process, {"input": given})
         if answer is None:
             await self._end()
-        return answer or Answer(error="it gave no answer in time, or died")
+        return answer or CallResult(error="it gave no answer in time, or died")
 
     async def _begin(self) -> None:
         process = await self._running.enter_async_context(shared_sandbox().start(_harness()))
@@ -95,16 +95,16 @@ class Submission:
             return
         await self._end()
         self._lives = 0
-        self._last_words = defined or Answer(error="it hung or died while it was defined")
+        self._last_words = defined or CallResult(error="it hung or died while it was defined")
 
     async def _end(self) -> None:
         self._process = None
         self._lives -= 1
         if self._left <= 0:
-            self._last_words = Answer(error="its calls took too long together")
+            self._last_words = CallResult(error="its calls took too long together")
         await self._running.aclose()
 
-    async def _ask(self, process: Process, question: Mapping[str, Any]) -> Answer | None:
+    async def _ask(self, process: Process, question: Mapping[str, Any]) -> CallResult | None:
         # An answer that was written before the question was read cannot know this.
         identifier = secrets.token_hex(8)
         begun = time.monotonic()
@@ -119,7 +119,7 @@ class Submission:
         return _parse(line, identifier)
 
 
-def _parse(line: bytes, identifier: str) -> Answer | None:
+def _parse(line: bytes, identifier: str) -> CallResult | None:
     """None for what the harness did not write."""
     try:
         answer = json.loads(line)
@@ -128,8 +128,8 @@ def _parse(line: bytes, identifier: str) -> Answer | None:
     if not isinstance(answer, dict) or answer.get("id") != identifier:
         return None
     if "error" in answer:
-        return Answer(error=_text(answer["error"]) or "an error without a text")
-    return Answer(answer.get("value"))
+        return CallResult(error=_text(answer["error"]) or "an error without a text")
+    return CallResult(answer.get("value"))
 
 
 def _text(said: Any) -> str:
@@ -137,7 +137,7 @@ def _text(said: Any) -> str:
     return said if isinstance(said, str) else ""
 
 
-def right(answer: Answer, expected: Any) -> bool:
+def right(answer: CallResult, expected: Any) -> bool:
     """Whether it is the value that was expected.
 
     Numbers are compared to nine digits; true is not 1, and a tuple is a list.

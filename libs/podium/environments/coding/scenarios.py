@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.coding.heldout_tasks import HELDOUT
-from podium.environments.coding.tasks import EXAMPLES, Task
+from podium.environments.coding.tasks import EXAMPLES, CodingTask
 from podium.environments.coding.train_tasks import TRAIN
 from podium.environments.types import Scenario
 
@@ -41,7 +41,7 @@ class Problem(BaseModel):
 
 
 @lru_cache(maxsize=1)
-def tasks() -> dict[str, list[Task]]:
+def tasks() -> dict[str, list[CodingTask]]:
     """The built-in tasks of each split, easy ones first."""
     splits = {"train": TRAIN, "heldout": HELDOUT}
     return {
@@ -49,7 +49,7 @@ def tasks() -> dict[str, list[Task]]:
     }
 
 
-def scenario(task: Task, split: str) -> Scenario:
+def scenario(task: CodingTask, split: str) -> Scenario:
     """A task as a scenario."""
     problem = {
         "function": task.name,

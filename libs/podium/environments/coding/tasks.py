@@ -17,7 +17,7 @@ Solution = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Task:
+class CodingTask:
     """`solution` is one right answer, and says what is expected for each of `inputs`."""
 
     level: int
@@ -57,7 +57,7 @@ class Task:
 class Tasks:
     """Collects the tasks of a split."""
 
-    found: list[Task] = field(default_factory=list)
+    found: list[CodingTask] = field(default_factory=list)
 
     def add(
         self, level: int, text: str, inputs: Sequence[Sequence[Any]]
@@ -65,7 +65,7 @@ class Tasks:
         """Decorates the solution."""
 
         def collect(solution: Solution) -> Solution:
-            self.found.append(Task(level, text, solution, inputs))
+            self.found.append(CodingTask(level, text, solution, inputs))
             return solution
 
         return collect

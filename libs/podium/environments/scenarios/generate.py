@@ -11,7 +11,7 @@ from podium.chat import PromptTooLongError, RequestRefusedError, StructuredChat,
 from podium.core.errors import InvalidArgumentError, PodiumError, UnavailableError, Violation
 from podium.environments.scenarios import prompt
 from podium.environments.scenarios.prompt import LEVELS, AnswerError
-from podium.environments.scenarios.similar import Known
+from podium.environments.scenarios.similar import KnownTasks
 from podium.environments.scenarios.splits import HELDOUT, TRAIN, content_key, made_id
 from podium.environments.types import Scenario, Tool
 
@@ -104,7 +104,7 @@ class _Maker:
         self._chat = chat
         self._instructions = instructions
         self._max_cost = max_cost
-        self._known = Known(known)
+        self._known = KnownTasks(known)
         self._before = list(known)
         self._telling = [tool.name for tool in tools if _is_telling(tool.name)]
         self._batch = _BATCH

@@ -12,7 +12,7 @@ ALIKE = 0.8
 _WORD = re.compile(r"\w+")
 
 
-class Known:
+class KnownTasks:
     """The tasks that are there, to compare new ones with."""
 
     def __init__(self, tasks: Iterable[str] = ()) -> None:

@@ -44,7 +44,7 @@ _SHOWN = 80
 
 
 @dataclass(frozen=True)
-class Action:
+class SearchAction:
     """Something to do, or in `error` why it cannot be done; `call` asked for it, if one did."""
 
     verb: Verb | None = None
@@ -53,31 +53,31 @@ class Action:
     call: ToolCall | None = None
 
 
-def actions_of(message: Message) -> Iterator[Action]:
+def actions_of(message: Message) -> Iterator[SearchAction]:
     """The actions of a message: one a tool call, or the one that its text begins with."""
     for number, call in enumerate(message.tool_calls):
         if number < MOST_CALLS:
             yield _from_call(call)
         else:
-            yield Action(error=f"Error: at most {MOST_CALLS} calls in one turn.", call=call)
+            yield SearchAction(error=f"Error: at most {MOST_CALLS} calls in one turn.", call=call)
     if message.tool_calls:
         return
     match = _ACTION.match(message.content)
     if match is None:
-        yield Action(
+        yield SearchAction(
             error="Unknown action. Call search or answer, or write search: <words> "
             "or answer: <text>"
         )
     elif match[1].lower() == "search":
-        yield Action("search", match[2].strip())
+        yield SearchAction("search", match[2].strip())
     else:
-        yield Action("answer", match[2].strip())
+        yield SearchAction("answer", match[2].strip())
 
 
-def _from_call(call: ToolCall) -> Action:
+def _from_call(call: ToolCall) -> SearchAction:
     if call.name not in _PARAMETERS:
         wrong = f"Error: there is no tool {call.name[:_SHOWN]!r}; there are search and answer."
-        return Action(error=wrong, call=call)
+        return SearchAction(error=wrong, call=call)
     verb, parameter = _PARAMETERS[call.name]
     try:
         value = json.loads(call.arguments_json)[parameter]
@@ -88,5 +88,5 @@ def _from_call(call: ToolCall) -> Action:
             f"Error: got the arguments {call.arguments_json[:_SHOWN]!r}; "
             f'allowed is {{"{parameter}": "a text"}}.'
         )
-        return Action(error=wrong, call=call)
-    return Action(verb, value.strip(), call=call)
+        return SearchAction(error=wrong, call=call)
+    return SearchAction(verb, value.strip(), call=call)

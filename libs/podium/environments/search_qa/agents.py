@@ -8,7 +8,7 @@ import re
 
 from podium.environments.agent import Agent
 from podium.environments.search_qa.actions import Verb
-from podium.environments.search_qa.corpus import FORMS, Form, extract
+from podium.environments.search_qa.corpus import FORMS, QuestionForm, extract
 from podium.environments.types import Message, Observation, ToolCall, assistant
 
 _WORDS = {"town": "town river", "person": "born", "novel": "novel", "company": "company"}
@@ -62,7 +62,7 @@ def _say(observation: Observation, verb: Verb, argument: str) -> Message:
     return Message("assistant", tool_calls=(call,))
 
 
-def _form(question: str) -> tuple[Form, str]:
+def _form(question: str) -> tuple[QuestionForm, str]:
     """The form of a question and the entity that it names."""
     fitting = [
         (form, question.removeprefix(before).removesuffix(after))

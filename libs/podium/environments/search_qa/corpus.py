@@ -48,7 +48,7 @@ class Hop:
 
 
 @dataclass(frozen=True)
-class Form:
+class QuestionForm:
     """Questions of one form; `hops` lead from the entity in `{name}` to the answer."""
 
     text: str
@@ -76,18 +76,22 @@ PRODUCT = Hop("company", r"company that makes (\w+)")
 SEAT = Hop("company", r"based in (\w+)")
 
 FORMS = (
-    Form("On which river is the town of {name}?", (RIVER,)),
-    Form("In which year was the town of {name} founded?", (FOUNDED,)),
-    Form("In which town was {name} born?", (BIRTHPLACE,)),
-    Form("Who wrote the novel {name}?", (AUTHOR,)),
-    Form("In which year was the novel {name} published?", (PUBLISHED,)),
-    Form("What does the company {name} make?", (PRODUCT,)),
-    Form("Who founded the company {name}?", (FOUNDER,)),
-    Form("On which river is the town where {name} was born?", (BIRTHPLACE, RIVER)),
-    Form("In which town was the author of the novel {name} born?", (AUTHOR, BIRTHPLACE)),
-    Form("What is the profession of the author of the novel {name}?", (AUTHOR, PROFESSION)),
-    Form("In which town was the founder of the company {name} born?", (FOUNDER, BIRTHPLACE)),
-    Form("In which year was the town founded where the company {name} is based?", (SEAT, FOUNDED)),
+    QuestionForm("On which river is the town of {name}?", (RIVER,)),
+    QuestionForm("In which year was the town of {name} founded?", (FOUNDED,)),
+    QuestionForm("In which town was {name} born?", (BIRTHPLACE,)),
+    QuestionForm("Who wrote the novel {name}?", (AUTHOR,)),
+    QuestionForm("In which year was the novel {name} published?", (PUBLISHED,)),
+    QuestionForm("What does the company {name} make?", (PRODUCT,)),
+    QuestionForm("Who founded the company {name}?", (FOUNDER,)),
+    QuestionForm("On which river is the town where {name} was born?", (BIRTHPLACE, RIVER)),
+    QuestionForm("In which town was the author of the novel {name} born?", (AUTHOR, BIRTHPLACE)),
+    QuestionForm("What is the profession of the author of the novel {name}?", (AUTHOR, PROFESSION)),
+    QuestionForm(
+        "In which town was the founder of the company {name} born?", (FOUNDER, BIRTHPLACE)
+    ),
+    QuestionForm(
+        "In which year was the town founded where the company {name} is based?", (SEAT, FOUNDED)
+    ),
 )
 
 
@@ -119,7 +123,7 @@ def questions(split: str) -> tuple[Question, ...]:
     return tuple(found)
 
 
-def _ask(form: Form, document: Document, by_name: dict[str, Document]) -> Question:
+def _ask(form: QuestionForm, document: Document, by_name: dict[str, Document]) -> Question:
     names, answer = [], document.name
     for hop in form.hops:
         names.append(answer)

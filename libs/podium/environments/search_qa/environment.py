@@ -11,7 +11,7 @@ from podium.core.answers import exact_match, token_f1
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.agent import Agent
 from podium.environments.base import Environment
-from podium.environments.search_qa.actions import TOOLS, Action, actions_of
+from podium.environments.search_qa.actions import TOOLS, SearchAction, actions_of
 from podium.environments.search_qa.agents import Guesser, Reader
 from podium.environments.search_qa.corpus import COUNTS, Document, questions
 from podium.environments.search_qa.library import search
@@ -194,5 +194,5 @@ class SearchQa(Environment):
         )
 
 
-def _reply(action: Action, text: str) -> Message:
+def _reply(action: SearchAction, text: str) -> Message:
     return tool_result(action.call, text) if action.call else user(text)

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from podium.environment.v1 import environment_service_pb2_grpc
 from podium.environments.base import Environment
 from podium.environments.serving.servicer import EnvironmentServicer
-from podium.environments.serving.sessions import Limits
+from podium.environments.serving.sessions import SessionLimits
 from podium.kit.rpc import Server, ServerSettings, run_service
 
 
-def serve(kind: type[Environment], settings: ServerSettings, limits: Limits) -> None:
+def serve(kind: type[Environment], settings: ServerSettings, limits: SessionLimits) -> None:
     """Serves until SIGTERM or SIGINT."""
 
     @asynccontextmanager

@@ -19,7 +19,7 @@ from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.environments.base import Environment
 from podium.environments.serving.convert import scenario_to_pb, unstruct
 from podium.environments.serving.resumable_session import Lost, ResumableSession
-from podium.environments.serving.sessions import Limits, Sessions
+from podium.environments.serving.sessions import SessionLimits, Sessions
 from podium.environments.types import Scenario
 from podium.types.v1 import trajectory_pb2 as types_pb
 
@@ -52,7 +52,7 @@ def scenario_page(
 class EnvironmentServicer(pb_grpc.EnvironmentServiceServicer):
     """See the contract for what each method does and how it fails."""
 
-    def __init__(self, kind: type[Environment], limits: Limits = Limits()) -> None:  # noqa: B008
+    def __init__(self, kind: type[Environment], limits: SessionLimits = SessionLimits()) -> None:  # noqa: B008
         """Serves one environment."""
         self._kind = kind
         self._sessions = Sessions(kind, limits)

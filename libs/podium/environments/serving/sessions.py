@@ -11,11 +11,11 @@ from podium.environments.base import Environment
 from podium.environments.serving.convert import unstruct
 from podium.environments.serving.resumable_session import ResumableSession, as_podium_error
 from podium.environments.serving.session import LocalSession
-from podium.environments.serving.slots import Slots
+from podium.environments.serving.slots import SessionSlots
 
 
 @dataclass(frozen=True)
-class Limits:
+class SessionLimits:
     """What a server grants."""
 
     max_sessions: int = 0
@@ -31,11 +31,11 @@ class Limits:
 class Sessions:
     """Opens sessions and holds them over the streams that they are on."""
 
-    def __init__(self, kind: type[Environment], limits: Limits) -> None:
+    def __init__(self, kind: type[Environment], limits: SessionLimits) -> None:
         """No session yet."""
         self.limits = limits
         self._kind = kind
-        self._slots = Slots(limits.max_sessions)
+        self._slots = SessionSlots(limits.max_sessions)
         self._held: dict[str, ResumableSession] = {}
 
     @property

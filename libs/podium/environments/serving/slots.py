@@ -7,7 +7,7 @@ import asyncio
 from podium.core.errors import ResourceExhaustedError
 
 
-class Slots:
+class SessionSlots:
     """A bounded number of slots, given first come, first served."""
 
     def __init__(self, count: int) -> None:

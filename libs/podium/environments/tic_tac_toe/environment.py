@@ -50,7 +50,7 @@ class Config(BaseModel):
 
 
 @dataclass
-class Seat:
+class Side:
     """One side, and how it has answered so far."""
 
     mark: Mark
@@ -109,7 +109,7 @@ class TicTacToe(Environment):
     async def reset(self, scenario: Scenario, seed: int) -> Observation:
         self._board, mark = _read(scenario.data)
         self._opponent = Player(seed, self.config.mistakes)
-        self._seats = {MAIN: Seat(mark), OPPONENT: Seat(rules.other(mark))}
+        self._seats = {MAIN: Side(mark), OPPONENT: Side(rules.other(mark))}
         if rules.turn(self._board) != mark and not self.config.self_play:
             self._answer()
         return Observation(self._asked(""), state=self._state())
@@ -131,7 +131,7 @@ class TicTacToe(Environment):
         mine, theirs = (self._seats[side].outcome(self._board) for side in (MAIN, OPPONENT))
         return self._result("", mine, theirs)
 
-    def _refused(self, seat: Seat, complaint: str) -> StepResult:
+    def _refused(self, seat: Side, complaint: str) -> StepResult:
         mine = seat is self._seats[MAIN]
         return self._result(complaint, INVALID if mine else 0.0, 0.0 if mine else INVALID)
 

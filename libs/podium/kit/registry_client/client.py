@@ -50,7 +50,7 @@ class RegistryClient:
 
     async def push(
         self,
-        files: Mapping[str, transfer.Source],
+        files: Mapping[str, transfer.BlobSource],
         manifest: pb.Manifest,
         *,
         request_id: str = "",
@@ -80,7 +80,7 @@ class RegistryClient:
         return await retry_unavailable(publish, timeout_s=timeout_s if request_id else 0)
 
     async def upload(
-        self, files: Mapping[str, transfer.Source], *, timeout_s: float = _TRANSFER_SECONDS
+        self, files: Mapping[str, transfer.BlobSource], *, timeout_s: float = _TRANSFER_SECONDS
     ) -> list[pb.File]:
         """Uploads what the registry lacks, for a version that `create` publishes.
 
@@ -123,7 +123,7 @@ class RegistryClient:
 
     async def _send(
         self,
-        files: Mapping[str, transfer.Source],
+        files: Mapping[str, transfer.BlobSource],
         described: Sequence[pb.File],
         timeout_s: float,
     ) -> None:
@@ -304,7 +304,7 @@ class RegistryClient:
             yield change
 
 
-async def _describe(files: Mapping[str, transfer.Source]) -> list[pb.File]:
+async def _describe(files: Mapping[str, transfer.BlobSource]) -> list[pb.File]:
     """By path, as a manifest has them."""
     paths = sorted(files)
     digests = await asyncio.gather(

@@ -18,10 +18,10 @@ CHUNK_BYTES = 1 << 20
 PEER = "registry"
 _SENT_BY_ANOTHER = frozenset({"UPLOAD_BUSY", "UPLOAD_NOT_FOUND", "WRONG_OFFSET"})
 
-Source = Path | bytes
+BlobSource = Path | bytes
 
 
-def digest_of(source: Source) -> str:
+def digest_of(source: BlobSource) -> str:
     """`sha256:…` of a file or of bytes. Blocking."""
     if isinstance(source, bytes):
         return f"sha256:{hashlib.sha256(source).hexdigest()}"
@@ -29,13 +29,13 @@ def digest_of(source: Source) -> str:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def size_of(source: Source) -> int:
+def size_of(source: BlobSource) -> int:
     """Bytes of a file or of bytes."""
     return len(source) if isinstance(source, bytes) else source.stat().st_size
 
 
 async def upload(
-    stub: pb_grpc.RegistryServiceAsyncStub, source: Source, digest: str, deadline_s: float
+    stub: pb_grpc.RegistryServiceAsyncStub, source: BlobSource, digest: str, deadline_s: float
 ) -> None:
     """Uploads a blob, through restarts of the registry.
 
@@ -66,7 +66,7 @@ async def upload(
 
 
 async def _messages(
-    source: Source, upload_id: str, offset: int
+    source: BlobSource, upload_id: str, offset: int
 ) -> AsyncIterator[pb.UploadBlobRequest]:
     sent = False
     async for data in _read(source, offset):
@@ -82,7 +82,7 @@ async def _messages(
         yield pb.UploadBlobRequest(upload_id=upload_id, offset=offset)
 
 
-async def _read(source: Source, offset: int) -> AsyncIterator[bytes]:
+async def _read(source: BlobSource, offset: int) -> AsyncIterator[bytes]:
     if isinstance(source, bytes):
         for start in range(offset, len(source), CHUNK_BYTES):
             yield source[start : start + CHUNK_BYTES]

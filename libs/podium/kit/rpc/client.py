@@ -8,10 +8,10 @@ import grpc
 
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.kit.rpc.client_config import DEFAULT_MESSAGE_BYTES, channel_options
-from podium.kit.rpc.client_interceptors import BeforeCall, ToldUnaryCalls, client_interceptors
+from podium.kit.rpc.client_interceptors import BeforeCall, UnaryInterceptor, client_interceptors
 from podium.kit.rpc.renewing_channel import RenewingChannel
 from podium.kit.rpc.tls import Tls
-from podium.kit.rpc.unary_calls import UnaryCallsTold
+from podium.kit.rpc.unary_calls import InterceptedChannel
 from podium.kit.rpc.watched_files import Token
 
 if TYPE_CHECKING:
@@ -52,21 +52,21 @@ def connect(
     options = channel_options(max_message_bytes)
     interceptors = client_interceptors(address, default_timeout, token, before_call)
 
-    def told(channel: grpc.aio.Channel) -> grpc.aio.Channel:
+    def intercepted(channel: grpc.aio.Channel) -> grpc.aio.Channel:
         # Who awaits something before a call needs gRPC's own interceptors.
         if before_call is not None:
             return channel
-        return UnaryCallsTold(channel, ToldUnaryCalls(address, default_timeout, token))
+        return InterceptedChannel(channel, UnaryInterceptor(address, default_timeout, token))
 
     if tls is None:
-        return told(grpc.aio.insecure_channel(target, options, interceptors=interceptors))
+        return intercepted(grpc.aio.insecure_channel(target, options, interceptors=interceptors))
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
 
     def dial(tls: Tls) -> grpc.aio.Channel:
         credentials = tls.channel_credentials()
         channel = grpc.aio.secure_channel(target, credentials, options, interceptors=interceptors)
-        return told(channel)
+        return intercepted(channel)
 
     return dial(tls) if tls.files is None else RenewingChannel(tls.files.current, dial)
 

@@ -11,7 +11,7 @@ from grpc.aio import ClientCallDetails, Metadata
 from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from podium.kit.rpc.ended import ToldStreamUnaryCall, code_now, on_end
+from podium.kit.rpc.ended import StatusStreamUnaryCall, code_now, on_end
 from podium.kit.rpc.metrics import CLIENT_HANDLED
 from podium.kit.rpc.watched_files import Token, token_now
 from podium.kit.telemetry import attributes, tracer, unkept
@@ -65,7 +65,7 @@ class _Client:
         """
         if (dropped := unkept()) is not None:
             return dropped, False
-        told = {
+        described = {
             attributes.RPC_SYSTEM_NAME: "grpc",
             attributes.RPC_METHOD: path,
             attributes.SERVER_ADDRESS: self._address,
@@ -73,9 +73,9 @@ class _Client:
         current = trace.get_current_span()
         # Of the SDK's spans alone, which light clients do not load.
         if getattr(current, "kind", None) is SpanKind.CLIENT and current.is_recording():
-            current.set_attributes(told)
+            current.set_attributes(described)
             return current, False
-        return _tracer.start_span(path, kind=SpanKind.CLIENT, attributes=told), True
+        return _tracer.start_span(path, kind=SpanKind.CLIENT, attributes=described), True
 
     def _details(
         self, details: ClientCallDetails, own: trace.Span | None, token: str, unary_response: bool
@@ -95,7 +95,7 @@ class _Client:
         )
 
 
-class ToldUnaryCalls(_Client):
+class UnaryInterceptor(_Client):
     """Calls with one request and one response, of a channel without interceptors for them."""
 
     def __init__(self, address: str, default_timeout: float | None, token: Token) -> None:
@@ -126,7 +126,7 @@ class _UnaryUnary(_Client, grpc.aio.UnaryUnaryClientInterceptor):
 class _StreamUnary(_Client, grpc.aio.StreamUnaryClientInterceptor):
     async def intercept_stream_unary(self, continuation: Any, details: Any, requests: Any) -> Any:
         call = await self._call(continuation, details, requests, unary_response=True)
-        return ToldStreamUnaryCall(call)
+        return StatusStreamUnaryCall(call)
 
 
 class _UnaryStream(_Client, grpc.aio.UnaryStreamClientInterceptor):
@@ -148,15 +148,15 @@ def client_interceptors(
     """One a kind: grpc.aio takes an object that is several for the first alone.
 
     Unary calls are intercepted only where something is awaited before them; else they are
-    `ToldUnaryCalls`.
+    `UnaryInterceptor`.
     """
-    told = (address, default_timeout, token, before_call)
+    described = (address, default_timeout, token, before_call)
     kinds: list[grpc.aio.ClientInterceptor] = [
-        _StreamUnary(*told),
-        _UnaryStream(*told),
-        _StreamStream(*told),
+        _StreamUnary(*described),
+        _UnaryStream(*described),
+        _StreamStream(*described),
     ]
-    return [*kinds, _UnaryUnary(*told)] if before_call else kinds
+    return [*kinds, _UnaryUnary(*described)] if before_call else kinds
 
 
 def _path_of(details: ClientCallDetails) -> str:

@@ -19,9 +19,9 @@ BROKEN_WRITE = "Internal error from Core"
 
 
 def on_end(call: grpc.aio.Call, on_status: Callable[[grpc.aio.AioRpcError], None]) -> None:
-    """Calls `told` once, with the status that the server or the client's own limits gave.
+    """Calls `on_status` once, with the status that the server or the client's own limits gave.
 
-    Of a call that went well it is told OK, as an error that nobody raises.
+    A call that went well gives OK, as an error that nobody raises.
     """
     ended = False
 
@@ -46,7 +46,7 @@ def is_broken_write(error: grpc.aio.AioRpcError) -> bool:
     return error.code() is grpc.StatusCode.INTERNAL and error.details() == BROKEN_WRITE
 
 
-class ToldStreamUnaryCall(grpc.aio.StreamUnaryCall[Any, Any]):
+class StatusStreamUnaryCall(grpc.aio.StreamUnaryCall[Any, Any]):
     """A client-streaming call that raises the server's status, whatever its writes met."""
 
     def __init__(self, call: grpc.aio.StreamUnaryCall[Any, Any]) -> None:

@@ -22,7 +22,7 @@ from podium.kit.rpc.limits import greatest_request_bytes
 from podium.kit.rpc.masking import check_request, error_layer
 from podium.kit.rpc.observe import telemetry_layer
 from podium.kit.rpc.settings import ServerSettings
-from podium.kit.rpc.slots import Slots
+from podium.kit.rpc.slots import CallSlots
 from podium.kit.rpc.tls import Tls
 from podium.kit.telemetry import MetricsServer, start_metrics_server
 
@@ -138,7 +138,7 @@ class Server:
         )
 
     async def _start_calls(self, settings: ServerSettings) -> None:
-        slots = Slots(settings.max_concurrent_rpcs, settings.max_concurrent_watches)
+        slots = CallSlots(settings.max_concurrent_rpcs, settings.max_concurrent_watches)
         interceptor = LayeredInterceptor(
             (telemetry_layer, error_layer, self._drain.layer, self._auth),
             (slots.layer,),

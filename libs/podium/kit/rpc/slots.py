@@ -12,7 +12,7 @@ PUBLIC_CALLS = 16
 """Calls of methods that anybody may call, where others need credentials."""
 
 
-class Slots:
+class CallSlots:
     """Work, watches, and what needs no credentials: none of them takes another's places."""
 
     def __init__(self, work: int, watches: int, public: int = PUBLIC_CALLS) -> None:

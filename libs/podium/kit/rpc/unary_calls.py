@@ -11,17 +11,19 @@ from typing import Any
 
 import grpc
 
-Told = Callable[[grpc.aio.ClientCallDetails, Callable[[grpc.aio.ClientCallDetails], Any]], Any]
+InterceptUnary = Callable[
+    [grpc.aio.ClientCallDetails, Callable[[grpc.aio.ClientCallDetails], Any]], Any
+]
 """Makes a call, given what its caller said and what begins it, and sees its end."""
 
 
-class UnaryCallsTold(grpc.aio.Channel):
-    """A channel whose calls with one request and one response go through `told`."""
+class InterceptedChannel(grpc.aio.Channel):
+    """A channel whose calls with one request and one response go through `intercept`."""
 
-    def __init__(self, channel: grpc.aio.Channel, told: Told) -> None:
+    def __init__(self, channel: grpc.aio.Channel, intercept: InterceptUnary) -> None:
         """`channel` has interceptors for the other kinds of calls."""
         self._channel = channel
-        self._told = told
+        self._intercept = intercept
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         made: Any = self._channel.unary_unary(method, *args, **kwargs)
@@ -48,7 +50,7 @@ class UnaryCallsTold(grpc.aio.Channel):
             details = grpc.aio.ClientCallDetails(
                 method, timeout, metadata, credentials, wait_for_ready
             )
-            return self._told(details, begin)
+            return self._intercept(details, begin)
 
         return call
 
@@ -73,7 +75,7 @@ class UnaryCallsTold(grpc.aio.Channel):
     async def close(self, grace: float | None = None) -> None:
         await self._channel.close(grace)
 
-    async def __aenter__(self) -> UnaryCallsTold:
+    async def __aenter__(self) -> InterceptedChannel:
         return self
 
     async def __aexit__(self, *raised: object) -> None:

@@ -46,8 +46,8 @@ class Database:
         self._urgent_engine = _engine(parsed, pool_size=1, max_overflow=0)
         # Waiting writers would each hold a connection and poll for SQLite's lock.
         self._writer = asyncio.Lock() if self.is_sqlite else None
-        # Only its first stands in line for `_writer`, so that an urgent one comes next.
-        self._line = asyncio.Lock()
+        # Only its first is queued for `_writer`, so that an urgent one comes next.
+        self._queue = asyncio.Lock()
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -76,13 +76,13 @@ class Database:
         """
         with _translated():
             engine = self._urgent_engine if urgent else self._engine
-            async with self._turn(urgent), engine.connect() as connection:
+            async with self._writing(urgent), engine.connect() as connection:
                 connection = await connection.execution_options(**{_WRITE: True})
                 async with connection.begin():
                     yield connection
 
     @asynccontextmanager
-    async def _turn(self, urgent: bool) -> AsyncIterator[None]:
+    async def _writing(self, urgent: bool) -> AsyncIterator[None]:
         if self._writer is None:
             yield
             return
@@ -91,7 +91,7 @@ class Database:
                 # Before Python 3.12 wait_for loses a cancellation that comes with the lock.
                 async with asyncio.timeout(_LOCK_SECONDS):
                     if not urgent:
-                        await held.enter_async_context(self._line)
+                        await held.enter_async_context(self._queue)
                     await held.enter_async_context(self._writer)
             except TimeoutError as error:
                 raise _busy() from error

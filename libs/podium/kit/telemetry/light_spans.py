@@ -62,14 +62,14 @@ class LightSpan(trace.Span):
         name: str,
         parent: SpanContext,
         kind: SpanKind,
-        told: Mapping[str, AttributeValue] | None,
+        given: Mapping[str, AttributeValue] | None,
     ) -> None:
         """Begins now."""
         self.maker = maker
         self.name = name
         self.parent = parent
         self.kind = kind
-        self.attributes: dict[str, AttributeValue] = dict(told) if told else {}
+        self.attributes: dict[str, AttributeValue] = dict(given) if given else {}
         self.context = SpanContext(
             parent.trace_id,
             maker.ids.generate_span_id(),
@@ -126,8 +126,8 @@ class LightSpan(trace.Span):
         """See `trace.Span`."""
         if self._lasts():
             self.events = self.events or []
-            told = BoundedAttributes(MOST_ATTRIBUTES, attributes)
-            self.events.append(Event(name, told, timestamp))
+            given = BoundedAttributes(MOST_ATTRIBUTES, attributes)
+            self.events.append(Event(name, given, timestamp))
 
     def record_exception(
         self,
@@ -137,8 +137,8 @@ class LightSpan(trace.Span):
         escaped: bool = False,
     ) -> None:
         """By its type alone: its message may hold what somebody said."""
-        told = {_EXCEPTION_TYPE: type(exception).__qualname__, **(attributes or {})}
-        self.add_event("exception", told, timestamp)
+        given = {_EXCEPTION_TYPE: type(exception).__qualname__, **(attributes or {})}
+        self.add_event("exception", given, timestamp)
 
     def end(self, end_time: int | None = None) -> None:
         """Hands it to who exports."""
@@ -250,8 +250,8 @@ class LightTracerProvider(TracerProvider):
         attributes: Attributes = None,
     ) -> trace.Tracer:
         """See `TracerProvider`."""
-        told = (instrumenting_module_name, instrumenting_library_version, schema_url, attributes)
-        whole = super().get_tracer(*told)
+        given = (instrumenting_module_name, instrumenting_library_version, schema_url, attributes)
+        whole = super().get_tracer(*given)
         scope = InstrumentationScope(
             instrumenting_module_name, instrumenting_library_version or "", schema_url, attributes
         )

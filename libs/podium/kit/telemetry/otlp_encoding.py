@@ -140,12 +140,14 @@ def _encoded(span: Kept) -> bytes:
 
 
 def _light(span: LightSpan) -> bytes:
-    told = span.attributes
-    if span.events or len(told) > MOST_ATTRIBUTES:
+    attributes = span.attributes
+    if span.events or len(attributes) > MOST_ATTRIBUTES:
         raise _RareError
     times = (span.start_time, span.end_time)
     status = (span.status_code, span.description)
-    return _span(span.context, span.parent, span.name, span.kind, times, told.items(), (), status)
+    return _span(
+        span.context, span.parent, span.name, span.kind, times, attributes.items(), (), status
+    )
 
 
 def _of_the_sdk(span: ReadableSpan) -> bytes:
@@ -153,8 +155,10 @@ def _of_the_sdk(span: ReadableSpan) -> bytes:
         raise _RareError
     times = (span.start_time, span.end_time)
     status = (span.status.status_code, span.status.description)
-    told = (span.attributes or {}).items()
-    return _span(span.context, span.parent, span.name, span.kind, times, told, span.links, status)
+    attributes = (span.attributes or {}).items()
+    return _span(
+        span.context, span.parent, span.name, span.kind, times, attributes, span.links, status
+    )
 
 
 def _span(
@@ -163,7 +167,7 @@ def _span(
     name: str,
     kind: SpanKind,
     times: tuple[int | None, int | None],
-    told: Iterable[tuple[str, object]],
+    attributes: Iterable[tuple[str, object]],
     links: Sequence[Link],
     status: tuple[StatusCode, str | None],
 ) -> bytes:
@@ -174,7 +178,7 @@ def _span(
     if parent:
         parts.append(_PARENT_ID + parent.span_id.to_bytes(8, "big"))
     parts += [_named(name, kind), _TIMES.pack(_START, start, _END, end)]
-    for key, value in told:
+    for key, value in attributes:
         # Most are of these two, and a call costs as much as the rest of it.
         if type(value) is str and len(value) <= _LONGEST:
             parts.append(_known_text(key, value))

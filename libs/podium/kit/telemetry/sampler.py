@@ -106,5 +106,5 @@ class SpanBudget(Sampler, SpanProcessor):
             self._spans, self._seconds = self._spans / 2, self._seconds / 2
 
 
-def _is_rollout(told: Attributes) -> bool:
-    return (told or {}).get(names.GEN_AI_OPERATION_NAME) == ROLLOUT
+def _is_rollout(attributes: Attributes) -> bool:
+    return (attributes or {}).get(names.GEN_AI_OPERATION_NAME) == ROLLOUT

@@ -82,7 +82,7 @@ def span_of(trace_id: str, span_id: str) -> trace.SpanContext | None:
 def traced(
     made_by: trace.Tracer,
     name: str,
-    told: Mapping[str, AttributeValue] | None = None,
+    given: Mapping[str, AttributeValue] | None = None,
     *,
     kind: trace.SpanKind = trace.SpanKind.INTERNAL,
     root: bool = False,
@@ -93,16 +93,16 @@ def traced(
     no span's to tell unasked.
 
     Args:
-        told: attributes of the span.
+        given: attributes of the span.
         root: begins a trace, linked to the span outside the block if there is one.
     """
     if not root:
         if (dropped := unkept()) is not None:
             return nullcontext(dropped)
-        return Around(made_by.start_span(name, None, kind, told))
+        return Around(made_by.start_span(name, None, kind, given))
     outside = trace.get_current_span().get_span_context()
     links = [trace.Link(outside)] if outside.is_valid else []
-    return Around(made_by.start_span(name, Context(), kind, told, links))
+    return Around(made_by.start_span(name, Context(), kind, given, links))
 
 
 class Around:

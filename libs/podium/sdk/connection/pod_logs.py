@@ -22,7 +22,7 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(\S*)$")
 
 
 @dataclass(frozen=True)
-class Pod:
+class ReleasePod:
     """A pod of a release."""
 
     name: str
@@ -39,7 +39,7 @@ class PodLogs:
         self._where = where
         self._kubectl = Kubectl(where.context, where.namespace)
 
-    async def pods(self, job: str) -> list[Pod]:
+    async def pods(self, job: str) -> list[ReleasePod]:
         """The job's own pods, then those that all jobs share; other jobs' are not among them.
 
         Raises:
@@ -55,7 +55,7 @@ class PodLogs:
         mine = [pod for pod in found if pod.job in ("", job) and pod.component != "postgresql"]
         return sorted(mine, key=lambda pod: (not pod.job, pod.component, pod.name))
 
-    def reader(self, pod: Pod, *, since: str = "", previous: bool = False) -> PodReader:
+    def reader(self, pod: ReleasePod, *, since: str = "", previous: bool = False) -> PodReader:
         """Reads one pod's log from its start, or from `since` (`10m`) ago."""
         return PodReader(self._kubectl, pod, since, previous)
 
@@ -63,7 +63,7 @@ class PodLogs:
 class PodReader:
     """One pod's log; each call goes on after the last line that was read."""
 
-    def __init__(self, kubectl: Kubectl, pod: Pod, since: str, previous: bool) -> None:
+    def __init__(self, kubectl: Kubectl, pod: ReleasePod, since: str, previous: bool) -> None:
         self.pod = pod
         self._kubectl = kubectl
         self._since = since
@@ -121,10 +121,10 @@ class PodReader:
         return [*made, "--follow"] if follow else made
 
 
-def _pod(item: dict[str, Any]) -> Pod:
+def _pod(item: dict[str, Any]) -> ReleasePod:
     labels = item["metadata"].get("labels") or {}
     statuses = item.get("status", {}).get("containerStatuses") or []
-    return Pod(
+    return ReleasePod(
         name=item["metadata"]["name"],
         component=labels.get("app.kubernetes.io/component", ""),
         job=labels.get(JOB_LABEL, ""),

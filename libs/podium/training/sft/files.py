@@ -23,12 +23,12 @@ File = str | os.PathLike[str]
 Source = File | Iterable[Mapping[str, Any]]
 """A file, or rows as dicts."""
 
-_MOST_TOLD = 20
+_MOST_VIOLATIONS = 20
 _SUFFIXES = (".jsonl", ".ndjson", ".parquet")
 
 
 @dataclass
-class Read:
+class ReadRows:
     """What a source holds."""
 
     rows: list[Conversation] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Read:
     """How many rows that are."""
 
 
-def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> Read:
+def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> ReadRows:
     """All rows of a source, in its order.
 
     Args:
@@ -49,7 +49,7 @@ def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> 
         InvalidArgumentError: every wrong row by file, number and field, or there is none.
         FailedPreconditionError: a package that reads the file is not installed.
     """
-    found = Read()
+    found = ReadRows()
     for row in _rows(source, name):
         if isinstance(row, RowError):
             wrong = [row.violation]
@@ -62,22 +62,22 @@ def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> 
             wrong = read
         found.skipped += 1
         # However many there are: the first ones say what is wrong.
-        found.bad += wrong[: max(0, _MOST_TOLD - len(found.bad))]
+        found.bad += wrong[: max(0, _MOST_VIOLATIONS - len(found.bad))]
     label = _label(source, name)
     if found.skipped and not skip_bad:
-        raise InvalidArgumentError(violations=told(found), reason="INVALID_ROWS")
+        raise InvalidArgumentError(violations=first_violations(found), reason="INVALID_ROWS")
     if not found.rows:
-        violations = [*told(found), Violation(label, "holds no row to train on")]
+        violations = [*first_violations(found), Violation(label, "holds no row to train on")]
         raise InvalidArgumentError(violations=violations, reason="INVALID_ROWS")
     if found.skipped:
-        shown = "; ".join(map(str, told(found)))
+        shown = "; ".join(map(str, first_violations(found)))
         logger.warning("%s: %d rows are left out: %s", label, found.skipped, shown)
     return found
 
 
-def told(found: Read) -> list[Violation]:
+def first_violations(found: ReadRows) -> list[Violation]:
     """What is wrong, as far as people read it, and how many rows that is about."""
-    if found.skipped > 1 and len(found.bad) >= _MOST_TOLD:
+    if found.skipped > 1 and len(found.bad) >= _MOST_VIOLATIONS:
         text = f"these are the first of what is wrong with {found.skipped} rows"
         return [*found.bad, Violation("", text)]
     return found.bad

@@ -12,7 +12,7 @@ from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.outside import clean
 from podium.core.tasks import cancel_and_wait
 from podium.inference.v1 import inference_service_pb2 as inference_pb
-from podium.training.sft.files import Read, told
+from podium.training.sft.files import ReadRows, first_violations
 from podium.training.sft.rows import Conversation
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
@@ -93,7 +93,7 @@ async def rendered(
             found.append(await waiting.pop(0))
     finally:
         await cancel_and_wait(*waiting)
-    wrong = Read()
+    wrong = ReadRows()
     kept = []
     for each in found:
         if isinstance(each, Demonstration):
@@ -101,7 +101,7 @@ async def rendered(
         else:
             wrong.skipped += 1
             wrong.bad += each if len(wrong.bad) < _MOST_NAME else []
-    violations = told(wrong)
+    violations = first_violations(wrong)
     if violations and (not skip_bad or not kept):
         raise InvalidArgumentError(violations=violations, reason="INVALID_ROWS")
     if violations:

@@ -56,7 +56,7 @@ class Comparisons:
         """`stub` calls the controller with the token of whoever asks."""
         self._stub = stub
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def look(self, first_id: str, second_id: str, *, common: bool) -> dict[str, Any]:
         """The second against the first.
@@ -71,7 +71,7 @@ class Comparisons:
         first, second = await asyncio.gather(self._get(first_id), self._get(second_id))
         known = self._known.get((first.id, second.id))
         if known is None:
-            async with self._turns:
+            async with self._slots:
                 # Somebody may have asked for the same meanwhile.
                 known = self._known.get((first.id, second.id))
                 known = known or await self._work_out(first, second)

@@ -11,25 +11,25 @@ from podium.kit.rpc import rpc_errors
 from podium_console.adapters.growing import PAGE, Growing
 from podium_console.domain.evaluations import Evaluations
 from podium_console.domain.events import Events
-from podium_console.domain.series import Columns
+from podium_console.domain.series import StepSeries
 
 _MOST_BYTES = 32 * 2**20
 """Of all jobs' steps, and as much of their events; 500 steps with 57 numbers are half a MB."""
 
 
-class History:
+class JobHistory:
     """What jobs have done so far, for all who look."""
 
     def __init__(self, stub: Callable[[], pb_grpc.JobServiceAsyncStub]) -> None:
         """`stub` calls the controller with the token of whoever asks."""
         self._stub = stub
-        self._steps = Growing[pb.Step, Columns](Columns, _step, _MOST_BYTES)
+        self._steps = Growing[pb.Step, StepSeries](StepSeries, _step, _MOST_BYTES)
         self._evaluations = Growing[pb.Evaluation, Evaluations](
             Evaluations, _evaluation, _MOST_BYTES
         )
         self._events = Growing[pb.Event, Events](Events, _event, _MOST_BYTES)
 
-    async def steps(self, job_id: str) -> Columns:
+    async def steps(self, job_id: str) -> StepSeries:
         """Every step's numbers.
 
         Raises:

@@ -27,10 +27,10 @@ from podium.sdk.policies import Policies
 
 from podium_console.adapters import caller
 from podium_console.adapters.comparisons import Comparisons
-from podium_console.adapters.history import History
+from podium_console.adapters.history import JobHistory
 from podium_console.adapters.methods import CONTROLLER, REGISTRY
 from podium_console.domain import views
-from podium_console.domain.status import Overview, PoolState, Worker
+from podium_console.domain.status import Overview, PoolState, RolloutWorker
 from podium_console.settings import Settings
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Installation:
         self._registry = dial(settings.registry_address, "")
         self._pools = {name: dial(address, "") for name, address in settings.pool_addresses.items()}
         self.jobs = Jobs(lambda: self._controller.whole)
-        self.history = History(lambda: self.job_stub)
+        self.history = JobHistory(lambda: self.job_stub)
         self.comparisons = Comparisons(lambda: self.evaluation_stub)
         self.checkpoints = Checkpoints(lambda: self._registry)
 
@@ -178,23 +178,23 @@ class Installation:
         except PodiumError:
             return None
 
-    async def _workers(self) -> list[Worker]:
+    async def _workers(self) -> list[RolloutWorker]:
         try:
             channels: Mapping[str, grpc.aio.Channel] = await self._rollout.each()
         except PodiumError as error:
-            return [Worker("rollout", error.message)]
+            return [RolloutWorker("rollout", error.message)]
         return list(await asyncio.gather(*(_ask(a, channel) for a, channel in channels.items())))
 
 
-async def _ask(address: str, channel: grpc.aio.Channel) -> Worker:
+async def _ask(address: str, channel: grpc.aio.Channel) -> RolloutWorker:
     try:
         async with _patience("it"):
             with rpc_errors("rollout"):
                 stub = rollout_grpc.RolloutServiceStub(channel)
                 await stub.ListEnvironments(rollout.ListEnvironmentsRequest())
     except PodiumError as error:
-        return Worker(address, error.message)
-    return Worker(address)
+        return RolloutWorker(address, error.message)
+    return RolloutWorker(address)
 
 
 @asynccontextmanager

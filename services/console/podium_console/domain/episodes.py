@@ -31,7 +31,7 @@ _TOOLS, _TRANSITIONS, _OPINIONS = 64, 1000, 64
 _ID = re.compile(r"(?P<job>[^/]+)/(?P<kind>[sv])(?P<number>[0-9]{1,18})(-[^/]+)?/.+")
 
 
-class Place(NamedTuple):
+class EpisodePlace(NamedTuple):
     """Where a job keeps an episode."""
 
     job: str
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     evaluation: bool
 
 
-def place(trajectory_id: str) -> Place:
+def place(trajectory_id: str) -> EpisodePlace:
     """Where an episode is, by its id.
 
     Raises:
@@ -53,7 +53,7 @@ def place(trajectory_id: str) -> Place:
                 Violation("id", f"got {trajectory_id[:100]!r}; allowed: JOB/s5/g3/t2 and the like")
             ]
         )
-    return Place(match["job"], int(match["number"]), match["kind"] == "v")
+    return EpisodePlace(match["job"], int(match["number"]), match["kind"] == "v")
 
 
 def row(found: pb.Trajectory) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def rounded(value: float) -> Number:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-class Columns:
+class StepSeries:
     """The numbers of a job's steps, oldest first. Names may be many, each of few steps."""
 
     def __init__(self) -> None:

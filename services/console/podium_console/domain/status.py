@@ -17,7 +17,7 @@ from podium_console.domain import views
 
 
 @dataclass(frozen=True)
-class Worker:
+class RolloutWorker:
     """A replica of the rollout service."""
 
     address: str
@@ -50,7 +50,7 @@ class Overview:
 
     jobs: Sequence[pb.Job]
     """Those that have not ended, newest first; what runs with its episodes' counts."""
-    workers: Sequence[Worker]
+    workers: Sequence[RolloutWorker]
     pools: Sequence[PoolState]
     more_jobs: bool = False
     """There are more than are counted."""

@@ -134,7 +134,7 @@ async def talk(request: Request) -> Response:
     pieces = here.policies(pool).stream_chat(messages, policy=policy, sampling=sampling)
     within = arguments.settings(request).chat_seconds
 
-    async def told() -> AsyncIterator[dict[str, Any]]:
+    async def messages_of() -> AsyncIterator[dict[str, Any]]:
         try:
             async with asyncio.timeout(within), aclosing(pieces):
                 async for piece in pieces:
@@ -142,7 +142,7 @@ async def talk(request: Request) -> Response:
         except TimeoutError:
             raise DeadlineExceededError(f"no whole answer in {within:g} seconds") from None
 
-    return await replies.lines(told())
+    return await replies.lines(messages_of())
 
 
 async def _policy(request: Request, body: dict[str, Any]) -> tuple[policy_pb2.PolicyRef, str]:

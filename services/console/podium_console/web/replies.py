@@ -150,7 +150,7 @@ def event_stream(
             f"{state.streams} streams are open already; try again later"
         )
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    body = _told(source, state, framing, coming)
+    body = _framed(source, state, framing, coming)
     return StreamingResponse(body, media_type=framing.media_type, headers=headers)
 
 
@@ -159,7 +159,7 @@ async def following(source: AsyncIterator[bytes]) -> bytes | None:
     return await anext(source, None)
 
 
-async def _told(
+async def _framed(
     source: AsyncIterator[bytes],
     state: Any,
     framing: Framing,

@@ -17,7 +17,7 @@ from podium_controller.domain.identifiers import DEFAULT_PROJECT
 from podium_controller.domain.stored_evaluations import MAX_BYTES, MAX_SCENARIOS, checked
 from podium_controller.pools.projects import Projects
 from podium_controller.store import EvaluationStore
-from podium_controller.store.evaluations import Wanted
+from podium_controller.store.evaluations import EvaluationFilter
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -55,7 +55,9 @@ class EvaluationServicer(evaluation_service_pb2_grpc.EvaluationServiceServicer):
     ) -> pb.ListStoredEvaluationsResponse:
         """See the proto file."""
         cursor = paging.decode(request, [int])
-        wanted = Wanted(request.project, request.environment, request.job_id, request.name)
+        wanted = EvaluationFilter(
+            request.project, request.environment, request.job_id, request.name
+        )
         found, before = await self._store.page(
             wanted, int(cursor[0]) if cursor else None, request.page_size or _DEFAULT_PAGE
         )

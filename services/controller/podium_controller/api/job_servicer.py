@@ -283,7 +283,7 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         for row in rows:
             price(row.usage, self._gpu_hour_price)
         token = paging.encode(request, [last]) if last is not None else ""
-        budgets = [] if request.page_token else await self._budgets.told(request.project)
+        budgets = [] if request.page_token else await self._budgets.of(request.project)
         return pb.ListUsageResponse(rows=rows, next_page_token=token, budgets=budgets)
 
     async def _check(self, job: pb.Job, *, is_draft: bool) -> None:

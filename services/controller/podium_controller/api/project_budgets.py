@@ -17,7 +17,7 @@ class ProjectBudgets:
         self._projects = projects
         self._usage = usage
 
-    async def told(self, project: str) -> list[pb.ProjectBudget]:
+    async def of(self, project: str) -> list[pb.ProjectBudget]:
         """By name; of one project alone where it is named.
 
         Raises:
@@ -29,7 +29,7 @@ class ProjectBudgets:
 
 
 def _message(project: str, limits: ProjectLimits, used: ProjectUse) -> pb.ProjectBudget:
-    told = pb.ProjectBudget(
+    of = pb.ProjectBudget(
         project=project,
         start_time=timestamp(month_start() * 10**9),
         max_gpu_hours=limits.max_gpu_hours,
@@ -40,6 +40,6 @@ def _message(project: str, limits: ProjectLimits, used: ProjectUse) -> pb.Projec
         max_total_judge_cost=limits.max_total_judge_cost,
     )
     if limits.has_total:
-        told.total_gpu_hours = gpu_hours(used.total)
-        told.total_judge_cost = used.total.judge_cost
-    return told
+        of.total_gpu_hours = gpu_hours(used.total)
+        of.total_judge_cost = used.total.judge_cost
+    return of

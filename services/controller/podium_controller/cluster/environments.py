@@ -31,7 +31,7 @@ from podium.types.v1 import spec_pb2
 
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.owner import Owner
-from podium_controller.cluster.pod_status import Pod
+from podium_controller.cluster.pod_status import TrainerPod
 from podium_controller.cluster.view import pod_of
 from podium_controller.cluster.wait_reasons import (
     RETELL_SECONDS,
@@ -59,7 +59,7 @@ class _Seen:
     available: int = 0
     refused: str = ""
     """Why the cluster takes no pod of it."""
-    pods: dict[str, Pod] = field(default_factory=dict)
+    pods: dict[str, TrainerPod] = field(default_factory=dict)
 
 
 class KubernetesEnvironments:

@@ -24,7 +24,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Pod:
+class TrainerPod:
     """One pod of a trainer, of the process group's `index`-th machine."""
 
     uid: str
@@ -62,10 +62,10 @@ class Placement:
     """The Job's condition Failed."""
     refused: Wait | None = None
     """Why the cluster takes no pod of it, if that is the last that it said."""
-    pods: tuple[Pod, ...] = ()
+    pods: tuple[TrainerPod, ...] = ()
 
 
-class Verdict(Enum):
+class PodVerdict(Enum):
     """What becomes of a pod."""
 
     READY = "ready"
@@ -79,10 +79,10 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class PodFinding:
     """A verdict, and why."""
 
-    verdict: Verdict
+    verdict: PodVerdict
     why: Wait
 
 
@@ -116,7 +116,7 @@ _CONTAINER = frozenset(
 )
 
 
-def judge(pod: Pod) -> Finding:
+def judge(pod: TrainerPod) -> PodFinding:
     """What a pod's status means for the job."""
     if pod.phase in ("Failed", "Succeeded") or pod.leaving:
         return _judge_end(pod)
@@ -127,45 +127,47 @@ def judge(pod: Pod) -> Finding:
     if pod.waiting is not None:
         said = _joined(pod.waiting.reason, pod.waiting.message)
         if pod.waiting.reason == "InvalidImageName":
-            return Finding(Verdict.HOPELESS, Wait("TRAINER_IMAGE_INVALID", said))
+            return PodFinding(PodVerdict.HOPELESS, Wait("TRAINER_IMAGE_INVALID", said))
         if pod.waiting.reason in _IMAGE:
             return _wait("TRAINER_IMAGE_PULL", said)
         if pod.waiting.reason in _CONTAINER:
             return _wait("TRAINER_CONTAINER_CONFIG", said)
     # Some kubelets tell of readiness before they tell the address.
     if pod.ready and pod.ip:
-        return Finding(Verdict.READY, _NOTHING)
+        return PodFinding(PodVerdict.READY, _NOTHING)
     what = "starts" if pod.phase == "Running" else "is being created"
     return _wait(TRAINER_STARTING, f"{pod.name} {what}")
 
 
-def _judge_end(pod: Pod) -> Finding:
+def _judge_end(pod: TrainerPod) -> PodFinding:
     if pod.disruption is not None:
         said = _joined(pod.disruption.reason, pod.disruption.message)
-        return Finding(Verdict.TAKEN, Wait("TRAINER_EVICTED", said))
+        return PodFinding(PodVerdict.TAKEN, Wait("TRAINER_EVICTED", said))
     if pod.reason in _TAKEN or pod.reason.startswith("OutOf"):
-        return Finding(Verdict.TAKEN, Wait("TRAINER_EVICTED", _joined(pod.reason, pod.message)))
+        return PodFinding(
+            PodVerdict.TAKEN, Wait("TRAINER_EVICTED", _joined(pod.reason, pod.message))
+        )
     ended = pod.ended
     if ended is not None and ended.reason == "OOMKilled":
         what = f"{pod.name} was killed: its container {ended.container} outgrew its memory limit"
-        return Finding(Verdict.CRASHED, Wait("TRAINER_OUT_OF_MEMORY", what))
+        return PodFinding(PodVerdict.CRASHED, Wait("TRAINER_OUT_OF_MEMORY", what))
     if (
         ended is not None
         and ended.container == TRAINER_CONTAINER
         and ended.exit_code == BAD_SETTINGS
     ):
         said = ended.message or f"{pod.name} ended with exit code {BAD_SETTINGS}"
-        return Finding(Verdict.HOPELESS, Wait("TRAINER_MISCONFIGURED", said))
+        return PodFinding(PodVerdict.HOPELESS, Wait("TRAINER_MISCONFIGURED", said))
     if pod.leaving:
-        return Finding(Verdict.TAKEN, Wait("TRAINER_EVICTED", f"{pod.name} was deleted"))
+        return PodFinding(PodVerdict.TAKEN, Wait("TRAINER_EVICTED", f"{pod.name} was deleted"))
     if ended is None:
         said = _joined(pod.reason or pod.phase, pod.message)
-        return Finding(Verdict.CRASHED, Wait("TRAINER_CRASHED", f"{pod.name}: {said}"))
+        return PodFinding(PodVerdict.CRASHED, Wait("TRAINER_CRASHED", f"{pod.name}: {said}"))
     what = f"{pod.name}: its container {ended.container} ended with exit code {ended.exit_code}"
-    return Finding(Verdict.CRASHED, Wait("TRAINER_CRASHED", _joined(what, ended.message)))
+    return PodFinding(PodVerdict.CRASHED, Wait("TRAINER_CRASHED", _joined(what, ended.message)))
 
 
-class Action(Enum):
+class TrainerAction(Enum):
     """What is to be done about a trainer."""
 
     CREATE = "create"
@@ -180,9 +182,9 @@ class Action(Enum):
 class Decision:
     """What is to be done, why, and what has newly happened to pods."""
 
-    action: Action
+    action: TrainerAction
     why: Wait = _NOTHING
-    pod: Pod | None = None
+    pod: TrainerPod | None = None
     """The one to open."""
     news: tuple[Wait, ...] = ()
 
@@ -201,20 +203,20 @@ class Watchman:
         self._job = ""
         self._taken = 0
         self._crashed = 0
-        self._last: Finding | None = None
+        self._last: PodFinding | None = None
 
     def look(self, now: Placement) -> Decision:
         """What follows from what the cluster says now."""
         news = self._count(now)
-        hopeless = next((f for f in map(judge, now.pods) if f.verdict is Verdict.HOPELESS), None)
+        hopeless = next((f for f in map(judge, now.pods) if f.verdict is PodVerdict.HOPELESS), None)
         if not now.uid:
-            return Decision(Action.CREATE, news=news)
+            return Decision(TrainerAction.CREATE, news=news)
         if hopeless is not None:
-            return Decision(Action.FAIL, hopeless.why, news=news)
+            return Decision(TrainerAction.FAIL, hopeless.why, news=news)
         if self._last is not None and self._charged(now) > self._restarts * now.nodes:
             why = self._last.why
             often = f"{why.message}; it crashed {self._charged(now)} times in a row"
-            return Decision(Action.FAIL, Wait(why.reason, often), news=news)
+            return Decision(TrainerAction.FAIL, Wait(why.reason, often), news=news)
         if now.failed is not None:
             return self._job_failed(now.failed, news)
         if now.complete:
@@ -242,21 +244,21 @@ class Watchman:
         self._job = now.uid
         for pod in now.pods:
             finding = judge(pod)
-            if finding.verdict not in (Verdict.TAKEN, Verdict.CRASHED) or pod.uid in known:
+            if finding.verdict not in (PodVerdict.TAKEN, PodVerdict.CRASHED) or pod.uid in known:
                 continue
             known.add(pod.uid)
             if first:
                 # Of a former run of the job.
                 continue
             news.append(finding.why)
-            if finding.verdict is Verdict.TAKEN:
+            if finding.verdict is PodVerdict.TAKEN:
                 self._taken += 1
             else:
                 self._crashed += 1
         # Those of a Job that is gone do not come back.
         self._known &= {pod.uid for pod in now.pods}
         charged = self._charged(now)
-        crashes = [f for f in map(judge, now.pods) if f.verdict is Verdict.CRASHED]
+        crashes = [f for f in map(judge, now.pods) if f.verdict is PodVerdict.CRASHED]
         if not charged:
             self._last = None
         elif crashes:
@@ -269,50 +271,52 @@ class Watchman:
     def _job_failed(self, failed: Wait, news: tuple[Wait, ...]) -> Decision:
         said = _joined(failed.reason, failed.message)
         if failed.reason == "PodFailurePolicy":
-            return Decision(Action.FAIL, Wait("TRAINER_MISCONFIGURED", said), news=news)
+            return Decision(TrainerAction.FAIL, Wait("TRAINER_MISCONFIGURED", said), news=news)
         if failed.reason == "DeadlineExceeded":
-            return Decision(Action.FAIL, Wait("TRAINER_DEADLINE_EXCEEDED", said), news=news)
+            return Decision(TrainerAction.FAIL, Wait("TRAINER_DEADLINE_EXCEEDED", said), news=news)
         return self._replace(news)
 
     def _replace(self, news: tuple[Wait, ...]) -> Decision:
         # That this Job goes is our doing, and not the cluster's.
         self._job = ""
-        return Decision(Action.REPLACE, news=news)
+        return Decision(TrainerAction.REPLACE, news=news)
 
     def _pods(self, now: Placement, news: tuple[Wait, ...]) -> Decision:
         if now.suspended:
             where = f"in the queue {now.queue!r}" if now.queue else "suspended"
             why = Wait("TRAINER_QUEUED", f"its Job is {where}, until it is admitted")
-            return Decision(Action.WAIT, why, news=news)
+            return Decision(TrainerAction.WAIT, why, news=news)
         alive = {pod.index: pod for pod in now.pods if is_alive(pod)}
         first = alive.get(0)
-        if first is not None and judge(first).verdict is Verdict.READY:
-            return Decision(Action.OPEN, pod=first, news=news)
+        if first is not None and judge(first).verdict is PodVerdict.READY:
+            return Decision(TrainerAction.OPEN, pod=first, news=news)
         found = [judge(alive[index]) for index in sorted(alive)]
         held = next((f for f in found if f.why.reason not in ("", TRAINER_STARTING)), None)
         if held is not None:
-            return Decision(Action.WAIT, held.why, news=news)
+            return Decision(TrainerAction.WAIT, held.why, news=news)
         if now.refused is not None and len(alive) < now.nodes:
             if "exceeded quota" in now.refused.message:
                 why = Wait("TRAINER_OVER_QUOTA", now.refused.message)
-                return Decision(Action.WAIT, why, news=news)
-            return Decision(Action.FAIL, Wait("TRAINER_FORBIDDEN", now.refused.message), news=news)
+                return Decision(TrainerAction.WAIT, why, news=news)
+            return Decision(
+                TrainerAction.FAIL, Wait("TRAINER_FORBIDDEN", now.refused.message), news=news
+            )
         if self._last is not None:
             why = self._last.why
             again = Wait(why.reason, f"{why.message}; it starts again")
-            return Decision(Action.WAIT, again, news=news)
+            return Decision(TrainerAction.WAIT, again, news=news)
         starting = next((f.why for f in found if f.why.reason), None)
         why = starting or Wait(TRAINER_STARTING, "its pods are being created")
-        return Decision(Action.WAIT, why, news=news)
+        return Decision(TrainerAction.WAIT, why, news=news)
 
 
-def is_alive(pod: Pod) -> bool:
+def is_alive(pod: TrainerPod) -> bool:
     """Whether it runs, or may come to."""
     return not pod.leaving and pod.phase not in ("Failed", "Succeeded")
 
 
-def _wait(reason: str, message: str) -> Finding:
-    return Finding(Verdict.WAIT, Wait(reason, message))
+def _wait(reason: str, message: str) -> PodFinding:
+    return PodFinding(PodVerdict.WAIT, Wait(reason, message))
 
 
 def _joined(what: str, message: str) -> str:

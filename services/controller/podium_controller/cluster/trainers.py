@@ -22,7 +22,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.cluster.environment_template import EnvironmentTemplate
 from podium_controller.cluster.environments import KubernetesEnvironments
 from podium_controller.cluster.owner import Owner
-from podium_controller.cluster.pod_status import Action, Pod, Watchman
+from podium_controller.cluster.pod_status import TrainerAction, TrainerPod, Watchman
 from podium_controller.cluster.template import TrainerTemplate
 from podium_controller.cluster.wait_reasons import (
     RETELL_SECONDS,
@@ -165,7 +165,7 @@ class KubernetesTrainer:
         if channel is not None:
             await channel.close()
 
-    async def _advance(self, tell: WaitReporter) -> tuple[Pod | None, float]:
+    async def _advance(self, tell: WaitReporter) -> tuple[TrainerPod | None, float]:
         """Does what is to be done now.
 
         Returns:
@@ -182,12 +182,12 @@ class KubernetesTrainer:
         for news in decision.news:
             metrics.trainer_ended(self._job.id, news.reason)
             await tell(news)
-        if decision.action is Action.FAIL:
+        if decision.action is TrainerAction.FAIL:
             raise JobFailedError(decision.why.message, reason=decision.why.reason)
-        if decision.action is Action.REPLACE:
+        if decision.action is TrainerAction.REPLACE:
             await self._workloads.delete(now.uid)
             return None, 0.0
-        if decision.action is Action.CREATE:
+        if decision.action is TrainerAction.CREATE:
             return None, await self._create(tell)
         seconds = SILENCE_SECONDS
         if now.nodes > 1 and self._service_of != now.uid:
@@ -195,7 +195,7 @@ class KubernetesTrainer:
                 self._service_of = now.uid
             else:
                 seconds = _FIRST_PAUSE
-        if decision.action is Action.OPEN:
+        if decision.action is TrainerAction.OPEN:
             return decision.pod, 0.0
         return None, min(seconds, await tell(decision.why))
 
@@ -219,7 +219,7 @@ class KubernetesTrainer:
             await tell(Wait(TRAINER_STARTING, "its JobSet has made no Job so far"))
         return RETELL_SECONDS
 
-    async def _connect(self, pod: Pod) -> None:
+    async def _connect(self, pod: TrainerPod) -> None:
         if pod.uid != self._pod:
             await self.hang_up()
             host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from podium.kit.kubernetes.object_template import JOB_LABEL, Manifest
 
-from podium_controller.cluster.pod_status import TRAINER_CONTAINER, Ended, Placement, Pod, is_alive
+from podium_controller.cluster.pod_status import (
+    TRAINER_CONTAINER,
+    Ended,
+    Placement,
+    TrainerPod,
+    is_alive,
+)
 from podium_controller.cluster.template import INDEX_ANNOTATION, QUEUE_LABEL, QUEUED_LABEL
 from podium_controller.domain.waits import Wait
 
@@ -31,11 +37,11 @@ class _Pods:
     """Pods of one Kubernetes Job, by uid, as they came; and when the newest was made."""
 
     job_id: str
-    by_uid: dict[str, Pod] = field(default_factory=dict)
+    by_uid: dict[str, TrainerPod] = field(default_factory=dict)
     newest: str = ""
 
 
-class View:
+class ClusterView:
     """Fed by watches; read by job id."""
 
     def __init__(self, notify: Callable[[str], None]) -> None:
@@ -165,11 +171,11 @@ class View:
             self._notify(job.job_id)
 
 
-def pod_of(manifest: Manifest) -> Pod:
+def pod_of(manifest: Manifest) -> TrainerPod:
     """A pod as its JSON has it."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     scheduled = _conditions(status, "False").get("PodScheduled")
-    return Pod(
+    return TrainerPod(
         uid=metadata["uid"],
         name=metadata["name"],
         index=int((metadata.get("annotations") or {}).get(INDEX_ANNOTATION, "0")),

@@ -27,7 +27,7 @@ from podium_controller.cluster.jobset import JOBSETS, JobSets, job_name, outermo
 from podium_controller.cluster.owner import Owner
 from podium_controller.cluster.pod_status import Placement
 from podium_controller.cluster.template import TrainerTemplate
-from podium_controller.cluster.view import View
+from podium_controller.cluster.view import ClusterView
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import JobRecord
 from podium_controller.pools.projects import project_of
@@ -64,7 +64,7 @@ class Workloads:
         """Wakes whoever waits for news of a job's trainer."""
         self._owner = Owner(api, owner)
         self._job_sets = JobSets(api, job_sets)
-        self._view = View(self.notifications.notify)
+        self._view = ClusterView(self.notifications.notify)
         self._removing: dict[str, asyncio.Task[None]] = {}
         ours = template.selector
         view = self._view

@@ -12,7 +12,7 @@ from podium.types.v1 import spec_pb2
 BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
 """The reason for which a job rests that has used what it may."""
 PROJECT_BUDGET_EXHAUSTED = "PROJECT_BUDGET_EXHAUSTED"
-"""The reason for which a job rests, or waits in line, whose project has used a month's."""
+"""The reason for which a job rests, or is queued, whose project has used a month's."""
 PROJECT_TOTAL_EXHAUSTED = "PROJECT_TOTAL_BUDGET_EXHAUSTED"
 """The same of what the project may use in all, which no month gives back."""
 

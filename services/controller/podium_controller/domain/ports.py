@@ -15,7 +15,7 @@ from podium.trainer.v1 import trainer_service_pb2 as trainer_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 from podium_controller.domain.accounts import TrajectoryKeeper, UsageBook
-from podium_controller.domain.coach import Told
+from podium_controller.domain.coach import CoachEvent
 from podium_controller.domain.identifiers import (
     WAITING_ROOM,
     drawn_group,
@@ -302,10 +302,12 @@ class Ledger(TakenGroups, Protocol):
     async def drop_group(self, key: GroupKey) -> None:
         """Forgets a group that is not consumed yet."""
 
-    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
+    async def commit_step(
+        self, job_id: str, step: pb.Step, coach_events: Sequence[CoachEvent] = ()
+    ) -> bool:
         """Commits a step with everything that it brings; False when it was committed before.
 
-        `told` is said of the step; the events are there once, with the step or not at all.
+        `coach_events` say what is well or not since this step. All is there once, or not at all.
         """
 
     async def past(self, job_id: str, steps: int) -> Past:

@@ -36,7 +36,7 @@ _OUTPUT: tuple[Any, ...] = (
 )
 _MOST_REWARD = 1e100
 """The sums of 100,000 scenarios' rewards, and of their squares, are numbers then."""
-_TOLD = 20
+_MOST_VIOLATIONS = 20
 """Violations that one error names: of ten thousand wrong scenarios the first will do."""
 
 
@@ -56,7 +56,7 @@ def checked(header: pb.EvaluationHeader, results: Sequence[pb.ScenarioResult]) -
     Raises:
         InvalidArgumentError: with the first of the violations.
     """
-    found = list(islice(_violations(header.evaluation, results), _TOLD))
+    found = list(islice(_violations(header.evaluation, results), _MOST_VIOLATIONS))
     if found:
         raise InvalidArgumentError(violations=found, reason="INVALID_EVALUATION")
     evaluation = pb.StoredEvaluation()

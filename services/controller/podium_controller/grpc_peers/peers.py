@@ -78,11 +78,16 @@ async def connected_trainer_pools(settings: Settings) -> AsyncIterator[TrainerPo
     """The same of the trainer pools."""
     async with AsyncExitStack() as stack:
         found = []
-        for name, told in settings.trainer_pools.items():
-            trainer, hang_up = _shared_trainer(settings, told)
+        for name, setting in settings.trainer_pools.items():
+            trainer, hang_up = _shared_trainer(settings, setting)
             stack.push_async_callback(hang_up)
             pool = TrainerPool(
-                name, trainer, told.base_model, told.max_jobs, told.gpus, told.scales_to_zero
+                name,
+                trainer,
+                setting.base_model,
+                setting.max_jobs,
+                setting.gpus,
+                setting.scales_to_zero,
             )
             found.append(pool)
         pools = TrainerPools(found)
@@ -91,12 +96,12 @@ async def connected_trainer_pools(settings: Settings) -> AsyncIterator[TrainerPo
 
 
 def _shared_trainer(
-    settings: Settings, told: TrainerPoolSetting
+    settings: Settings, setting: TrainerPoolSetting
 ) -> tuple[SharedTrainer, Callable[[], Awaitable[None]]]:
     """A trainer pool's, and what closes its channels."""
-    name = split_name(told.address) if told.scales_to_zero else None
+    name = split_name(setting.address) if setting.scales_to_zero else None
     if name is None:
-        channel = connect_peer(settings, told.address)
+        channel = connect_peer(settings, setting.address)
         return SharedGrpcTrainer(channel, settings), channel.close
     host, port = name
 

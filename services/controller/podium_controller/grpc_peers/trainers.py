@@ -81,7 +81,7 @@ class SharedGrpcTrainer(GrpcTrainer):
     """See `ports.SharedTrainer`: the wait for others' steps is in no call's deadline."""
 
     async def _opened(self, request: trainer_pb.OpenRequest) -> trainer_pb.OpenResponse:
-        # When its turn begins is not told: gRPC gives what a unary call is told with its answer.
+        # When it begins is not known: gRPC gives a unary call's metadata with its answer.
         settings = self._settings
         return await self._stub.Open(request, timeout=settings.turn_seconds + settings.open_seconds)
 

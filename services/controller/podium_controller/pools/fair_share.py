@@ -41,7 +41,7 @@ class _Job:
 
 
 class FairShare:
-    """The turns at one pool."""
+    """Whose group runs next at one pool."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class FairShare:
     async def share(
         self, job_id: str, project: str, episodes: int, on_wait: OnWait
     ) -> AsyncIterator[None]:
-        """Waits for the group's turn; the block is to run it.
+        """Waits until the group may run; the block is to run it.
 
         Args:
             on_wait: told when the job stands still for its project's share, and
@@ -163,8 +163,8 @@ class FairShare:
         weights = {
             each.project: self._projects.of(each.project).weight for each in self._jobs.values()
         }
-        siblings = sum(each.project == job.project for each in self._jobs.values())
-        return self._episodes * weights[job.project] / sum(weights.values()) / siblings
+        of_project = sum(each.project == job.project for each in self._jobs.values())
+        return self._episodes * weights[job.project] / sum(weights.values()) / of_project
 
     def _in_project(self) -> Counter[str]:
         found: Counter[str] = Counter()

@@ -15,7 +15,7 @@ from podium_controller.scheduling.trainer_places import Place, TrainerPlaces, he
 
 
 @dataclass(frozen=True)
-class Limits:
+class QueueLimits:
     """Of the installation."""
 
     active_jobs: int
@@ -37,7 +37,7 @@ class AdmissionQueue:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: QueueLimits,
         projects: Projects,
         offers: Sequence[Offer],
         places: Iterable[Place],

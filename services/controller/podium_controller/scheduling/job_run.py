@@ -40,7 +40,7 @@ class _End:
     message: str = ""
     idle: bool = False
     spent: bool = False
-    """Whether it, or its project, has used what it may."""
+    """Whether the job's budget, or its project's, is used up."""
 
 
 class JobRun:
@@ -182,7 +182,7 @@ class JobRun:
         return _End(pb.JOB_STATE_SUCCEEDED)
 
     async def _keep_state(self, loop: TrainingLoop) -> None:
-        """Before the trainer is freed, so that whoever goes on takes no step again."""
+        """Stores the state before the trainer is freed, so that no step is taken twice later."""
         try:
             await loop.keep_state()
         except PodiumError as error:
@@ -203,7 +203,7 @@ class JobRun:
             logger.info("could not look for a last step", extra={"job": self._job.id})
 
     async def _free(self, end: _End) -> None:
-        """Gives trainer, environment and pool back.
+        """Frees trainer, environment and pool.
 
         A job that succeeded stays loaded, to be talked to, and one whose client is silent, to
         be sampled from; whoever needs the pool takes it.

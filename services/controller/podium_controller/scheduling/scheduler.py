@@ -1,4 +1,4 @@
-"""Takes the lease, and runs the jobs whose turn it is while it holds it."""
+"""Takes the lease, and runs the jobs that are next while it holds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from podium_controller.domain.waits import Wait
 from podium_controller.pools.pools import Pool, Pools
 from podium_controller.pools.projects import Projects, project_of, use_of
 from podium_controller.pools.trainer_pools import TrainerPools
-from podium_controller.scheduling.admission_queue import AdmissionQueue, Limits
+from podium_controller.scheduling.admission_queue import AdmissionQueue, QueueLimits
 from podium_controller.scheduling.awaited import awaited
 from podium_controller.scheduling.janitor import Janitor
 from podium_controller.scheduling.job_run import JobRun
@@ -64,7 +64,7 @@ class Scheduler:
         self._peers = peers
         self._pools = pools
         self._projects = projects
-        self._limits = Limits(settings.max_active_jobs, settings.max_jobs_per_pool)
+        self._limits = QueueLimits(settings.max_active_jobs, settings.max_jobs_per_pool)
         self._leases = leases
         self._ledger_for = ledger_for
         self._settings = settings
@@ -215,7 +215,7 @@ class Scheduler:
                 metrics.TRAINER_POOL_WAITING.labels(name).set(self._trainers_awaited[name])
 
     async def _admit(self, ledger: LeaderLedger) -> None:
-        """Starts the queued jobs whose turn it is, and says what the others wait for."""
+        """Starts the queued jobs that may run, and says what the others wait for."""
         queued = [
             job
             for job in await ledger.in_states([pb.JOB_STATE_QUEUED])

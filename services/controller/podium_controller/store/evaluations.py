@@ -25,7 +25,7 @@ _DAY_NS = 86400 * 10**9
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EvaluationFilter:
     """Which evaluations are asked for; an empty text asks for all."""
 
     project: str = ""
@@ -93,7 +93,7 @@ class EvaluationStore:
         return pb.StoredEvaluation.FromString(row.body)
 
     async def page(
-        self, wanted: Wanted, before: int | None, limit: int
+        self, wanted: EvaluationFilter, before: int | None, limit: int
     ) -> tuple[list[pb.StoredEvaluation], int | None]:
         """Evaluations, newest first, below a number; and where the next page begins."""
         query = select(_COLUMNS.number, _COLUMNS.body).where(

@@ -15,7 +15,7 @@ from sqlalchemy import Row, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
-from podium_controller.domain.coach import Told
+from podium_controller.domain.coach import CoachEvent
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
@@ -244,7 +244,9 @@ class SqlLedger:
             row = await _locked(connection, job_id)
             await take(connection, row, groups, drawn, last=last)
 
-    async def commit_step(self, job_id: str, step: pb.Step, told: Sequence[Told] = ()) -> bool:
+    async def commit_step(
+        self, job_id: str, step: pb.Step, coach_events: Sequence[CoachEvent] = ()
+    ) -> bool:
         """See `ports.Ledger`.
 
         The step's row, its groups' status, the job's counters and the events
@@ -290,7 +292,7 @@ class SqlLedger:
                 f"step {step.number} is committed",
                 step=step.number,
             )
-            for each in told:
+            for each in coach_events:
                 await add_event(connection, job_id, each.kind, each.message, step=step.number)
         self._notifications.notify(job_id)
         return True

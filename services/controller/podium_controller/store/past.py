@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from podium_controller.domain.ports import Past
 from podium_controller.store.tables import events, steps
 
-TOLD = (pb.EVENT_TYPE_WARNING, pb.EVENT_TYPE_RECOVERY)
+COACH_EVENT_TYPES = (pb.EVENT_TYPE_WARNING, pb.EVENT_TYPE_RECOVERY)
 """Types of events that tell of what is well or not."""
 
 
@@ -24,7 +24,7 @@ async def past_of(connection: AsyncConnection, job_id: str, count: int) -> Past:
     bodies = (await connection.execute(newest)).scalars().all()
     said = (
         select(events.c.type, events.c.message)
-        .where(events.c.job_id == job_id, events.c.type.in_(TOLD))
+        .where(events.c.job_id == job_id, events.c.type.in_(COACH_EVENT_TYPES))
         .order_by(events.c.sequence)
     )
     rows = (await connection.execute(said)).all()

@@ -9,7 +9,7 @@ from podium.core.findings import open_findings
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 
-from podium_controller.domain.coach import WINDOW_STEPS, Told, news
+from podium_controller.domain.coach import WINDOW_STEPS, CoachEvent, news
 from podium_controller.domain.ports import Ledger
 from podium_controller.domain.row_length import left_out
 
@@ -28,18 +28,18 @@ class Coaching:
         past = self._past or await self._look()
         # What comes of this attempt is known when it has come to its end.
         self._past = None
-        told = self._of_step(step, past)
-        committed = await self._ledger.commit_step(self._job_id, step, told)
+        coach_events = self._of_step(step, past)
+        committed = await self._ledger.commit_step(self._job_id, step, coach_events)
         if committed:
-            past.add(step, told)
+            past.add(step, coach_events)
             self._past = past
         return committed
 
-    def _of_step(self, step: pb.Step, past: _Past) -> list[Told]:
-        told = news(past.open, [*past.steps, step][-WINDOW_STEPS:], self._spec)
+    def _of_step(self, step: pb.Step, past: _Past) -> list[CoachEvent]:
+        coach_events = news(past.open, [*past.steps, step][-WINDOW_STEPS:], self._spec)
         if text := left_out(step.metrics, self._spec):
-            told.append(Told(pb.EVENT_TYPE_WARNING, text))
-        return told
+            coach_events.append(CoachEvent(pb.EVENT_TYPE_WARNING, text))
+        return coach_events
 
     async def _look(self) -> _Past:
         stored = await self._ledger.past(self._job_id, WINDOW_STEPS)
@@ -51,7 +51,7 @@ class _Past:
         self.steps = deque(steps, WINDOW_STEPS)
         self.open = open_
 
-    def add(self, step: pb.Step, told: Sequence[Told]) -> None:
+    def add(self, step: pb.Step, coach_events: Sequence[CoachEvent]) -> None:
         self.steps.append(step)
         began = [(pb.EVENT_TYPE_WARNING, message) for message in self.open.values()]
-        self.open = open_findings([*began, *((each.kind, each.message) for each in told)])
+        self.open = open_findings([*began, *((each.kind, each.message) for each in coach_events)])

@@ -52,17 +52,17 @@ class StepBatch:
     seconds: dict[str, float] = field(default_factory=dict)
     staleness: int = 0
     stale: int = 0
-    """Groups that were too old when they were to train, and were collected again."""
+    """Groups that were too stale to train, and were collected again."""
     replaced: int | None = None
-    """Groups that could not teach and for which others stand; None where none is replaced."""
+    """Groups without a learning signal that others replaced; None where the job replaces none."""
     carried: int | None = None
-    """Groups that were begun for an earlier step; None where each is of one step."""
+    """Groups that were begun for an earlier step; None unless steps take what is ready first."""
     limit: int | None = None
-    """Groups that might be collected at once when it was made; None where that never changes."""
+    """The limit of concurrent groups at the time; None where it is fixed."""
 
     @property
     def counts(self) -> dict[str, float]:
-        """What became of groups, as numbers of the step."""
+        """Counts of groups, as metrics of the step."""
         found = {
             "stale": self.stale,
             "replaced": self.replaced,
@@ -102,7 +102,7 @@ class Collector:
         """The step whose phases are the job's; others are collected in the background."""
 
     async def collect(self, step: int) -> StepBatch:
-        """All groups of a step, scored, fresh enough, and of some use.
+        """All groups of a step: scored, within the staleness bound, with something to learn.
 
         Raises:
             BudgetSpentError: judges have cost what they may, and no group has a score.
@@ -179,7 +179,7 @@ class Collector:
     async def _round(
         self, batch: StepBatch, origins: Sequence[int], known: Mapping[int, StoredGroup]
     ) -> list[trajectory_pb2.Group]:
-        """The step's next groups; `origins` are those that they stand for."""
+        """Collects the step's next groups; `origins` are the groups that they replace."""
         step, first = batch.step, len(batch.groups)
         stored = {i: each for i, each in known.items() if first <= i < first + len(origins)}
         left = len(origins) - len(stored)

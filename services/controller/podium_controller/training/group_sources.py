@@ -18,7 +18,7 @@ from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.mixture import Mixture
 from podium_controller.training.scenario_order import ScenarioOrder
 
-Source: TypeAlias = tuple[EpisodeSource, ScenarioOrder, ScenarioOrder]
+EpisodeScenarios: TypeAlias = tuple[EpisodeSource, ScenarioOrder, ScenarioOrder]
 """An environment, the order of its scenarios, and their order as stand-ins for others.
 
 A stand-in has an order of its own, so that the scenarios of coming steps do not depend on how
@@ -53,7 +53,7 @@ class RolloutGroups:
         self,
         job_id: str,
         rollout: spec_pb2.RolloutSpec,
-        sources: Sequence[Source],
+        sources: Sequence[EpisodeScenarios],
         mixture: Mixture,
     ) -> None:
         """`sources` are those that `mixture` draws from."""
@@ -96,7 +96,7 @@ class DrawnGroups:
     """Groups of the job's environments that are drawn for no step; see `Draws`."""
 
     def __init__(
-        self, job_id: str, rollout: spec_pb2.RolloutSpec, sources: Sequence[Source]
+        self, job_id: str, rollout: spec_pb2.RolloutSpec, sources: Sequence[EpisodeScenarios]
     ) -> None:
         self._job_id = job_id
         self._rollout = rollout

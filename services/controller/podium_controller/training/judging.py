@@ -50,7 +50,7 @@ class Scoring(Protocol):
         """The group as it trains, or with the reason why it does not."""
 
 
-class Unscored:
+class NoJudging:
     """Stores groups as they are: nothing of a job with `sft` is compared."""
 
     def __init__(self, ledger: Ledger) -> None:

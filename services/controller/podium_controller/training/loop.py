@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 class TrainingLoop:
-    """Runs a job from wherever it is to its last step."""
+    """Runs a job from its last committed step to its end."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TrainingLoop:
         meter: JobMeter,
         teacher_pool: Pool | None = None,
     ) -> None:
-        """`pool` and `teacher_pool` (None: none) serve it, and `limits` are its project's."""
+        """`teacher_pool` is None for a job without a teacher; `limits` are its project's."""
         self._job = job
         self._spec = job.spec
         self._peers = peers
@@ -121,7 +121,7 @@ class TrainingLoop:
         self._sources = Sources(job, peers, source, self._recovery, self._reporter, control)
         self._damage: DataLossError | None = None
         self._restored = -1
-        """The version that was made again last; -1 for none."""
+        """The last version that was restored after damage; -1 for none."""
         self._commits: deque[int] = deque(maxlen=RATE_STEPS)
         self._client: ClientGroups | None = None
         if job.spec.HasField("client"):
@@ -181,10 +181,10 @@ class TrainingLoop:
             await batches.close()
 
     async def _check_budget(self) -> None:
-        """At a step's border: ends the run of a job that has used what it or its project may.
+        """Ends the run between two steps once the job's or its project's budget is used up.
 
         Raises:
-            BudgetSpentError: one has.
+            BudgetSpentError: it is used up.
         """
         if self._spec.HasField("budget"):
             text = exhausted(self._spec.budget, await self._meter.spent())
@@ -197,13 +197,14 @@ class TrainingLoop:
                 raise BudgetSpentError(wait.reason, wait.message)
 
     async def close(self) -> None:
-        """What is told of the job from now on, its end, is told by the caller."""
+        """Ends this loop's reports, so that only the caller reports how the job ended."""
         await self._reporter.close()
 
     async def adopt(self) -> bool:
-        """Commits the step after the last one if its version is published; False if not.
+        """Commits the next step if its version is published already; False if it is not.
 
-        The controller died between the two, or the job was stopped there.
+        That is so where the controller died, or the job was stopped, between publishing a
+        version and committing its step.
         """
         step = self._completed + 1
         if step > self._spec.training.steps:
@@ -218,7 +219,7 @@ class TrainingLoop:
         return True
 
     async def keep_state(self) -> None:
-        """Has the state of the last step stored, if the trainer is there and still at it."""
+        """Stores the optimizer's state of the last step, if the trainer still holds it."""
         await self._trainer.save_state(self._job.id, self._completed)
 
     async def _batches(self) -> Batches:
@@ -261,7 +262,7 @@ class TrainingLoop:
         )
 
     async def _establish(self) -> None:
-        """Trainer and pool at the newest published version, which is committed too."""
+        """Brings trainer and pool to the newest published version, and commits its step."""
         if self._spec.HasField("fork") and self._completed == self._spec.fork.version:
             await self._fork()
         while await self.adopt():
@@ -278,7 +279,7 @@ class TrainingLoop:
             await self._serving.serve(self._completed)
 
     async def _fork(self) -> None:
-        """The first version, of the files of the one that the job starts from."""
+        """Publishes a fork's first version from the files of the version that it starts from."""
         fork = self._spec.fork
         await self._recovery.run(
             "registry",
@@ -320,7 +321,7 @@ class TrainingLoop:
     async def _commit(
         self, step: int, published: Published, batch: StepBatch | None, begun: int | None
     ) -> None:
-        """Makes the step visible. `batch` is None for a step that a former run published."""
+        """Makes the step visible; `batch` is None for a step that an earlier run published."""
         now = now_ns()
         numbers = dict(published.metrics)
         trace_id = ""

@@ -82,7 +82,7 @@ async def _nothing() -> bool:
 
 @dataclass
 class _Loss:
-    """A loss that is not over: which service, since when, and what the last error was."""
+    """A loss that still lasts: which service, since when, and the last error."""
 
     service: str
     since: float
@@ -117,7 +117,7 @@ class _Patience:
         return self.until - time.monotonic()
 
     def excuse(self, seconds: float, uncounted: bool) -> None:
-        """So many of the seconds were the cluster's; `uncounted` the loss itself too."""
+        """Gives back seconds that the cluster took; `uncounted` forgets the loss itself too."""
         self.until += seconds
         if uncounted:
             self.losses -= 1
@@ -129,7 +129,7 @@ class _Patience:
         return min(self.backoff.next(), max(self.left(), 0.0))
 
     def renew(self) -> None:
-        """The service was away and is back: a later loss is another one."""
+        """Starts afresh once the service is back, so that a later loss counts as a new one."""
         self.until = 0.0
         self.backoff.reset()
 

@@ -1,4 +1,4 @@
-"""Tells what a job does: phase and events in the ledger, spans, seconds."""
+"""Reports what a job does: its phase, events, spans and durations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STARTS = (TRAINER_STARTING, TRAINER_POOL_STARTING, ENVIRONMENT_STARTING)
 
 
 class Reporter:
-    """One job's voice. `phase` is what its main line does, whatever else runs beside it."""
+    """Reports for one job. `phase` is the main loop's, whatever else runs beside it."""
 
     def __init__(self, job_id: str, ledger: Ledger) -> None:
         self.job_id = job_id
@@ -58,11 +58,11 @@ class Reporter:
         self._held = NOTHING
 
     async def close(self) -> None:
-        """Writes nothing more of its own accord."""
+        """Stops the writes that it makes in the background."""
         await self._stay()
 
     async def set_phase(self, phase: str) -> None:
-        """Writes the phase, unless a recovery has the word."""
+        """Writes the phase, unless a recovery shows its own."""
         if phase == self._phase:
             return
         # Kept in any case: it is what is shown when the recovery is over.
@@ -147,7 +147,7 @@ class Reporter:
             await self.event(pb.EVENT_TYPE_RECOVERY, f"{what} is there; the job goes on")
 
     async def held(self, wait: Wait) -> None:
-        """Says what all of its groups wait for; NOTHING when one has started."""
+        """Reports what every group waits for; NOTHING once one has started."""
         if wait != self._held:
             self._held = wait
             await self._set_wait(wait)
@@ -161,7 +161,7 @@ class Reporter:
         await self._ledger.add_event(self.job_id, kind, message, step)
 
     async def warn(self, message: str, step: int = 0) -> None:
-        """Something that people should know."""
+        """Writes a warning to the job's events, for people."""
         await self.event(pb.EVENT_TYPE_WARNING, message, step)
 
     @asynccontextmanager

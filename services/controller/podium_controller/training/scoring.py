@@ -8,7 +8,7 @@ from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import JobRecord, Ledger
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import project_of
-from podium_controller.training.judging import Judging, Scoring, Unscored
+from podium_controller.training.judging import Judging, NoJudging, Scoring
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import Reporter
 from podium_controller.training.serving import Serving
@@ -34,7 +34,7 @@ def scoring_of(
     """
     spec = job.spec
     if spec.HasField("sft"):
-        return Unscored(ledger)
+        return NoJudging(ledger)
     if not spec.HasField("distillation"):
         return judging
     if teacher_pool is None:

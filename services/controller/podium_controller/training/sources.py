@@ -13,7 +13,7 @@ from podium_controller.domain.ports import JobRecord, Peers
 from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluator import evaluation_episode
-from podium_controller.training.group_sources import Source
+from podium_controller.training.group_sources import EpisodeScenarios
 from podium_controller.training.mixture import Mixture
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import Reporter
@@ -54,7 +54,7 @@ class Sources:
         placed.ClearField("replicas")
         self._source = replace(self._source, environment=placed)
 
-    async def for_training(self) -> list[Source]:
+    async def for_training(self) -> list[EpisodeScenarios]:
         """Each environment, with the orders of its scenarios."""
         found = []
         for each in self._of():

@@ -32,7 +32,7 @@ _NOT_HELD = ("JOB_NOT_OPEN", "WRONG_STEP")
 
 @dataclass(frozen=True)
 class Published:
-    """A version that exists: the groups that it consumed and the numbers of its step."""
+    """A version in the registry: the groups that it trained on, and its step's metrics."""
 
     version: int
     group_ids: list[str]
@@ -69,7 +69,7 @@ class StepRunner:
         return self._behind
 
     async def find(self, version: int) -> Published | None:
-        """What the registry has of a version; None when it is not published."""
+        """Looks a version up in the registry; None when it is not published."""
         found = await self._recovery.run("registry", lambda: self._resume.look(version))
         return None if found is None else from_manifest(found.manifest)
 

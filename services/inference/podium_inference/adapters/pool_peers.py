@@ -40,7 +40,7 @@ class Captured:
     calls: list[pb.CapturedCall]
     """Oldest first."""
     process: str
-    """Empty of a sibling that is too old to say."""
+    """Empty of a peer that is too old to say."""
     holders: frozenset[str]
 
 
@@ -107,7 +107,7 @@ class PoolPeers:
                 with rpc_errors(_PEER):
                     response = await stub.ListPolicies(request, timeout=_CALL_SECONDS)
             except PodiumError as error:
-                logger.info("a sibling does not say what it serves", extra={"error": str(error)})
+                logger.info("a peer does not say what it serves", extra={"error": str(error)})
                 return []
             return list(response.policies)
 
@@ -150,12 +150,12 @@ class PoolPeers:
                 with rpc_errors(_PEER):
                     await stub.NoteCapture(request, timeout=_NOTE_SECONDS)
             except PodiumError as error:
-                logger.info("a sibling was not told of a capture", extra={"error": error.message})
+                logger.info("a peer was not told of a capture", extra={"error": error.message})
 
         try:
             await self._each(tell)
         except PodiumError as error:
-            logger.warning("cannot tell the siblings", extra={"error": error.message})
+            logger.warning("cannot tell the peers", extra={"error": error.message})
             return
         self._holders.note(key, own)
 
@@ -211,7 +211,7 @@ async def take_everywhere(
 
 
 async def join(pool: PolicyPool, pool_peers: PoolPeers, seconds: float) -> None:
-    """Serves what the siblings serve; what cannot be had is fetched when it is asked for.
+    """Serves what the peers serve; what cannot be had is fetched when it is asked for.
 
     Args:
         seconds: how long this may take altogether.
@@ -220,20 +220,20 @@ async def join(pool: PolicyPool, pool_peers: PoolPeers, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             await _join(pool, pool_peers)
     except TimeoutError:
-        logger.warning("could not serve in time all that the siblings serve")
+        logger.warning("could not serve in time all that the peers serve")
 
 
 async def _join(pool: PolicyPool, pool_peers: PoolPeers) -> None:
     try:
         policies = await pool_peers.policies()
     except PodiumError as error:
-        logger.warning("cannot ask the siblings", extra={"error": error.message})
+        logger.warning("cannot ask the peers", extra={"error": error.message})
         return
     for policy in policies:
         try:
             await pool.want(policy.job, policy.version)
         except PodiumError as error:
             logger.warning(
-                "cannot serve what a sibling serves",
+                "cannot serve what a peer serves",
                 extra={"policy": policy.model_name, "error": error.message},
             )

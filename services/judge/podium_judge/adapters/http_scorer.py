@@ -26,7 +26,7 @@ from podium_judge.domain.verdict import VerdictError
 log = logging.getLogger(__name__)
 
 # As of judges: a job may name any address, and is not to learn what listens there.
-_UNTOLD = (
+_WITHHELD = (
     "the scorer at the job's own base_url gave no answer that can be used: check its address and"
     " its key; the judge service's log says more"
 )
@@ -34,12 +34,12 @@ _SILENT = Unscored("http: the attempt has no messages")
 
 
 @dataclass(frozen=True)
-class Turns:
+class QuestionBounds:
     """How many may ask at once, and how long one of them may take."""
 
     free: asyncio.Semaphore
     seconds: float
-    """For one request and its retries; the wait for a turn is no part of it."""
+    """For one request and its retries; the wait before it is no part of it."""
 
 
 class HttpSource:
@@ -51,13 +51,13 @@ class HttpSource:
         config: JudgeConfig,
         limits: CallLimits,
         spec: spec_pb2.HttpScorerSpec,
-        turns: Turns,
+        bounds: QuestionBounds,
     ) -> None:
         """Asks nothing yet."""
         self._endpoint = config.endpoint
         self._trusted = config.trusted
         self._spec = spec
-        self._turns = turns
+        self._bounds = bounds
         self._metrics = CallMetrics(config.label)
         self._api = HttpApi(
             client, config.endpoint, limits, role="judge", observer=self._metrics, named="scorer"
@@ -100,10 +100,10 @@ class HttpSource:
             if self._trusted:
                 raise
             log.info("a scorer that a job names: %s", error.message)
-            raise type(error)(_UNTOLD, reason=error.reason, metadata=error.metadata) from error
+            raise type(error)(_WITHHELD, reason=error.reason, metadata=error.metadata) from error
         except (RequestRefusedError, NoAnswerError) as error:
             log.info("a scorer that a job names: %s", error)
-            raise RequestRefusedError(str(error) if self._trusted else _UNTOLD) from error
+            raise RequestRefusedError(str(error) if self._trusted else _WITHHELD) from error
 
     async def _of_group(
         self,
@@ -131,8 +131,8 @@ class HttpSource:
         for attempt, outcome in zip(asked, outcomes, strict=True):
             if isinstance(outcome, RequestRefusedError | NoAnswerError | VerdictError):
                 # Of this attempt alone, such as one that is too long for the model.
-                told = isinstance(outcome, VerdictError) or self._trusted
-                found[attempt] = Unscored(f"http: {outcome if told else _UNTOLD}")
+                is_shown = isinstance(outcome, VerdictError) or self._trusted
+                found[attempt] = Unscored(f"http: {outcome if is_shown else _WITHHELD}")
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:
@@ -162,13 +162,13 @@ class HttpSource:
         return http_protocols.class_score(content, self._spec.class_index if has_index else None)
 
     async def _post(self, path: str, body: dict[str, object], usage: Usage) -> bytes:
-        async with self._turns.free:
+        async with self._bounds.free:
             try:
-                async with asyncio.timeout(self._turns.seconds):
+                async with asyncio.timeout(self._bounds.seconds):
                     response = await self._api.request("POST", path, body)
             except TimeoutError:
                 raise UnavailableError(
-                    f"the scorer had no answer within {self._turns.seconds:g} seconds",
+                    f"the scorer had no answer within {self._bounds.seconds:g} seconds",
                     reason=NO_JUDGE_ANSWERS,
                 ) from None
             except UnavailableError as error:

@@ -18,7 +18,7 @@ from podium_judge.domain.scores import Usage
 log = logging.getLogger(__name__)
 
 # A job may name any address; it is not to learn what listens there, and what not.
-UNTOLD = (
+WITHHELD = (
     "the judge at the job's own base_url gave no answer that can be used: check its address,"
     " its key and the model's name; the judge service's log says more"
 )
@@ -69,12 +69,12 @@ class OpenAIJudge:
             if self._trusted:
                 raise
             log.info("a judge that a job names: %s", error.message)
-            raise type(error)(UNTOLD, reason=error.reason) from error
+            raise type(error)(WITHHELD, reason=error.reason) from error
         except RequestRefusedError as error:
             if self._trusted or isinstance(error, PromptTooLongError):
                 raise
             log.info("a judge that a job names: %s", error)
-            raise RequestRefusedError(UNTOLD) from error
+            raise RequestRefusedError(WITHHELD) from error
 
 
 def shown(base_url: str) -> str:

@@ -17,7 +17,7 @@ from podium.core.errors import InvalidArgumentError, PodiumError, Violation
 from podium.types.v1 import spec_pb2
 
 from podium_judge.adapters.endpoints import resolve_http, resolve_judges
-from podium_judge.adapters.http_scorer import HttpSource, Turns
+from podium_judge.adapters.http_scorer import HttpSource, QuestionBounds
 from podium_judge.adapters.judge_model import OpenAIJudge
 from podium_judge.domain.budget import Allowance, Budget, JobSpending, ProjectBudget, Spending
 from podium_judge.domain.cache import OpinionCache
@@ -40,7 +40,7 @@ _LOOK = CallLimits(timeout_seconds=5.0, attempts=1)
 
 
 @dataclass(frozen=True)
-class Told:
+class KnownSpending:
     """What the caller knows of the money: no replica knows what the others have spent."""
 
     job: Usage
@@ -49,12 +49,12 @@ class Told:
 
 
 class Scorers:
-    """Holds connections, turns, known answers, spending and the bias of places."""
+    """Holds connections, bounds of calls, known answers, spending and the bias of places."""
 
     def __init__(self, settings: Settings, client: httpx.AsyncClient) -> None:
         self._settings = settings
         self._client = client
-        self._turns = asyncio.Semaphore(settings.max_concurrent_calls)
+        self._at_once = asyncio.Semaphore(settings.max_concurrent_calls)
         self._limits = CallLimits(
             timeout_seconds=settings.request_timeout_seconds,
             attempts=settings.request_attempts,
@@ -66,7 +66,7 @@ class Scorers:
         self._spending = Spending()
         self._biases: dict[str, PositionBias] = {}
 
-    def scorer(self, spec: GroupSpec, field: str, job_id: str, told: Told) -> GroupScorer:
+    def scorer(self, spec: GroupSpec, field: str, job_id: str, known: KnownSpending) -> GroupScorer:
         """The scorer of `spec`, which stands at `field`, for a group of a job.
 
         Raises:
@@ -74,21 +74,21 @@ class Scorers:
                 no job.
         """
         if isinstance(spec, spec_pb2.HttpScorerSpec):
-            return self._served(spec, field, job_id, told)
+            return self._served(spec, field, job_id, known)
         if isinstance(spec, spec_pb2.RubricSpec):
-            return self._rubric(spec, field, job_id, told)
+            return self._rubric(spec, field, job_id, known)
         panel, prices = self._panel(spec, field)
         twice = 2 if spec.both_orders else 1
         return RulerScorer(
             panel,
             spec.rubric,
             spec.max_prompt_tokens or self._settings.max_prompt_tokens,
-            replace(self._allowance(spec, field, job_id, told), prices=prices * twice),
+            replace(self._allowance(spec, field, job_id, known), prices=prices * twice),
             spec.both_orders,
         )
 
     def _rubric(
-        self, spec: spec_pb2.RubricSpec, field: str, job_id: str, told: Told
+        self, spec: spec_pb2.RubricSpec, field: str, job_id: str, known: KnownSpending
     ) -> RubricScorer:
         if violations := criteria_violations(spec, field):
             raise InvalidArgumentError(violations=violations)
@@ -97,11 +97,11 @@ class Scorers:
             panel,
             spec.criteria,
             spec.max_prompt_tokens or self._settings.max_prompt_tokens,
-            replace(self._allowance(spec, field, job_id, told), prices=prices),
+            replace(self._allowance(spec, field, job_id, known), prices=prices),
         )
 
     def _served(
-        self, spec: spec_pb2.HttpScorerSpec, field: str, job_id: str, told: Told
+        self, spec: spec_pb2.HttpScorerSpec, field: str, job_id: str, known: KnownSpending
     ) -> ServedScorer:
         config = resolve_http(spec, field, self._settings)
         seconds = spec.timeout_seconds or self._limits.timeout_seconds
@@ -112,9 +112,9 @@ class Scorers:
                 config,
                 limits,
                 spec,
-                Turns(self._turns, max(seconds, self._settings.question_seconds)),
+                QuestionBounds(self._at_once, max(seconds, self._settings.question_seconds)),
             ),
-            self._allowance(spec, field, job_id, told),
+            self._allowance(spec, field, job_id, known),
         )
 
     def _panel(self, spec: JudgedSpec, field: str) -> tuple[Panel, tuple[Price | None, ...]]:
@@ -161,10 +161,12 @@ class Scorers:
             model = self._models[config] = OpenAIJudge(self._client, config, self._limits)
         judge = ModelJudge(model, config.price is not None, self._settings.question_seconds)
         return Seat(
-            CachedJudge(LimitedJudge(judge, self._turns), config, self._cache, seat), config.label
+            CachedJudge(LimitedJudge(judge, self._at_once), config, self._cache, seat), config.label
         )
 
-    def _allowance(self, spec: GroupSpec, field: str, job_id: str, told: Told) -> Allowance:
+    def _allowance(
+        self, spec: GroupSpec, field: str, job_id: str, known: KnownSpending
+    ) -> Allowance:
         bounds = [n for n in (spec.max_job_tokens, self._settings.max_job_tokens) if n]
         cost = 0.0 if isinstance(spec, spec_pb2.HttpScorerSpec) else spec.max_job_cost
         budget = Budget(min(bounds, default=0), cost)
@@ -181,8 +183,8 @@ class Scorers:
         # What a scorer over HTTP costs counts against the bounds of judges beside it.
         priced = isinstance(spec, spec_pb2.HttpScorerSpec) and spec.call_price > 0
         if not job_id or (budget == Budget() and not priced):
-            return Allowance(Budget(), JobSpending(), told.job, told.project)
-        return Allowance(budget, self._spending.of(job_id), told.job, told.project)
+            return Allowance(Budget(), JobSpending(), known.job, known.project)
+        return Allowance(budget, self._spending.of(job_id), known.job, known.project)
 
 
 def _itself(named: str) -> str:

@@ -79,7 +79,7 @@ class Allowance:
     budget: Budget
     spending: JobSpending
     """By this replica; what is spent is added here."""
-    told: Usage
+    reported: Usage
     """By all replicas, as far as the caller knows."""
     project: ProjectBudget | None = None
     prices: tuple[Price | None, ...] = (None,)
@@ -140,11 +140,11 @@ class Allowance:
 
     @property
     def _tokens(self) -> int:
-        return max(self.spending.usage.tokens, self.told.tokens)
+        return max(self.spending.usage.tokens, self.reported.tokens)
 
     @property
     def _cost(self) -> float:
-        return max(self.spending.usage.cost, self.told.cost)
+        return max(self.spending.usage.cost, self.reported.cost)
 
     def _check(self) -> None:
         if self.project:

@@ -17,7 +17,7 @@ from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge_config import JudgeConfig
 from podium_judge.domain.opinion import Failure, FailureKind, Opinion, Record
 from podium_judge.domain.ports import JudgeModel
-from podium_judge.domain.question import JudgePrompt, Question
+from podium_judge.domain.question import JudgePrompt, JudgeQuestion
 from podium_judge.domain.scores import Score, Usage
 from podium_judge.domain.trimming import tokens_of
 
@@ -32,7 +32,7 @@ _ABSENT_STATUS = frozenset({"402", "403", "404"})
 class Judge(Protocol):
     """Has an opinion on a question."""
 
-    async def opinion(self, question: Question, seed: str) -> Opinion:
+    async def opinion(self, question: JudgeQuestion, seed: str) -> Opinion:
         """Scores, or why there are none; `seed` fixes the order of attempts."""
         ...
 
@@ -66,7 +66,7 @@ class ModelJudge:
         self._has_price = has_price
         self._seconds = seconds
 
-    async def opinion(self, question: Question, seed: str) -> Opinion:
+    async def opinion(self, question: JudgeQuestion, seed: str) -> Opinion:
         """See `Judge.opinion`."""
         usage = Usage()
         trail = _Trail(question.prompt(seed), seed)
@@ -100,7 +100,7 @@ class ModelJudge:
             record=trail.record(self._model.address),
         )
 
-    async def _fitting(self, question: Question, trail: _Trail, usage: Usage) -> list[Score]:
+    async def _fitting(self, question: JudgeQuestion, trail: _Trail, usage: Usage) -> list[Score]:
         """Asks; halves the prompt as long as the model's context is too short for it."""
         for _ in range(_SHORTENINGS):
             try:
@@ -163,15 +163,15 @@ def _read(reply: Reply, prompt: JudgePrompt) -> list[Score]:
 
 
 class LimitedJudge:
-    """A judge that waits for its turn; the wait is no part of its time."""
+    """A judge of whom only so many are asked at once; the wait is no part of its time."""
 
-    def __init__(self, judge: Judge, turns: asyncio.Semaphore) -> None:
+    def __init__(self, judge: Judge, at_once: asyncio.Semaphore) -> None:
         self._judge = judge
-        self._turns = turns
+        self._at_once = at_once
 
-    async def opinion(self, question: Question, seed: str) -> Opinion:
+    async def opinion(self, question: JudgeQuestion, seed: str) -> Opinion:
         """See `Judge.opinion`."""
-        async with self._turns:
+        async with self._at_once:
             return await self._judge.opinion(question, seed)
 
 
@@ -187,7 +187,7 @@ class CachedJudge:
         self._identity = repr((endpoint.base_url, endpoint.model, sampling, seat))
         self._cache = cache
 
-    async def opinion(self, question: Question, seed: str) -> Opinion:
+    async def opinion(self, question: JudgeQuestion, seed: str) -> Opinion:
         """See `Judge.opinion`; a known opinion may be on another order of attempts."""
         content = f"{self._identity}\n{question.digest()}"
         key = hashlib.sha256(content.encode()).hexdigest()

@@ -15,7 +15,7 @@ from podium_judge.domain.agreement import kendall_w
 from podium_judge.domain.judge import Judge
 from podium_judge.domain.opinion import FailureKind, Opinion
 from podium_judge.domain.position import PositionBias, fifth
-from podium_judge.domain.question import Question
+from podium_judge.domain.question import JudgeQuestion
 from podium_judge.domain.scores import Score
 
 Combine = Callable[[Sequence[float]], float]
@@ -119,7 +119,7 @@ class Panel:
         self._combine = combine
         self._biases = {} if biases is None else biases
 
-    async def verdict(self, group_id: str, *questions: Question) -> PanelVerdict:
+    async def verdict(self, group_id: str, *questions: JudgeQuestion) -> PanelVerdict:
         """Asks all seats at once, then fallbacks one by one while too few opinions count.
 
         Every judge sees the attempts in an order of its own, fixed by the group.
@@ -145,7 +145,9 @@ class Panel:
     def _count(voices: Sequence[_Voice]) -> int:
         return sum(voice.counts for voice in voices)
 
-    async def _ask(self, kind: str, seat: Seat, questions: Sequence[Question], seed: str) -> _Voice:
+    async def _ask(
+        self, kind: str, seat: Seat, questions: Sequence[JudgeQuestion], seed: str
+    ) -> _Voice:
         asked = [seat.judge.opinion(question, seed) for question in questions]
         voice = _Voice(tuple(await asyncio.gather(*asked)))
         for opinion in voice.opinions:

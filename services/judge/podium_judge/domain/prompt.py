@@ -42,7 +42,7 @@ _ENTRY_TOKENS = 50
 
 
 @dataclass(frozen=True)
-class Question:
+class GroupQuestion:
     """What is asked about a group: the same for every judge and every order of attempts."""
 
     attempts: tuple[Attempt, ...]
@@ -96,7 +96,7 @@ def presentation_order(seed: str, count: int) -> list[int]:
 
 
 def build_prompt(
-    question: Question, seed: str, max_tokens: int = 0, nonce: str = ""
+    question: GroupQuestion, seed: str, max_tokens: int = 0, nonce: str = ""
 ) -> JudgePrompt:
     """The prompt for a question, its attempts in the order that `seed` fixes.
 

@@ -37,7 +37,7 @@ class JudgePrompt:
         ).hexdigest()
 
 
-class Question(Protocol):
+class JudgeQuestion(Protocol):
     """What is asked: the same for every judge."""
 
     def prompt(self, seed: str, max_tokens: int = 0) -> JudgePrompt:

@@ -11,7 +11,9 @@ from podium_judge.domain.opinion import Opinion
 from podium_judge.domain.position import correlation
 
 
-def told(opinion: Opinion, shown: Sequence[tuple[str, int]]) -> trajectory_pb2.JudgeOpinion:
+def record_comparison(
+    opinion: Opinion, shown: Sequence[tuple[str, int]]
+) -> trajectory_pb2.JudgeOpinion:
     """An opinion on attempts that were compared.
 
     Args:
@@ -38,7 +40,7 @@ def told(opinion: Opinion, shown: Sequence[tuple[str, int]]) -> trajectory_pb2.J
     return said
 
 
-def told_together(
+def record_grades(
     opinions: Sequence[Opinion], scores: Sequence[tuple[str, float, Opinion]]
 ) -> trajectory_pb2.JudgeOpinion:
     """What one judge said about attempts that it saw one by one.

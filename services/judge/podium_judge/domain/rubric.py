@@ -11,7 +11,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.domain.budget import Allowance
 from podium_judge.domain.panel import Panel, PanelVerdict, mean
-from podium_judge.domain.records import told_together
+from podium_judge.domain.records import record_grades
 from podium_judge.domain.rubric_prompt import RubricQuestion
 from podium_judge.domain.scores import GroupScores, GroupSkippedError, Score, Unscored, Usage
 from podium_judge.domain.transcript import Attempt, attempt_of, tools_of
@@ -133,5 +133,5 @@ class RubricScorer:
                 for trajectory, attempt in zip(trajectories, words, strict=True)
                 if attempt in scores
             ]
-            judgement.opinions.append(told_together([each for each in column if each], shown))
+            judgement.opinions.append(record_grades([each for each in column if each], shown))
         return judgement

@@ -10,8 +10,8 @@ from podium.types.v1 import trajectory_pb2
 
 from podium_judge.domain.budget import Allowance
 from podium_judge.domain.panel import Panel, PanelVerdict
-from podium_judge.domain.prompt import Question
-from podium_judge.domain.records import told
+from podium_judge.domain.prompt import GroupQuestion
+from podium_judge.domain.records import record_comparison
 from podium_judge.domain.scores import GroupScores, GroupSkippedError, Unscored, Usage
 from podium_judge.domain.transcript import Attempt, attempt_of, tools_of
 
@@ -65,7 +65,7 @@ class RulerScorer:
             raise GroupSkippedError(
                 skip_reasons.ZERO_VARIANCE, f"all {len(words)} attempts are word for word the same"
             )
-        question = Question(
+        question = GroupQuestion(
             tuple(distinct), tools_of(trajectories), self._rubric, self._max_prompt_tokens
         )
         async with self._allowance.group(*question.tokens()):
@@ -77,7 +77,7 @@ class RulerScorer:
         found = dict(zip(distinct, verdict.scores, strict=True))
         return GroupScores([found[attempt] if attempt else _SILENT for attempt in words], judgement)
 
-    async def _verdict(self, question: Question, group_id: str, usage: Usage) -> PanelVerdict:
+    async def _verdict(self, question: GroupQuestion, group_id: str, usage: Usage) -> PanelVerdict:
         questions = [question]
         if self._both_orders and len(question.attempts) > 1:
             questions.append(replace(question, is_reversed=True))
@@ -99,6 +99,6 @@ def _judgement(
         if attempt
     ]
     return trajectory_pb2.Judgement(
-        opinions=[told(opinion, shown) for opinion in verdict.opinions],
+        opinions=[record_comparison(opinion, shown) for opinion in verdict.opinions],
         agreement=verdict.agreement,
     )

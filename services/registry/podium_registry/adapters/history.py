@@ -47,7 +47,7 @@ async def record(
     )
 
 
-class History:
+class ChangeLog:
     """Reads changes in order, and wakes those who wait for more."""
 
     def __init__(self, database: Database, poll_seconds: float) -> None:

@@ -10,7 +10,7 @@ from podium.registry.v1 import registry_service_pb2 as pb
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_registry.adapters.blobs import Blobs, touch
-from podium_registry.adapters.history import Change, History, record
+from podium_registry.adapters.history import Change, ChangeLog, record
 from podium_registry.adapters.tables import version_blobs, versions
 from podium_registry.adapters.version_rows import read_version, row_of, state_files
 from podium_registry.domain.manifests import check_state, check_stored, no_version
@@ -19,7 +19,7 @@ from podium_registry.domain.manifests import check_state, check_stored, no_versi
 class States:
     """Adds to a version, once, what resumes it, and finds the newest that has it."""
 
-    def __init__(self, database: Database, history: History, blobs: Blobs) -> None:
+    def __init__(self, database: Database, history: ChangeLog, blobs: Blobs) -> None:
         """`history` is told of every change; `blobs` looks whether a state's are there."""
         self._database = database
         self._history = history

@@ -24,7 +24,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_registry.adapters.blobs import Blobs, touch
-from podium_registry.adapters.history import Change, History, record
+from podium_registry.adapters.history import Change, ChangeLog, record
 from podium_registry.adapters.tables import aliases, leases, requests, version_blobs, versions
 from podium_registry.adapters.version_rows import (
     add_alias,
@@ -54,7 +54,7 @@ T = TypeVar("T")
 class Versions:
     """Published versions of every model."""
 
-    def __init__(self, database: Database, history: History, blobs: Blobs) -> None:
+    def __init__(self, database: Database, history: ChangeLog, blobs: Blobs) -> None:
         """`history` is told of every change; `blobs` looks whether a version's are there."""
         self._database = database
         self._history = history

@@ -23,7 +23,7 @@ class Credits:
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def spend(self) -> AsyncIterator[None]:
         """Waits until an open may be sent; the block is to send it and await its answer."""
         async with self._changed:
             await self._changed.wait_for(

@@ -84,7 +84,7 @@ class RemoteSession:
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(self._wait_seconds):
-                    await stack.enter_async_context(self._credits.turn())
+                    await stack.enter_async_context(self._credits.spend())
             except TimeoutError:
                 raise ResourceExhaustedError(
                     f"{self._peer} had no free session within {self._wait_seconds:g} s",

@@ -43,7 +43,7 @@ _METRICS_SECONDS: Final = 2.0
 
 
 @dataclass
-class Worker:
+class WorkerProcess:
     """One of them, over all its lives."""
 
     number: int
@@ -66,19 +66,19 @@ class Workers:
     def __init__(
         self,
         count: int,
-        told: Callable[[bool], object] = lambda ready: None,
+        on_ready: Callable[[bool], object] = lambda ready: None,
         command: Callable[[Path], Sequence[str]] = command,
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
         """Nothing is started yet.
 
         Args:
-            told: hears whether any of them takes calls, when that changes.
+            on_ready: called with whether any of them takes calls, when that changes.
             command: what starts one that takes calls at a socket until its input ends.
             pauses: seconds before it is started anew, the first time and so on.
         """
-        self.all = [Worker(number) for number in range(count)]
-        self._told = told
+        self.all = [WorkerProcess(number) for number in range(count)]
+        self._on_ready = on_ready
         self._command = command
         self._pauses = pauses
         self._keepers: list[asyncio.Task[None]] = []
@@ -112,7 +112,7 @@ class Workers:
                 await self._end_all()
 
     @contextmanager
-    def turn(self, episodes: int) -> Iterator[grpc.aio.Channel]:
+    def least_busy(self, episodes: int) -> Iterator[grpc.aio.Channel]:
         """A channel to the one that runs the fewest episodes, which counts these as its own.
 
         Raises:
@@ -136,7 +136,7 @@ class Workers:
     async def metrics(self) -> dict[int, bytes]:
         """What those that answer show, by their numbers; see `worker_metrics`."""
 
-        async def of(worker: Worker) -> bytes:
+        async def of(worker: WorkerProcess) -> bytes:
             if worker.channel is None:
                 return b""
             ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = worker.channel.unary_unary(
@@ -150,7 +150,7 @@ class Workers:
         found = await asyncio.gather(*map(of, self.all))
         return {number: shown for number, shown in enumerate(found) if shown}
 
-    async def _start(self, worker: Worker, folder: Path) -> None:
+    async def _start(self, worker: WorkerProcess, folder: Path) -> None:
         """Returns when it takes calls."""
         worker.lives += 1
         # gRPC would take over the socket of one that died; a name of its own cannot be mistaken.
@@ -183,7 +183,7 @@ class Workers:
         worker.channel = channel
         self._tell()
 
-    async def _keep(self, worker: Worker, folder: Path) -> None:
+    async def _keep(self, worker: WorkerProcess, folder: Path) -> None:
         """Starts it anew whenever it has died."""
         loop = asyncio.get_running_loop()
         died = 0
@@ -208,7 +208,7 @@ class Workers:
                 logger.error("a worker did not start: %s", error.message)
                 await self._end(worker)
 
-    async def _lost(self, worker: Worker) -> None:
+    async def _lost(self, worker: WorkerProcess) -> None:
         channel, worker.channel = worker.channel, None
         self._tell()
         if channel is not None:
@@ -218,7 +218,7 @@ class Workers:
     async def _end_all(self) -> None:
         await asyncio.gather(*map(self._end, self.all))
 
-    async def _end(self, worker: Worker) -> None:
+    async def _end(self, worker: WorkerProcess) -> None:
         await self._lost(worker)
         process = worker._process
         if process is None or process.returncode is not None:
@@ -237,7 +237,7 @@ class Workers:
         ready = any(worker.channel is not None for worker in self.all)
         if ready != self._ready:
             self._ready = ready
-            self._told(ready)
+            self._on_ready(ready)
 
 
 async def _connected(channel: grpc.aio.Channel, socket: Path) -> None:

@@ -11,7 +11,7 @@ from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics
-from podium_rollout.domain.record import Record
+from podium_rollout.domain.record import RecordedTokens
 
 MAIN = ""
 _NAME = re.compile(r"[a-z0-9_-]{0,64}")
@@ -21,19 +21,19 @@ class History:
     """One linear conversation: its words and its tokens."""
 
     def __init__(self, conversation: str, episode: spec_pb2.EpisodeSpec) -> None:
-        """`conversation` is the name of that which it is of."""
+        """`conversation`: the environment's name for the conversation that this records."""
         self.conversation = conversation
         self._episode = episode
         self.generate = inference_pb.GenerateRequest()
-        """What the next turn is asked with: it grows with the history, which no turn copies."""
+        """The next turn's request. It grows in place, so no turn copies a long history."""
         self.request = self.generate.render
-        """The messages and tools; `prefix_messages` of the former are in the record."""
+        """Messages and tools; tokens of the first `prefix_messages` are in `record`."""
         self.request.SetInParent()
         self.request.tool_format = episode.tool_format
         self.request.chat_template_kwargs.CopyFrom(episode.chat_template_kwargs)
-        self.record = Record(self.generate.prompt_token_ids)
+        self.record = RecordedTokens(self.generate.prompt_token_ids)
         self.calls = 0
-        """How many calls its messages hold."""
+        """The number of tool calls in its messages."""
 
     def said(self, message: pb.Message) -> None:
         """Takes the message whose tokens have just been recorded."""
@@ -42,7 +42,7 @@ class History:
         self.calls += len(message.tool_calls)
 
     def again(self) -> History:
-        """A history of the same words whose tokens are yet to be made."""
+        """A copy of the messages and tools without tokens: these are rendered anew."""
         copy = History(self.conversation, self._episode)
         copy.request.messages.MergeFrom(self.request.messages)
         copy.request.tools.MergeFrom(self.request.tools)
@@ -57,20 +57,20 @@ class Conversations:
     """
 
     def __init__(self, episode: spec_pb2.EpisodeSpec) -> None:
-        """Only the main conversation, without a word."""
+        """Starts with the main conversation alone, still empty."""
         self._episode = episode
         self._open: dict[str, list[str]] = {}
-        """Ids of calls that have no result yet, in order, by conversation."""
+        """By conversation, ids of tool calls that still wait for a result, in order."""
         self._current: dict[str, History] = {}
         self.histories: list[History] = []
-        """All of them, in the order in which they began."""
+        """Every history, in the order in which they began."""
         self.speaking = MAIN
-        """The conversation whose turn it is."""
+        """The conversation in which the next turn is said."""
         self._begin(MAIN)
 
     @property
     def history(self) -> History:
-        """Where the next turn is said."""
+        """The history that the next turn is added to."""
         return self._current[self.speaking]
 
     def said(self, message: pb.Message) -> None:
@@ -79,7 +79,7 @@ class Conversations:
         self._open[self.speaking] = [call.id for call in message.tool_calls]
 
     def split(self) -> History:
-        """Goes on in a further history of the same words."""
+        """Begins a new history of the same messages, whose tokens are rendered anew."""
         metrics.HISTORY_SPLITS.inc()
         again = self.history.again()
         self._current[self.speaking] = again
@@ -130,7 +130,7 @@ class Conversations:
         request.tools.extend(tools)
 
     def _take_results(self, results: Sequence[pb.Message]) -> None:
-        """By id; in the order of the calls, which is all that most templates show."""
+        """By id, sorted by call: most templates show results by their order alone."""
         name = results[0].conversation
         pending = self._open.get(name, [])
         ids = [result.tool_call_id for result in results]

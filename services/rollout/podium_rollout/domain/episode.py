@@ -29,15 +29,15 @@ from podium_rollout.domain.speakers import (
     Cast,
     ContextFullError,
     ModelSpeaker,
-    Turn,
+    TurnRef,
 )
-from podium_rollout.domain.trajectories import Progress, build, failure_of
+from podium_rollout.domain.trajectories import EpisodeProgress, build, failure_of
 
 T = TypeVar("T")
 
 
 class _EnvironmentFailedError(Exception):
-    """Carries what the environment raised past the errors of the policy."""
+    """Wraps what the environment raised, so that none of it is taken for the policy's error."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -79,10 +79,10 @@ class Episode:
         self._environments = environments
         self._id = f"{request.group_id}/t{attempt}"
         self._cast = Cast(request, self._id, policy, models)
-        self._progress = Progress(Conversations(request.episode))
+        self._progress = EpisodeProgress(Conversations(request.episode))
 
     async def run(self) -> list[pb.Trajectory]:
-        """Its trajectories: one, or one a side that the policy plays.
+        """Plays the episode; one trajectory for each side that the policy plays.
 
         Raises:
             PolicyLostError: a call of the policy was lost.
@@ -187,7 +187,7 @@ class Episode:
     ) -> tuple[pb.StopReason.ValueType | None, environment_pb.Observation]:
         progress = self._progress
         name = progress.conversations.speaking
-        turn = Turn(self._id, number, observation)
+        turn = TurnRef(self._id, number, observation)
         try:
             message = await self._speak(name, turn)
         except ContextFullError:
@@ -212,7 +212,7 @@ class Episode:
         self._observe(result.observation, notice)
         return None, result.observation
 
-    async def _speak(self, name: str, turn: Turn) -> pb.Message:
+    async def _speak(self, name: str, turn: TurnRef) -> pb.Message:
         speaker = self._cast.speaker(name)
         spoken = speaker.speak(self._progress.conversations, turn)
         # A model that is away costs the attempts that need it; only the episode's time bounds it.
@@ -227,7 +227,7 @@ class Episode:
         return await self._environment(spoken, self._request.episode.step_timeout_seconds)
 
     def _notice(self, name: str, message: pb.Message) -> str:
-        """What the model is told of calls that could not be read; counts them."""
+        """The notice to the model of tool calls that could not be parsed; counts them."""
         progress = self._progress
         if not progress.conversations.history.request.tools:
             return ""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedScalarFieldContainer
 
 
-class Record:
-    """Grows by context and by sampled tokens, and by nothing else.
+class RecordedTokens:
+    """A token record in the making: context and sampled tokens are only ever appended.
 
     Every prompt is the whole record so far and what is new, so a token that was
     sampled is never rendered again, and no turn touches what the ones before left.

@@ -37,7 +37,7 @@ class ContextFullError(Exception):
 
 
 @dataclass
-class Turn:
+class TurnRef:
     """Which turn of which episode it is."""
 
     trajectory_id: str
@@ -47,9 +47,9 @@ class Turn:
 
 
 class Speaker(Protocol):
-    """Says the next turn of whichever conversation's turn it is."""
+    """Says the next turn of a conversation."""
 
-    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+    async def speak(self, conversations: Conversations, turn: TurnRef) -> pb.Message:
         """Adds its message to the conversation, with its tokens if it has any, and returns it.
 
         Raises:
@@ -69,7 +69,7 @@ class PolicySpeaker:
     capped: int = field(default=0, init=False)
     """Turns that had less room than max_tokens."""
 
-    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+    async def speak(self, conversations: Conversations, turn: TurnRef) -> pb.Message:
         """See `Speaker`."""
         try:
             response = await self._generate(conversations.history, turn)
@@ -92,7 +92,7 @@ class PolicySpeaker:
         conversations.said(message)
         return message
 
-    async def _generate(self, history: History, turn: Turn) -> inference_pb.GenerateResponse:
+    async def _generate(self, history: History, turn: TurnRef) -> inference_pb.GenerateResponse:
         # The record's end is enough to render on from, however long it is.
         history.request.prefix_ids[:] = history.record.token_ids[-1:]
         request = history.generate
@@ -119,7 +119,7 @@ class AgentSpeaker:
 
     agent: Agent
 
-    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+    async def speak(self, conversations: Conversations, turn: TurnRef) -> pb.Message:
         """See `Speaker`; raises whatever the agent raises."""
         name = conversations.speaking
         seen = environment_pb.Observation(state=turn.observation.state)
@@ -143,7 +143,7 @@ class ModelSpeaker:
     prompt_tokens: int = field(default=0, init=False)
     completion_tokens: int = field(default=0, init=False)
 
-    async def speak(self, conversations: Conversations, turn: Turn) -> pb.Message:
+    async def speak(self, conversations: Conversations, turn: TurnRef) -> pb.Message:
         """See `Speaker`.
 
         Raises:
@@ -259,7 +259,7 @@ def _wrong(field_name: str, text: str) -> InvalidArgumentError:
 
 
 def _fresh(history: History, rendered: inference_pb.RenderResponse) -> Sequence[int]:
-    """What the prompt had beyond the record."""
+    """The prompt's tokens that are not in the record yet."""
     prefix = history.request.prefix_ids
     if rendered.token_ids[: len(prefix)] != prefix:
         raise InternalError("inference rendered a sampled turn again")

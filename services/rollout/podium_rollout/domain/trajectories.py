@@ -24,7 +24,7 @@ _Earned = environment_pb.StepResponse | environment_pb.ScoreResponse
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenStep:
     """A step of the environment, and in which conversation the action was said."""
 
     conversation: str
@@ -32,7 +32,7 @@ class Taken:
 
 
 @dataclass
-class Progress:
+class EpisodeProgress:
     """What an episode has come to so far."""
 
     conversations: Conversations
@@ -43,7 +43,7 @@ class Progress:
     reward: float = 0.0
     side_rewards: dict[str, float] = field(default_factory=dict)
     """Of the sides but the main one, by conversation."""
-    steps: list[Taken] = field(default_factory=list)
+    steps: list[TakenStep] = field(default_factory=list)
     score: environment_pb.ScoreResponse = field(default_factory=environment_pb.ScoreResponse)
     info: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Progress:
 
     def took(self, conversation: str, result: environment_pb.StepResponse) -> None:
         """Takes over a step."""
-        self.steps.append(Taken(conversation, result))
+        self.steps.append(TakenStep(conversation, result))
         self.info = result.info
         self._earn(result)
 
@@ -71,7 +71,7 @@ class Progress:
 
 
 def build(
-    head: pb.Trajectory, progress: Progress, trained: Callable[[str], bool]
+    head: pb.Trajectory, progress: EpisodeProgress, trained: Callable[[str], bool]
 ) -> list[pb.Trajectory]:
     """The trajectories of the sides that the policy played, at least one.
 
@@ -88,7 +88,7 @@ def build(
 
 
 def _main(
-    head: pb.Trajectory, progress: Progress, trained: Callable[[str], bool], sides: list[str]
+    head: pb.Trajectory, progress: EpisodeProgress, trained: Callable[[str], bool], sides: list[str]
 ) -> pb.Trajectory:
     trajectory = pb.Trajectory()
     trajectory.CopyFrom(head)
@@ -105,7 +105,7 @@ def _main(
     return trajectory
 
 
-def _side(head: pb.Trajectory, progress: Progress, side: str) -> pb.Trajectory:
+def _side(head: pb.Trajectory, progress: EpisodeProgress, side: str) -> pb.Trajectory:
     trajectory = pb.Trajectory()
     trajectory.CopyFrom(head)
     trajectory.id = f"{head.id}/{side}"
@@ -124,7 +124,7 @@ def _side(head: pb.Trajectory, progress: Progress, side: str) -> pb.Trajectory:
 
 def _fill(
     trajectory: pb.Trajectory,
-    progress: Progress,
+    progress: EpisodeProgress,
     belongs: Callable[[str], bool],
     trained: Callable[[str], bool],
     own: Mapping[str, float],
@@ -142,7 +142,7 @@ def _fill(
 
 
 def _tell_steps(
-    trajectory: pb.Trajectory, progress: Progress, reward: Callable[[_Earned], float]
+    trajectory: pb.Trajectory, progress: EpisodeProgress, reward: Callable[[_Earned], float]
 ) -> None:
     for taken in progress.steps:
         result = taken.result

@@ -97,7 +97,7 @@ class MlflowTracker:
             tags={_JOB: job.id, "podium_project": job.spec.project},
         )
 
-    def _describe(self, job: pb.Job, told: Any) -> None:
+    def _describe(self, job: pb.Job, run: Any) -> None:
         """What the job is, where the run does not say so: who made the run may have failed then."""
         spec = job.spec
         params = {
@@ -111,10 +111,10 @@ class MlflowTracker:
         lacking = [
             Param(name, value[:_MOST_LETTERS])
             for name, value in params.items()
-            if name not in told.params
+            if name not in run.params
         ]
         note = RunTag(_NOTE, f"```\n{to_yaml(spec)[:4000]}\n```")
-        tags = [] if _NOTE in told.tags else [note]
+        tags = [] if _NOTE in run.tags else [note]
         if lacking or tags:
             self._client.log_batch(self._run, params=lacking, tags=tags)
 

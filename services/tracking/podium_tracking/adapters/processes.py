@@ -30,7 +30,7 @@ _QUIET = {
 }
 
 
-class Worker:
+class TrackerProcess:
     """A running `python -m podium_tracking.worker`."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Worker:
         self._mark = mark
 
     @classmethod
-    async def start(cls, job_id: str, tracker: str, secret: Mapping[str, str]) -> Worker:
+    async def start(cls, job_id: str, tracker: str, secret: Mapping[str, str]) -> TrackerProcess:
         """Its environment is this process's without any tracker's variables, and the secret's."""
         every = {_SHARED, *(name for names in VARIABLES.values() for name in names)}
         own = {name: value for name, value in os.environ.items() if name not in every}

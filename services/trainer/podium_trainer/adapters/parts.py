@@ -26,7 +26,7 @@ from podium_trainer.learner.sharded import Shards, read_header
 
 
 @dataclass(frozen=True)
-class Part:
+class VersionPart:
     """One process's files of a version, in the registry already."""
 
     files: Sequence[registry_pb2.File] = ()
@@ -65,7 +65,7 @@ class Parts:
         parent: int | None,
         *,
         with_state: bool,
-    ) -> Part:
+    ) -> VersionPart:
         """Writes and uploads the files, and a delta where the parent's are at hand.
 
         Raises:
@@ -91,14 +91,14 @@ class Parts:
             if checkpoint.is_full:
                 self.keep(job_id, checkpoint.step, target / MODEL, keep.pop_all(), parent)
         headers = {path.name: _header(path) for path in models}
-        return Part(
+        return VersionPart(
             files=described,
             tensors={name: file for file, (names, _) in headers.items() for name in names},
             tensor_bytes=sum(size for _, size in headers.values()),
             has_delta=bool(before),
         )
 
-    async def store_state(self, client: RegistryClient, checkpoint: Checkpoint) -> Part:
+    async def store_state(self, client: RegistryClient, checkpoint: Checkpoint) -> VersionPart:
         """Writes and uploads what resumes the version; it can be stored again.
 
         Raises:
@@ -107,7 +107,7 @@ class Parts:
         with tempfile.TemporaryDirectory(prefix="podium-part-") as folder:
             target = Path(folder) / "version"
             files = await asyncio.to_thread(write_state, checkpoint, target, self._ranks)
-            return Part(files=await client.upload(files) if files else ())
+            return VersionPart(files=await client.upload(files) if files else ())
 
     def keep(
         self, job_id: str, version: int, folder: Path, stack: ExitStack, parent: int | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from podium.kit.telemetry import exemplar
 
-from podium_trainer.adapters.versions import Versions
+from podium_trainer.adapters.versions import CheckpointStore
 from podium_trainer.domain import metrics
 from podium_trainer.learner.checkpoint import Checkpoint
 from podium_trainer.learner.sharded import Shards
@@ -36,7 +36,7 @@ class _Held:
 class StateKeeper:
     """Holds the copy of an open job's state until it is stored, however often that fails."""
 
-    def __init__(self, versions: Versions) -> None:
+    def __init__(self, versions: CheckpointStore) -> None:
         self._versions = versions
         self._opening = 0
         self._stored: tuple[int, int] | None = None

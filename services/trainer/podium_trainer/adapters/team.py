@@ -24,7 +24,7 @@ from podium.local.models import digest, resolve
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.adapters.versions import FollowerVersions
-from podium_trainer.domain.sharing import Claim
+from podium_trainer.domain.sharing import SlotClaim
 from podium_trainer.learner.base import Base
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.parallel import Ranks
@@ -55,10 +55,12 @@ class Team:
         self._shares = shares
         self._base: Base | None = None
 
-    def claim(self, config: JobConfig) -> Claim:
+    def claim(self, config: JobConfig) -> SlotClaim:
         """What the job takes of a trainer."""
         whole = config.training.trainable == spec_pb2.TRAINABLE_KIND_FULL
-        return Claim(config.job_id, config.base_model, str(self._arithmetic(config)), whole=whole)
+        return SlotClaim(
+            config.job_id, config.base_model, str(self._arithmetic(config)), whole=whole
+        )
 
     def open(self, config: JobConfig, checkpoint: Checkpoint | None) -> Session:
         """Loads the base model, unless it is held; goes on from `checkpoint`, or starts fresh.

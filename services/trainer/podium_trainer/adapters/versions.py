@@ -24,7 +24,7 @@ from podium.kit.rpc.tls import Tls
 from podium.kit.rpc.watched_files import Token
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 
-from podium_trainer.adapters.parts import Part, Parts
+from podium_trainer.adapters.parts import Parts, VersionPart
 from podium_trainer.learner.checkpoint import (
     INDEX,
     MODEL,
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedVersion:
     """A version of the registry."""
 
     version: int
@@ -61,10 +61,10 @@ class Provenance:
     metrics: Mapping[str, float]
 
 
-class Versions(Protocol):
+class CheckpointStore(Protocol):
     """Where checkpoints live."""
 
-    async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, Published]:
+    async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, PublishedVersion]:
         """A checkpoint, verified.
 
         Raises:
@@ -77,7 +77,7 @@ class Versions(Protocol):
 
     async def publish(
         self, job_id: str, checkpoint: Checkpoint, provenance: Provenance, *, with_state: bool
-    ) -> Published:
+    ) -> PublishedVersion:
         """Publishes version `checkpoint.step`; published already, it is found.
 
         Raises:
@@ -96,15 +96,15 @@ class Versions(Protocol):
 
 
 class RegistryVersions:
-    """`Versions` through podium.registry.v1, of one process or the first of several."""
+    """`CheckpointStore` through podium.registry.v1, of one process or the first of several."""
 
     def __init__(self, client: RegistryClient, ranks: Ranks) -> None:
         self._client = client
         self._ranks = ranks
         self._parts = Parts(ranks)
 
-    async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, Published]:
-        """See `Versions`."""
+    async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, PublishedVersion]:
+        """See `CheckpointStore`."""
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="podium-trainer-"))
             target = Path(folder) / "version"
@@ -127,8 +127,8 @@ class RegistryVersions:
 
     async def publish(
         self, job_id: str, checkpoint: Checkpoint, provenance: Provenance, *, with_state: bool
-    ) -> Published:
-        """See `Versions`."""
+    ) -> PublishedVersion:
+        """See `CheckpointStore`."""
         store = self._parts.store(
             self._client,
             job_id,
@@ -141,7 +141,7 @@ class RegistryVersions:
         return _published(await self._create(job_id, checkpoint, provenance, parts))
 
     async def add_state(self, job_id: str, checkpoint: Checkpoint) -> None:
-        """See `Versions`."""
+        """See `CheckpointStore`."""
         store = self._parts.store_state(self._client, checkpoint)
         parts = await self._of_all(store, checkpoint, behind=True)
         files = [file for part in parts for file in part.files]
@@ -153,11 +153,11 @@ class RegistryVersions:
 
     async def _of_all(
         self,
-        store: Coroutine[Any, Any, Part],
+        store: Coroutine[Any, Any, VersionPart],
         checkpoint: Checkpoint,
         *,
         behind: bool = False,
-    ) -> list[Part]:
+    ) -> list[VersionPart]:
         """This process's part and, of whole weights, those of the others.
 
         Raises:
@@ -168,7 +168,7 @@ class RegistryVersions:
             part = await store
         except Exception as error:
             # The other processes wait to be asked for theirs.
-            part, failure = Part(failure=str(error)), error
+            part, failure = VersionPart(failure=str(error)), error
         parts = [part]
         if checkpoint.is_full:
             parts = await asyncio.to_thread(self._ranks.collect, part, behind=behind)
@@ -187,7 +187,7 @@ class RegistryVersions:
         job_id: str,
         checkpoint: Checkpoint,
         provenance: Provenance,
-        parts: Sequence[Part],
+        parts: Sequence[VersionPart],
     ) -> registry_pb2.Version:
         files = [file for part in parts for file in part.files]
         if not all(part.has_delta or not part.tensors for part in parts):
@@ -266,7 +266,7 @@ class FollowerVersions:
 
     def _tell(
         self,
-        store: Callable[[RegistryClient], Coroutine[Any, Any, Part]],
+        store: Callable[[RegistryClient], Coroutine[Any, Any, VersionPart]],
         *,
         behind: bool = False,
     ) -> None:
@@ -274,7 +274,7 @@ class FollowerVersions:
             part = self._with_client(store)
         except Exception as error:
             logger.exception("this process could not store its part of a version")
-            part = Part(failure=str(error))
+            part = VersionPart(failure=str(error))
         self._ranks.collect(part, behind=behind)
 
     def _with_client(self, call: Callable[[RegistryClient], Coroutine[Any, Any, T]]) -> T:
@@ -288,8 +288,8 @@ class FollowerVersions:
         return asyncio.run(run())
 
 
-def _published(version: registry_pb2.Version) -> Published:
-    return Published(version.manifest.version, version.manifest_digest, version.total_bytes)
+def _published(version: registry_pb2.Version) -> PublishedVersion:
+    return PublishedVersion(version.manifest.version, version.manifest_digest, version.total_bytes)
 
 
 def _digests(manifest: registry_pb2.Manifest) -> dict[str, str]:

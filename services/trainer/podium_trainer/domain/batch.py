@@ -52,7 +52,7 @@ class Weighted:
     trajectory: int
     """Which trajectory of the batch, from 0."""
     advantage: float | Rewards
-    """Of every trained token, or [k] one each."""
+    """A number for every trained token, or [k] one each."""
     weight: float
     """Of each trained token; the loss is the weighted sum of token losses."""
 
@@ -106,16 +106,16 @@ class Batch:
 
 @dataclass(frozen=True)
 class _Scored:
-    """A group that has something to learn from."""
+    """A group with a learning signal."""
 
     group: trajectory_pb2.Group
     index: int
     members: list[int]
-    """Which of its trajectories have a say in the mean."""
+    """Indices of the trajectories that count in the group's mean."""
     rewards: Rewards
     """Of the members."""
     reasons: dict[int, str]
-    """Why the others have none."""
+    """Why the others do not count."""
     turns: list[Turns]
     """Of the members; none where turns have no advantages of their own."""
 
@@ -271,7 +271,7 @@ def _reward(trajectory: trajectory_pb2.Trajectory, loss: spec_pb2.LossSpec) -> f
 
 
 def _alike(rewards: Rewards, returns: Sequence[Rewards], loss: spec_pb2.LossSpec) -> bool:
-    """Whether a group's attempts cannot be told apart, by what the loss goes by."""
+    """Whether a group's attempts are all alike in what the loss uses: rewards, returns or both."""
     if loss.turn_advantage == spec_pb2.TURN_ADVANTAGE_RETURN_TO_GO:
         return turns_alike(returns)
     if loss.turn_advantage == spec_pb2.TURN_ADVANTAGE_ADDED:
@@ -369,7 +369,7 @@ def _is_failed(trajectory: trajectory_pb2.Trajectory) -> bool:
 
 
 def _unscored(trajectory: trajectory_pb2.Trajectory) -> str:
-    """Why a trajectory has no say in its group, or nothing."""
+    """Why a trajectory does not count in its group; empty when it does."""
     if _is_failed(trajectory):
         return FAILED
     if not trajectory.HasField("reward"):

@@ -40,7 +40,7 @@ class FairLock:
     async def hold(
         self, project: str, job: str, given_up: asyncio.Event | None = None
     ) -> AsyncIterator[None]:
-        """Waits for the job's turn, which lasts as long as the block.
+        """Waits until the lock is the job's, as long as the block lasts.
 
         Raises:
             RequestCancelledError: `given_up` was set while it waited.
@@ -52,7 +52,7 @@ class FairLock:
         self._call_next()
         try:
             if not await _called(waiter, given_up):
-                raise RequestCancelledError("given up before its turn came")
+                raise RequestCancelledError("given up before the trainer was free")
             yield
         finally:
             if self._holder is waiter:
@@ -88,7 +88,7 @@ class FairLock:
 
 
 async def _called(waiter: _Waiter, given_up: asyncio.Event | None) -> bool:
-    """Whether its turn came, and not `given_up` before it."""
+    """Whether the lock came, and not `given_up` before it."""
     if given_up is None:
         await waiter.called.wait()
         return True

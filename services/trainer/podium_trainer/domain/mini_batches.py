@@ -18,7 +18,7 @@ from podium_trainer.domain.batch import Batch
 
 
 @dataclass(frozen=True)
-class Draw:
+class ShuffleSeed:
     """What a step's drawing follows from."""
 
     seed: int
@@ -34,7 +34,7 @@ class Draw:
         return sorted(range(len(names)), key=key)
 
 
-def mini_batches(batch: Batch, training: spec_pb2.TrainingSpec, draw: Draw) -> list[Batch]:
+def mini_batches(batch: Batch, training: spec_pb2.TrainingSpec, draw: ShuffleSeed) -> list[Batch]:
     """The batch in `training.mini_batches` parts, of whole groups, within one as many in each.
 
     Fewer when fewer groups train. Advantages are of the whole step; each part's weights are of
@@ -52,7 +52,7 @@ def mini_batches(batch: Batch, training: spec_pb2.TrainingSpec, draw: Draw) -> l
     ]
 
 
-def passes(count: int, training: spec_pb2.TrainingSpec, draw: Draw) -> list[int]:
+def passes(count: int, training: spec_pb2.TrainingSpec, draw: ShuffleSeed) -> list[int]:
     """Which of `count` parts each update of the step takes: every one once an epoch."""
     names = [str(number) for number in range(count)]
     taken = list(range(count))

@@ -12,7 +12,7 @@ _ID_CHARACTERS = 1500
 
 
 @dataclass(frozen=True)
-class Claim:
+class SlotClaim:
     """What a job takes of a trainer."""
 
     job_id: str
@@ -23,7 +23,7 @@ class Claim:
     """Whether all weights train, and not an adapter."""
 
 
-def check_room(claim: Claim, held: Sequence[Claim], max_jobs: int) -> None:
+def check_room(claim: SlotClaim, held: Sequence[SlotClaim], max_jobs: int) -> None:
     """Whether there is room for a further job.
 
     Args:
@@ -76,7 +76,9 @@ def check_room(claim: Claim, held: Sequence[Claim], max_jobs: int) -> None:
         )
 
 
-def busy(message: str, what: str, held: Sequence[Claim], max_jobs: int) -> ResourceExhaustedError:
+def busy(
+    message: str, what: str, held: Sequence[SlotClaim], max_jobs: int
+) -> ResourceExhaustedError:
     """TRAINER_BUSY: `what` of the trainer is held."""
     return ResourceExhaustedError(
         message,
@@ -90,13 +92,13 @@ def busy(message: str, what: str, held: Sequence[Claim], max_jobs: int) -> Resou
     )
 
 
-def _ids(held: Sequence[Claim]) -> str:
+def _ids(held: Sequence[SlotClaim]) -> str:
     """As many as fit: an error travels in headers, which have a bound."""
     text = ",".join(claim.job_id for claim in held)
     return text if len(text) <= _ID_CHARACTERS else text[: text.rindex(",", 0, _ID_CHARACTERS)]
 
 
-def _names(held: Sequence[Claim]) -> str:
+def _names(held: Sequence[SlotClaim]) -> str:
     names = [claim.job_id for claim in held[:_NAMED]]
     more = len(held) - len(names)
     word = "job" if len(held) == 1 else "jobs"

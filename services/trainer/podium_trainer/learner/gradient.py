@@ -30,7 +30,7 @@ from podium_trainer.learner.statistics import Statistics
 
 
 @dataclass
-class Part:
+class MiniBatchPart:
     """A mini-batch, and what its updates share."""
 
     batch: Batch
@@ -44,7 +44,7 @@ class Part:
     """[K] by row of `mine`, under the policy before the step; None where it is not needed."""
 
     @classmethod
-    def of(cls, batch: Batch, rows: Sequence[Row], ranks: Ranks) -> Part:
+    def of(cls, batch: Batch, rows: Sequence[Row], ranks: Ranks) -> MiniBatchPart:
         """Of packed rows, dealt out."""
         mine = ranks.deal(rows)
         return cls(batch, rows, mine, [None] * len(mine), [None] * len(mine))
@@ -56,7 +56,7 @@ class Gradients:
     def __init__(
         self,
         policy: Policy,
-        parts: Sequence[Part],
+        parts: Sequence[MiniBatchPart],
         loss: spec_pb2.LossSpec,
         *,
         cancelled: Callable[[], bool],
@@ -122,7 +122,7 @@ class Gradients:
         # A row may take many seconds. Processes in step can only stop together, between rows.
         return nullcontext() if self._ranks.sharded else self._policy.interrupted(self._ask)
 
-    def _values(self, part: Part) -> BatchValues:
+    def _values(self, part: MiniBatchPart) -> BatchValues:
         """The means that no row alone holds."""
         unknown_kl = needs_kl_mean(self._loss) and self._kl_mean is None
         if not (unknown_kl or _splits(part, self._loss)):
@@ -137,7 +137,7 @@ class Gradients:
         )
 
     @torch.no_grad()
-    def _look(self, part: Part) -> torch.Tensor:
+    def _look(self, part: MiniBatchPart) -> torch.Tensor:
         """A forward pass of a part, which keeps what `begin` and the KL's mean need.
 
         Returns:
@@ -170,7 +170,7 @@ class Gradients:
 
     def _add_row(
         self,
-        part: Part,
+        part: MiniBatchPart,
         place: int,
         row: Row,
         counts: bool,
@@ -191,7 +191,7 @@ class Gradients:
         statistics.add(losses, now.entropy, tokens.advantages, weights, counts=counts)
 
 
-def _splits(part: Part, loss: spec_pb2.LossSpec) -> bool:
+def _splits(part: MiniBatchPart, loss: spec_pb2.LossSpec) -> bool:
     """Whether a loss by trajectory meets a trajectory whose histories lie in several rows."""
     if not needs_sequences(loss):
         return False

@@ -26,7 +26,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.domain.batch import Batch, build_batch
 from podium_trainer.domain.heldout import divided
-from podium_trainer.domain.mini_batches import Draw
+from podium_trainer.domain.mini_batches import ShuffleSeed
 from podium_trainer.learner.adapter import check_same_shape
 from podium_trainer.learner.base import Base
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
@@ -179,7 +179,7 @@ class Session:
                 self._optimizer,
                 batch,
                 training,
-                Draw(self.config.seed, self.step + 1),
+                ShuffleSeed(self.config.seed, self.step + 1),
                 learning_rate=rate,
                 row_tokens=self._compute.row_tokens,
                 cancelled=cancelled,

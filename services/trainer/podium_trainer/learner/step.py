@@ -8,9 +8,9 @@ from podium.kit.telemetry import traced, tracer
 from podium.types.v1 import spec_pb2
 
 from podium_trainer.domain.batch import Batch, row_budget
-from podium_trainer.domain.mini_batches import Draw, mini_batches, passes
+from podium_trainer.domain.mini_batches import ShuffleSeed, mini_batches, passes
 from podium_trainer.domain.packing import pack
-from podium_trainer.learner.gradient import Gradients, Part
+from podium_trainer.learner.gradient import Gradients, MiniBatchPart
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer
 from podium_trainer.learner.parallel import Ranks
@@ -27,7 +27,7 @@ def take_step(
     optimizer: Optimizer,
     batch: Batch,
     training: spec_pb2.TrainingSpec,
-    draw: Draw,
+    draw: ShuffleSeed,
     *,
     learning_rate: float,
     row_tokens: int,
@@ -139,16 +139,18 @@ def _parts(
     row_tokens: int,
     phases: Phases,
     ranks: Ranks,
-) -> list[Part]:
+) -> list[MiniBatchPart]:
     with phases.measure("pack"):
         return [
-            Part.of(each, pack(each.samples, row_budget(each, row_tokens, training)), ranks)
+            MiniBatchPart.of(
+                each, pack(each.samples, row_budget(each, row_tokens, training)), ranks
+            )
             for each in batches
         ]
 
 
 def _metrics(
-    statistics: Statistics, parts: Sequence[Part], batch: Batch, updates: int
+    statistics: Statistics, parts: Sequence[MiniBatchPart], batch: Batch, updates: int
 ) -> dict[str, float]:
     return {
         **statistics.means(updates),

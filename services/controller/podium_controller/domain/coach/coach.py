@@ -56,7 +56,7 @@ _EXPLAINS = {
 
 
 @dataclass(frozen=True)
-class Told:
+class CoachEvent:
     """An event to write with a step."""
 
     kind: pb.EventType.ValueType
@@ -77,32 +77,34 @@ def findings(steps: Sequence[pb.Step], spec: spec_pb2.JobSpec) -> dict[str, Find
     return {each.reason: each for each in found}
 
 
-def news(told: Collection[str], steps: Sequence[pb.Step], spec: spec_pb2.JobSpec) -> list[Told]:
+def news(
+    begun: Collection[str], steps: Sequence[pb.Step], spec: spec_pb2.JobSpec
+) -> list[CoachEvent]:
     """What to tell of with the last of the steps.
 
     Args:
-        told: the reasons of findings that have begun and are not over.
+        begun: the reasons of findings that have begun and are not over.
         steps: at most `WINDOW_STEPS` consecutive ones, oldest first.
         spec: of their job, with its defaults.
     """
     seen = findings(steps, spec)
     # What was seen a step ago and is not over explains as well as what is seen now.
-    explained = {each for reason in {*seen, *told} for each in _EXPLAINS.get(reason, ())}
+    explained = {each for reason in {*seen, *begun} for each in _EXPLAINS.get(reason, ())}
     number = steps[-1].number if steps else 0
     result = [
-        Told(
+        CoachEvent(
             pb.EVENT_TYPE_WARNING,
             f"step {number}: {each.says}. To change that, {each.change} ({reason})",
         )
         for reason, each in seen.items()
-        if reason not in told and reason not in explained
+        if reason not in begun and reason not in explained
     ]
-    gone = set(told) - set(seen)
+    gone = set(begun) - set(seen)
     # Looked for again only where one may be over.
     before = [findings(steps[:-back], spec) for back in range(1, _OVER_STEPS + 1) if gone]
     for reason in sorted(gone):
         if any(reason in each for each in before[:-1]):
             continue
         words = before[-1][reason].over if reason in before[-1] else "it is over"
-        result.append(Told(pb.EVENT_TYPE_RECOVERY, f"step {number}: {words} ({reason})"))
+        result.append(CoachEvent(pb.EVENT_TYPE_RECOVERY, f"step {number}: {words} ({reason})"))
     return result

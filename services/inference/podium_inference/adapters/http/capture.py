@@ -45,7 +45,7 @@ _FINISH = {
 
 
 @dataclass
-class Asked:
+class CapturedRequest:
     """A request under a rollout's key; the body grows while the server reads it."""
 
     key: str
@@ -66,16 +66,16 @@ class Asked:
         return anthropic_messages.as_chat(value) if self.path == anthropic_messages.PATH else value
 
 
-_asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
+_asked: ContextVar[CapturedRequest | None] = ContextVar("asked", default=None)
 
 
-def asked() -> Asked | None:
+def asked() -> CapturedRequest | None:
     """The rollout's request in whose context this runs; None outside of one."""
     return _asked.get()
 
 
 @contextmanager
-def in_request(request: Asked) -> Iterator[None]:
+def in_request(request: CapturedRequest) -> Iterator[None]:
     """Whatever serves a request in the block sees its rollout's key and body."""
     token = _asked.set(request)
     try:
@@ -180,7 +180,7 @@ class _Choice:
 
 async def capture(
     outputs: AsyncGenerator[Any, None],
-    request: Asked,
+    request: CapturedRequest,
     how: How,
     captures: Captures,
     announce: Announce,

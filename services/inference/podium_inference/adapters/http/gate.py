@@ -7,7 +7,14 @@ import re
 from collections.abc import MutableMapping
 from typing import Any
 
-from podium_inference.adapters.http.capture import App, Asked, Receive, Scope, Send, in_request
+from podium_inference.adapters.http.capture import (
+    App,
+    CapturedRequest,
+    Receive,
+    Scope,
+    Send,
+    in_request,
+)
 from podium_inference.adapters.http.keys import Keys, presented
 
 OPEN = frozenset({("GET", "/health")})
@@ -71,7 +78,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         repeated = headers.get(b"x-stainless-retry-count", b"0") != b"0"
-        request = Asked(key, repeated, path)
+        request = CapturedRequest(key, repeated, path)
 
         async def receive_and_keep() -> MutableMapping[str, Any]:
             message = await receive()

@@ -24,9 +24,9 @@ class TellsWeightMode:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection."""
 
-        async def told(message: MutableMapping[str, Any]) -> None:
+        async def send_with_mode(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", ()), self._header]}
             await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_with_mode)
