@@ -151,6 +151,8 @@ class FakeRollout:
         """By id of the group, those that were collected to the end."""
         self.fails: Callable[[str], bool] = lambda group_id: False
         """Whether all attempts of a group break."""
+        self.refused: Callable[[str], bool] = lambda scenario_id: False
+        """Scenarios that the environment does not take."""
         self.is_flat: Callable[[str], bool] = lambda group_id: False
         """Whether all attempts of a group have the same luck."""
         self.flat_share = 0.0
@@ -171,6 +173,10 @@ class FakeRollout:
 
         def turn() -> Later | list[trajectory_pb2.Trajectory]:
             versions.append(self._use(request))
+            if self.refused(request.scenario.id):
+                raise InvalidArgumentError(
+                    violations=[Violation("scenario.data.inbox", "got none")]
+                )
             if len(versions) < turns:
                 return Later(turn)
             self.collected[request.group_id] += 1

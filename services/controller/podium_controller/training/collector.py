@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ from podium_controller.domain.staleness import staleness
 from podium_controller.domain.step_metrics import first_start_ns
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.domain.trainable_groups import can_teach, is_worth_replacing, stand_ins
+from podium_controller.domain.uncollected import UNCOLLECTED
 from podium_controller.training import step_span
 from podium_controller.training.group_sources import GroupSource
 from podium_controller.training.judging import Scoring, tell_unjudged, unusable
@@ -57,6 +59,8 @@ class StepBatch:
     """Groups that could not teach and for which others stand; None where none is replaced."""
     carried: int | None = None
     """Groups that were begun for an earlier step; None where each is of one step."""
+    redrawn: Counter[int] = field(default_factory=Counter)
+    """By place in the step: how often what was drawn for it could not be collected."""
     limit: int | None = None
     """Groups that might be collected at once when it was made; None where that never changes."""
 
@@ -108,7 +112,7 @@ class Collector:
             BudgetSpentError: judges have cost what they may, and no group has a score.
             JobFailedError: groups stay too old (STALENESS_EXCEEDED), or all of
                 them fail again and again (ENVIRONMENT_FAILING, ROLLOUT_FAILING,
-                JUDGE_FAILING, TEACHER_FAILING), or not one could be scored because
+                GROUPS_REFUSED, JUDGE_FAILING, TEACHER_FAILING), or not one could be scored because
                 the judges may spend no more (JUDGE_BUDGET_SPENT), or judges or teacher gave
                 no answer (JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE).
         """
@@ -133,6 +137,9 @@ class Collector:
             if "" in reasons or (reasons == {ALL_FAILED} and not renewable):
                 break
             await self._useless.make_room(step, groups, rounds, renewable=renewable)
+            batch.redrawn.update(
+                key.position for key, group in groups if unusable(group) in UNCOLLECTED
+            )
         if self._attempts:
             batch.replaced = len(batch.groups) - count
             await self._shortfall.look(step, list(map(self._teaches, batch.groups)))
@@ -237,7 +244,7 @@ class Collector:
             fresh = stored is None
             if stored is None:
                 async with self._slots:
-                    group = await self._group_source.sample(key, origin)
+                    group = await self._group_source.sample(key, origin, batch.redrawn[index])
                 await self._ledger.save_group(key, COLLECTED, group)
                 stored = StoredGroup(index, COLLECTED, group)
             age = self._age(stored.group, step)

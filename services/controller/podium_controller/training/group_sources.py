@@ -37,10 +37,11 @@ class GroupSource(Protocol):
     async def count(self, step: int) -> int:
         """How many groups the step has; waits until that is known."""
 
-    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
+    async def sample(self, key: GroupKey, origin: int, redrawn: int = 0) -> trajectory_pb2.Group:
         """A group that the ledger does not have; `origin` is the one that it stands for.
 
-        One of the step's first `count` stands for itself.
+        One of the step's first `count` stands for itself. `redrawn` says how often it was drawn
+        and could not be collected at all, for which another scenario is to be had.
         """
 
 
@@ -66,14 +67,14 @@ class RolloutGroups:
         """See `GroupSource`."""
         return self._rollout.groups_per_step
 
-    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
+    async def sample(self, key: GroupKey, origin: int, redrawn: int = 0) -> trajectory_pb2.Group:
         """See `GroupSource`."""
         rollout = self._rollout
-        drawn, position = self._mixture.draw(key.step, origin)
+        drawn, position = self._mixture.redraw(key.step, origin, redrawn)
         source, order, others = self._sources[drawn]
         scenario = order.at(position)
         if key.position != origin:
-            scenario = others.at(self._stands_at(key))
+            scenario = others.at(self._stands_at(key) + redrawn)
         return await source.collect(
             key,
             training_group(self._job_id, key.step, key.position),
@@ -156,6 +157,6 @@ class ClientGroups:
             if found.groups:
                 return found.groups
 
-    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
+    async def sample(self, key: GroupKey, origin: int, redrawn: int = 0) -> trajectory_pb2.Group:
         """See `GroupSource`: a batch is stored whole, so nothing is ever missing."""
         raise InternalError(f"group {key.position} of step {key.step} is not in the batch")

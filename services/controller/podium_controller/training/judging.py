@@ -24,6 +24,7 @@ from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import GroupKey, Judge, Ledger
 from podium_controller.domain.step_metrics import is_failed
 from podium_controller.domain.timestamps import month
+from podium_controller.domain.uncollected import UNCOLLECTED
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.cost_bound import CostBound, price_of_calls
 from podium_controller.training.recovery import Recovery
@@ -97,6 +98,8 @@ class Judging:
 
     async def ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
         """As `score`, and nothing is stored; raises as it does."""
+        if group.skip_reason in UNCOLLECTED:
+            return judge_pb.ScoreGroupResponse(group=group)
         try:
             return await self._recovery.run("judge", lambda: self._ask(key, group))
         except JobFailedError as error:
@@ -141,8 +144,8 @@ class Judging:
 
 
 async def tell_unjudged(reporter: Reporter, group: trajectory_pb2.Group, step: int) -> None:
-    """Says of a group that it has no scores, and why."""
-    if unusable(group) not in ("", ALL_FAILED, JUDGE_BUDGET):
+    """Says of a group that it has no scores, and why, where nobody has said it yet."""
+    if unusable(group) not in ("", ALL_FAILED, JUDGE_BUDGET, *UNCOLLECTED):
         text = f"group {group.id} is skipped. {scorer(group)} says: {failure_text(group)}"
         await reporter.warn(text, step)
 
@@ -164,6 +167,8 @@ def unusable(group: trajectory_pb2.Group) -> str:
     A group without variance is not unusable: it says something about the
     policy. One whose attempts all broke says something about the environment.
     """
+    if group.skip_reason in UNCOLLECTED:
+        return group.skip_reason
     if group.trajectories and all(map(is_failed, group.trajectories)):
         return ALL_FAILED
     return group.skip_reason if group.skip_reason in _NOT_SCORED else ""
@@ -184,7 +189,7 @@ def unjudgeable(groups: Sequence[trajectory_pb2.Group]) -> trajectory_pb2.Group 
 def failure_text(group: trajectory_pb2.Group) -> str:
     """What the group's attempts, or its judge or teacher, died of, in their own words."""
     failed = [trajectory for trajectory in group.trajectories if is_failed(trajectory)]
-    if failed and unusable(group) == ALL_FAILED:
+    if failed and unusable(group) in (ALL_FAILED, *UNCOLLECTED):
         failure = failed[0].failure
         return f"{failure.type}: {failure.message}" if failure.type else failure.message
     words = (each.explanation for each in group.trajectories if not is_failed(each))

@@ -18,7 +18,7 @@ from podium_controller.domain import metrics
 from podium_controller.domain.budget import BUDGET_EXHAUSTED, exhausted
 from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import COLLECTED, GroupKey, Ledger
-from podium_controller.domain.uncollected import was_not_collected
+from podium_controller.domain.uncollected import UNCOLLECTED, was_broken_on
 from podium_controller.domain.usage import of_judges
 from podium_controller.training.judging import TEACHER, failure_text, scorer, unjudgeable, unusable
 from podium_controller.training.reporter import Reporter
@@ -92,7 +92,8 @@ class UselessGroups:
             Those that stay, to be judged again. The others are dropped where renewable.
 
         Raises:
-            JobFailedError: ENVIRONMENT_FAILING, ROLLOUT_FAILING, JUDGE_FAILING, TEACHER_FAILING.
+            JobFailedError: ENVIRONMENT_FAILING, ROLLOUT_FAILING, JUDGE_FAILING, TEACHER_FAILING,
+                GROUPS_REFUSED.
         """
         of_judge = [each for each in groups if unusable(each[1]) in _UNJUDGED]
         _, shown = (of_judge or groups)[0]
@@ -124,6 +125,8 @@ def _at_fault(shown: trajectory_pb2.Group) -> tuple[str, str]:
     if unusable(shown) in _UNJUDGED:
         who = scorer(shown)
         return who, "TEACHER_FAILING" if who == TEACHER else "JUDGE_FAILING"
-    if was_not_collected(shown):
+    if unusable(shown) in UNCOLLECTED:
+        return "The rollout service", "GROUPS_REFUSED"
+    if was_broken_on(shown):
         return "The rollout service", "ROLLOUT_FAILING"
     return "The environment", "ENVIRONMENT_FAILING"

@@ -51,6 +51,10 @@ _WHY = {
         "failed in every attempt",
         "read the failures with `podium trajectory list JOB`",
     ),
+    skip_reasons.GROUP_REFUSED: (
+        "were refused by the environment",
+        "read why with `podium trajectory list JOB`, and mend these scenarios",
+    ),
     skip_reasons.TEACHER_UNAVAILABLE: (
         "had no answer of the teacher",
         "look at the pool that serves it (distillation.pool)",
