@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from opentelemetry import trace
 from podium.core.contract import complete_rollout
-from podium.core.skip_reasons import GROUP_REFUSED, JUDGE_BUDGET
+from podium.core.errors import (
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    PodiumError,
+)
+from podium.core.skip_reasons import (
+    GROUP_REFUSED,
+    JUDGE_BUDGET,
+    JUDGE_ERROR,
+    JUDGE_MISCONFIGURED,
+)
 from podium.judge.v1.judge_service_pb2 import ScoreGroupRequest, ScoreGroupResponse
 from podium.types.v1 import spec_pb2
 from podium_controller.domain.errors import JobFailedError
@@ -145,6 +156,51 @@ async def test_in_place_of_a_step_that_is_refused_others_are_drawn(
         await collector.collect(2)
     assert raised.value.reason == "GROUPS_REFUSED"
     assert "INVALID_ARGUMENT: scenario.data.inbox: got none" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("error", "skip_reason", "reason"),
+    [
+        (
+            FailedPreconditionError("HTTP 401: check its key", reason="JUDGE_MISCONFIGURED"),
+            JUDGE_MISCONFIGURED,
+            "JUDGE_MISCONFIGURED",
+        ),
+        (InvalidArgumentError("too deep"), JUDGE_ERROR, "JUDGE_FAILING"),
+        (InternalError("a defect"), JUDGE_ERROR, "JUDGE_FAILING"),
+    ],
+)
+async def test_a_judge_that_refuses_a_group_costs_that_group_and_of_all_the_job(
+    error: PodiumError, skip_reason: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, collector = await collecting()
+
+    async def at_once(seconds: float) -> None:
+        return None
+
+    monkeypatch.setattr(useless_module.asyncio, "sleep", at_once)
+
+    def refuse() -> None:
+        raise error
+
+    bench.before("score", refuse)
+    first = await collector.collect(1)
+    assert sorted(group.skip_reason for group in first.groups) == ["", skip_reason]
+    assert any(
+        f"is skipped. The judge says: not scored: {error.message}" in e.message
+        for e in bench.events
+    )
+    # A step without one score is judged anew, what was collected stays.
+    bench.inference.version = 1
+    bench.before("score", refuse, refuse)
+    assert {group.skip_reason for group in (await collector.collect(2)).groups} == {""}
+    bench.inference.version = 2
+    bench.before("score", *[refuse] * 6)
+    with pytest.raises(JobFailedError) as raised:
+        await collector.collect(3)
+    assert raised.value.reason == reason
+    assert error.message in raised.value.message
+    assert set(bench.rollout.collected.values()) == {1}
 
 
 DYNAMIC = complete_rollout(

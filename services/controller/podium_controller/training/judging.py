@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from podium.core.contract.judging import asks_others
-from podium.core.errors import DeadlineExceededError, InternalError, UnavailableError
+from podium.core.errors import DeadlineExceededError, PodiumError, UnavailableError
 from podium.core.skip_reasons import (
     ALL_FAILED,
     JUDGE_BUDGET,
     JUDGE_ERROR,
     JUDGE_FAILED,
+    JUDGE_MISCONFIGURED,
     JUDGE_UNAVAILABLE,
     NO_JUDGE_ANSWERS,
     TEACHER_ERROR,
@@ -27,7 +28,7 @@ from podium_controller.domain.timestamps import month
 from podium_controller.domain.uncollected import UNCOLLECTED
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.cost_bound import CostBound, price_of_calls
-from podium_controller.training.recovery import Recovery
+from podium_controller.training.recovery import Recovery, is_transient
 from podium_controller.training.reporter import Reporter
 
 _NOT_SCORED = (
@@ -35,6 +36,7 @@ _NOT_SCORED = (
     JUDGE_BUDGET,
     JUDGE_UNAVAILABLE,
     JUDGE_ERROR,
+    JUDGE_MISCONFIGURED,
     TEACHER_UNAVAILABLE,
     TEACHER_ERROR,
 )
@@ -90,7 +92,8 @@ class Judging:
 
         Raises:
             JobFailedError: the judge service stayed away for too long. When it is the
-                judge's models that did, or it broke on the group, the group is skipped.
+                judge's models that did, or it broke on the group or may not judge it, the group
+                is skipped.
         """
         response = await self.ask(key, group)
         await self._ledger.save_judged(key, response.group, response.usage, month())
@@ -106,10 +109,6 @@ class Judging:
             if error.reason != NO_JUDGE_ANSWERS:
                 raise
             unjudged = skipped(group, JUDGE_UNAVAILABLE, error.message)
-            return judge_pb.ScoreGroupResponse(group=unjudged)
-        except InternalError as error:
-            # A defect, but of this group: the others must not pay for it.
-            unjudged = skipped(group, JUDGE_ERROR, error.message)
             return judge_pb.ScoreGroupResponse(group=unjudged)
 
     async def _ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
@@ -133,6 +132,14 @@ class Judging:
             return await self._judge.score(request)
         except DeadlineExceededError as error:
             raise UnavailableError(error.message, reason=NO_JUDGE_ANSWERS) from error
+        except PodiumError as error:
+            if is_transient(error):
+                raise
+            # A defect, or a key that is no more, but of this group: the others must not pay for it.
+            refused = error.reason == JUDGE_MISCONFIGURED.upper()
+            reason = JUDGE_MISCONFIGURED if refused else JUDGE_ERROR
+            unjudged = skipped(request.group, reason, error.message)
+            return judge_pb.ScoreGroupResponse(group=unjudged)
 
     async def _bound(self, request: judge_pb.ScoreGroupRequest) -> None:
         allowed = self._limits.max_judge_tokens

@@ -9,6 +9,7 @@ from podium.core.skip_reasons import (
     JUDGE_BUDGET,
     JUDGE_ERROR,
     JUDGE_FAILED,
+    JUDGE_MISCONFIGURED,
     TEACHER_ERROR,
 )
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -29,7 +30,7 @@ Keyed = tuple[GroupKey, trajectory_pb2.Group]
 # How often in a row all groups of a step may be of no use.
 _ROUNDS = 3
 # What asking judge or teacher once more may mend.
-_UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR, TEACHER_ERROR)
+_UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR, JUDGE_MISCONFIGURED, TEACHER_ERROR)
 
 
 class UselessGroups:
@@ -93,7 +94,7 @@ class UselessGroups:
 
         Raises:
             JobFailedError: ENVIRONMENT_FAILING, ROLLOUT_FAILING, JUDGE_FAILING, TEACHER_FAILING,
-                GROUPS_REFUSED.
+                JUDGE_MISCONFIGURED, GROUPS_REFUSED.
         """
         of_judge = [each for each in groups if unusable(each[1]) in _UNJUDGED]
         _, shown = (of_judge or groups)[0]
@@ -124,6 +125,8 @@ def _at_fault(shown: trajectory_pb2.Group) -> tuple[str, str]:
     """Who made a group of no use, and a job's reason when all groups are."""
     if unusable(shown) in _UNJUDGED:
         who = scorer(shown)
+        if unusable(shown) == JUDGE_MISCONFIGURED:
+            return who, JUDGE_MISCONFIGURED.upper()
         return who, "TEACHER_FAILING" if who == TEACHER else "JUDGE_FAILING"
     if unusable(shown) in UNCOLLECTED:
         return "The rollout service", "GROUPS_REFUSED"
