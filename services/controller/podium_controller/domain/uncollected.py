@@ -12,6 +12,7 @@ from podium.core.skip_reasons import (
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2
 
+from podium_controller.domain.errors import DatabaseUnavailableError, LeaseLostError
 from podium_controller.domain.timestamps import now_ns, timestamp
 
 INCOMPLETE = "GROUP_INCOMPLETE"
@@ -31,9 +32,10 @@ def broke(error: PodiumError) -> bool:
 def refuses(error: PodiumError) -> bool:
     """Whether an error that no waiting mends may be of this group: of its scenario, perhaps.
 
-    Damage is not: a version of the job's may be, which is made again from the one before.
+    Damage is not: a version of the job's may be, which is made again from the one before. Nor is
+    what ends the job's run here.
     """
-    return not isinstance(error, DataLossError)
+    return not isinstance(error, DataLossError | DatabaseUnavailableError | LeaseLostError)
 
 
 def failed_attempts(

@@ -6,10 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from podium.core.errors import PodiumError
-from podium.core.skip_reasons import GROUP_REFUSED
+from podium.core.skip_reasons import (
+    ENVIRONMENT_UNAVAILABLE,
+    EPISODES_LOST,
+    EPISODES_WERE_LOST,
+    GROUP_REFUSED,
+    NO_ENVIRONMENT_ANSWERS,
+)
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
+from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import GroupKey, Rollout
 from podium_controller.domain.staleness import oldest_version
 from podium_controller.domain.uncollected import broke, failed_attempts, refuses
@@ -17,6 +24,10 @@ from podium_controller.pools.pools import Pool
 from podium_controller.training.recovery import Recovery, is_transient
 from podium_controller.training.reporter import Reporter
 from podium_controller.training.serving import Serving
+
+# How often a group is played that loses its environment under all of its attempts: a reply of the
+# policy, the same each time, may be what ends it.
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -71,9 +82,7 @@ class EpisodeSource:
             pool=self.pool.name,
         )
         served = self.serving.served
-        collected = await self.recovery.run(
-            "rollout", lambda: self._collect(request, begins), self._rebuild
-        )
+        collected = await self._recovered(request, begins)
         for trajectory in collected.trajectories:
             trajectory.environment = self.name
         group = trajectory_pb2.Group(
@@ -88,6 +97,41 @@ class EpisodeSource:
         if sampled is not None:
             await self.serving.check(sampled, served)
         return group
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its environment stayed away for as long as the job waits, and is not back."""
+        return self.recovery.has_given_up(self._title)
+
+    @property
+    def _title(self) -> str:
+        return self.name or self.environment.name
+
+    async def _recovered(
+        self, request: rollout_pb.CollectGroupRequest, begins: Callable[[], None]
+    ) -> _Collected:
+        losses = 0
+
+        async def once() -> _Collected:
+            nonlocal losses
+            try:
+                return await self._collect(request, begins)
+            except PodiumError as error:
+                losses += error.reason == EPISODES_WERE_LOST
+                if losses < _TRIES or error.reason != EPISODES_WERE_LOST:
+                    raise
+                what = f"lost its environment under all attempts {losses} times"
+                await self._tell_skipped(request, what, error)
+                return _Collected(failed_attempts(request, error, error.reason), EPISODES_LOST)
+
+        try:
+            return await self.recovery.run("rollout", once, self._rebuild, environment=self._title)
+        except JobFailedError as error:
+            if error.reason != NO_ENVIRONMENT_ANSWERS:
+                raise
+            await self._tell_skipped(request, "had no environment", error)
+            made = failed_attempts(request, error, error.reason)
+            return _Collected(made, ENVIRONMENT_UNAVAILABLE)
 
     async def _collect(
         self, request: rollout_pb.CollectGroupRequest, begins: Callable[[], None]

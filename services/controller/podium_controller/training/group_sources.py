@@ -34,6 +34,9 @@ class GroupSource(Protocol):
     renewable: bool
     """Whether a group that was of no use can be had once more."""
 
+    def is_lost(self, step: int) -> bool:
+        """Whether none of the step's environments answers, for longer than the job waits."""
+
     async def count(self, step: int) -> int:
         """How many groups the step has; waits until that is known."""
 
@@ -62,6 +65,10 @@ class RolloutGroups:
         self._rollout = rollout
         self._sources = sources
         self._mixture = mixture
+
+    def is_lost(self, step: int) -> bool:
+        """See `GroupSource`."""
+        return _are_lost(self._sources, self._mixture, step)
 
     async def count(self, step: int) -> int:
         """See `GroupSource`."""
@@ -93,15 +100,29 @@ class RolloutGroups:
         return (key.step - 1) * places + key.position - drawn
 
 
+def _are_lost(sources: Sequence[Source], mixture: Mixture, step: int) -> bool:
+    return all(sources[index][0].is_lost for index in mixture.taking_part(step))
+
+
 class DrawnGroups:
     """Groups of the job's environments that are drawn for no step; see `Draws`."""
 
     def __init__(
-        self, job_id: str, rollout: spec_pb2.RolloutSpec, sources: Sequence[Source]
+        self,
+        job_id: str,
+        rollout: spec_pb2.RolloutSpec,
+        sources: Sequence[Source],
+        mixture: Mixture,
     ) -> None:
+        """`sources` are those that `mixture` draws from."""
         self._job_id = job_id
         self._rollout = rollout
         self._sources = sources
+        self._mixture = mixture
+
+    def is_lost(self, step: int) -> bool:
+        """See `GroupSource`."""
+        return _are_lost(self._sources, self._mixture, step)
 
     async def sample(
         self, draw: Draw, step: int, begins: Callable[[], None]
@@ -128,6 +149,10 @@ class ClientGroups:
         self._job_id = job_id
         self._client = client
         self._ledger = ledger
+
+    def is_lost(self, step: int) -> bool:
+        """See `GroupSource`: there is none to be lost."""
+        return False
 
     async def arrival(self, step: int) -> bool:
         """Waits for a step's batch; False when the client says that none will come.

@@ -21,7 +21,7 @@ from podium.core.skip_reasons import (
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.errors import DatabaseUnavailableError, JobFailedError, LeaseLostError
 from podium_controller.domain.ports import GroupKey, Judge, Ledger
 from podium_controller.domain.step_metrics import is_failed
 from podium_controller.domain.timestamps import month
@@ -132,6 +132,8 @@ class Judging:
             return await self._judge.score(request)
         except DeadlineExceededError as error:
             raise UnavailableError(error.message, reason=NO_JUDGE_ANSWERS) from error
+        except (DatabaseUnavailableError, LeaseLostError):
+            raise
         except PodiumError as error:
             if is_transient(error):
                 raise

@@ -55,10 +55,14 @@ class Mixture:
         and of its groups one of coming steps.
         """
         found, position = self.draw(step, index)
-        several = [i for i, each in enumerate(self._environments) if takes_part(each, step)]
+        several = self.taking_part(step)
         return several[
             (several.index(found) + times) % len(several)
         ], position + times * self._groups
+
+    def taking_part(self, step: int) -> list[int]:
+        """Which environments the step's groups may be of."""
+        return [i for i, each in enumerate(self._environments) if takes_part(each, step)]
 
     def pick(self, step: int, number: int) -> int:
         """Which environment the job's group `number` (from 0) is of, drawn while `step` is next.

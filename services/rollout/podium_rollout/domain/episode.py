@@ -8,9 +8,11 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from podium.core.errors import (
+    DataLossError,
     DeadlineExceededError,
     InternalError,
     PodiumError,
+    RequestCancelledError,
     ResourceExhaustedError,
     UnavailableError,
 )
@@ -29,6 +31,9 @@ from podium_rollout.domain.speakers import AgentSpeaker, Cast, ContextFullError,
 from podium_rollout.domain.trajectories import Progress, build, failure_of
 
 T = TypeVar("T")
+
+# Of an environment that began badly. Said of a group, they would be taken for something of ours.
+_OF_ONE_ATTEMPT = (InternalError, DataLossError, DeadlineExceededError, RequestCancelledError)
 
 
 class _EnvironmentFailedError(Exception):
@@ -269,7 +274,7 @@ class Episode:
         except _EnvironmentFailedError as error:
             # Refused, full or not an environment at all: nothing that one attempt did.
             cause = error.cause
-            if isinstance(cause, PodiumError) and not isinstance(cause, InternalError):
+            if isinstance(cause, PodiumError) and not isinstance(cause, _OF_ONE_ATTEMPT):
                 raise cause from None
             raise
 
