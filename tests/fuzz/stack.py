@@ -147,7 +147,7 @@ async def _services(seed: int, fleet: Fleet, counts: Counts) -> AsyncIterator[tu
             wild = wilder.of(seed, "judge", prompt, asked[prompt])
             if wild.chance(0.02):
                 body = wild.text().encode(errors="replace")
-                return Answer(wild.choice((200, 402, 404, 418, 500)), body)
+                return Answer(wild.choice((200, 401, 402, 403, 404, 405, 418, 429, 500)), body)
             return Answer(body=wild.completion(list(shown(request))))
 
         model.then(behave)

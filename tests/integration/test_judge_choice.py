@@ -106,6 +106,25 @@ async def check(
         await stub.CheckReward(request, timeout=60.0)
 
 
+@pytest.mark.parametrize("status", [401, 403, 405])
+async def test_a_judge_that_refuses_key_or_address_is_told_before_a_job_is_made(
+    stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, listed: FakeJudge, status: int
+) -> None:
+    listed.refuses, listed.tried = status, []
+    named = spec_pb2.RulerSpec(judges=[{}, {"model": "other"}], fallbacks=[{"model": "third"}])
+    with pytest.raises(InvalidArgumentError, match=f"refused with HTTP {status}") as caught:
+        await check(stub, spec_pb2.Scorer(kind=RULER.kind, ruler=named))
+    assert caught.value.reason == "JUDGE_MISCONFIGURED"
+    path = "reward.scorers[0].ruler"
+    fields = [each.field for each in caught.value.violations]
+    assert fields == [f"{path}.judges[1]", f"{path}.fallbacks[0]"]
+    assert listed.tried == ["Bearer a-key"] * 2
+    # What may come until the first step, and what a server makes of such a question.
+    for passing in (200, 400, 402, 404, 429, 500):
+        listed.refuses = passing
+        await check(stub, spec_pb2.Scorer(kind=RULER.kind, ruler=named))
+
+
 async def test_a_reward_is_checked_before_a_job_is_made_with_it(
     stub: judge_service_pb2_grpc.JudgeServiceAsyncStub, listed: FakeJudge
 ) -> None:

@@ -117,7 +117,7 @@ async def test_code_that_breaks_behind_grpc_fails_its_attempt_alone(
     assert "uncaught exception" not in caplog.text
 
 
-async def test_an_environment_killed_in_mid_episode_ends_the_group_until_it_is_back(
+async def test_an_environment_killed_in_mid_episode_costs_the_attempts_that_it_played(
     environment: Process,
 ) -> None:
     await environment.start()
@@ -129,9 +129,16 @@ async def test_an_environment_killed_in_mid_episode_ends_the_group_until_it_is_b
         assert first.trajectory.attempt == 2
         await eventually(lambda: policy.held == 1)
         environment.kill()
-        with pytest.raises(UnavailableError, match="environment 'guess'"), rpc_errors("rollout"):
-            await call.read()
-        await eventually(lambda: policy.aborted == 1)
+        policy.release.set()
+        others = [(await call.read()).trajectory for _ in range(2)]
+        assert {each.attempt for each in others} == {0, 1}
+        assert {each.failure.type for each in others} == {"UnavailableError"}
+        assert all("environment 'guess'" in each.failure.message for each in others)
+        assert first.trajectory.environment_reward == 1.0
+        # Where it is away from the beginning, there is no group.
+        with pytest.raises(UnavailableError, match="environment 'guess'") as caught:
+            await collect(stub, request)
+        assert caught.value.reason == "ENVIRONMENT_UNAVAILABLE"
 
         await environment.start()
         policy.replies = {}

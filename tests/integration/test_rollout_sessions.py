@@ -130,8 +130,10 @@ async def test_a_session_that_ended_well_is_not_cancelled(
 
 
 async def test_an_environment_that_is_away_is_named_with_its_address() -> None:
-    with pytest.raises(UnavailableError, match=r"environment 'counting' at 127\.0\.0\.1:9 cannot"):
+    named = r"environment 'counting' at 127\.0\.0\.1:9 cannot"
+    with pytest.raises(UnavailableError, match=named) as caught:
         await collect(counted("127.0.0.1:9", session_wait_seconds=1), ["end"], resume_seconds=0.1)
+    assert caught.value.reason == "ENVIRONMENT_UNAVAILABLE"
 
 
 async def test_a_connection_that_breaks_between_steps_changes_nothing() -> None:
@@ -152,7 +154,7 @@ async def test_a_connection_that_breaks_between_steps_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("why", ["away", "lost"])
-async def test_a_session_that_is_gone_ends_the_group(why: str) -> None:
+async def test_a_session_that_is_gone_costs_its_attempt_which_begins_again(why: str) -> None:
     # It must not give up before it hears that the session is lost.
     seconds = 2.0 if why == "away" else 60.0
     async with served(SessionLimits(resume_seconds=0.1)) as proxy:
@@ -163,11 +165,19 @@ async def test_a_session_that_is_gone_ends_the_group(why: str) -> None:
         proxy.cut()
         await eventually(lambda: Counting.open == 0)
         proxy.refuses = why == "away"
+        policy.otherwise = "end"
         policy.release.set()
-        with pytest.raises(UnavailableError) as caught:
-            await collecting
-    assert (caught.value.reason == "SESSION_LOST") == (why == "lost")
-    assert Counting.log == ["reset", "close"]
+        if why == "away":
+            # Of all attempts, of which there is one.
+            with pytest.raises(UnavailableError) as caught:
+                await collecting
+            assert caught.value.reason == "EPISODES_LOST"
+            assert Counting.log == ["reset", "close"]
+        else:
+            (found,) = await collecting
+            assert found.environment_reward == 11
+            await eventually(lambda: Counting.open == 0)
+            assert Counting.log == ["reset", "close", "reset", "end", "score", "close"]
 
 
 async def test_an_episode_that_is_cut_while_the_connection_is_broken_is_scored() -> None:
@@ -186,11 +196,12 @@ async def test_an_episode_that_is_cut_while_the_connection_is_broken_is_scored()
     assert Counting.log == ["reset", "score", "close"]
 
 
-async def test_an_environment_that_says_that_it_is_away_is_not_asked_again() -> None:
+async def test_an_environment_that_says_that_it_is_away_has_its_attempt_begin_again_once() -> None:
     async with served() as proxy:
-        with pytest.raises(UnavailableError, match="the game server restarts"):
+        with pytest.raises(UnavailableError, match="the game server restarts") as caught:
             await collect(counted(proxy.address), ["away"])
-    assert Counting.log == ["reset", "away", "close"]
+    assert caught.value.reason == "ENVIRONMENT_UNAVAILABLE"
+    assert Counting.log == ["reset", "away", "close"] * 2
 
 
 async def test_time_in_the_queue_is_no_time_of_the_episode() -> None:

@@ -32,6 +32,8 @@ class Shape:
     """Versions."""
     failing: bool = False
     """Whether the second group of every step breaks in all attempts."""
+    refusing: bool = False
+    """Whether one of the scenarios is refused."""
     noisy: bool = False
     """Whether a step that is taken twice comes out otherwise, as on a GPU."""
     pure: bool = True
@@ -123,6 +125,8 @@ def _job(number: int) -> Shape:
         cramped=draw.random() < 0.25,
     )
     shape = _in_other_orders(shape, number % 4, draw)
+    # Of its own, so that what else is drawn stays.
+    shape = replace(shape, refusing=random.Random(f"{number}/refusing").random() < 0.2)
     if draw.random() < 0.15:
         # So long that it is told of.
         return replace(shape, alike=True, steps=shape.steps + 3, groups=max(2, groups))

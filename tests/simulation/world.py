@@ -116,6 +116,8 @@ class World:
             self.rollout.luck = 0.25
         if shape.failing:
             self.rollout.fails = _fails
+        if shape.refusing:
+            self.rollout.refused = lambda scenario_id: scenario_id == "train-1"
         self.judge = FakeJudge(self.network)
         self.peers = Peers(
             self.rollout,

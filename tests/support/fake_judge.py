@@ -153,6 +153,10 @@ class FakeJudge:
         self.paths: list[str] = []
         self.arrivals: list[float] = []
         """When each request came, in seconds of a steady clock."""
+        self.refuses = 400
+        """What a request without messages, by which a key is tried, is answered."""
+        self.tried: list[str | None] = []
+        """With which keys that was asked."""
         self.when_never: Callable[[], None] = lambda: None
         """Called when a request came that is answered NEVER."""
         self._lock = threading.Lock()
@@ -206,6 +210,10 @@ def fake_judge() -> Iterator[FakeJudge]:
         def do_POST(self) -> None:
             length = int(self.headers.get("content-length", "0"))
             request = json.loads(self.rfile.read(length))
+            if not request.get("messages", True):
+                judge.tried.append(self.headers.get("authorization"))
+                self._send(Answer(judge.refuses, b'{"error": "no messages"}'))
+                return
             judge.paths.append(self.path)
             self._send(judge.answer(request, self.headers.get("authorization")))
 

@@ -125,6 +125,18 @@ class StructuredChat:
         mode: str | None = response.headers.get(WEIGHT_MODE_HEADER)
         return mode == MERGED
 
+    async def try_key(self) -> None:
+        """Has the API say whether it takes key and address, which costs nothing.
+
+        No model answers a conversation without messages.
+
+        Raises:
+            UnavailableError: it cannot be reached, or not now, after the retries.
+            FailedPreconditionError: wrong key, address or model name.
+        """
+        body = {"model": self._model, "messages": [], "max_tokens": 1}
+        await self._api.request("POST", "/chat/completions", body)
+
     async def _traced(
         self,
         messages: Sequence[Mapping[str, str]],

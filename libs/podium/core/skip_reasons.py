@@ -45,6 +45,10 @@ GREEDY: Final = word_of(trajectory_pb2.SKIP_REASON_GREEDY)
 TEACHER_UNAVAILABLE: Final = word_of(trajectory_pb2.SKIP_REASON_TEACHER_UNAVAILABLE)
 TEACHER_ERROR: Final = word_of(trajectory_pb2.SKIP_REASON_TEACHER_ERROR)
 NO_TEACHER: Final = word_of(trajectory_pb2.SKIP_REASON_NO_TEACHER)
+GROUP_REFUSED: Final = word_of(trajectory_pb2.SKIP_REASON_GROUP_REFUSED)
+ENVIRONMENT_UNAVAILABLE: Final = word_of(trajectory_pb2.SKIP_REASON_ENVIRONMENT_UNAVAILABLE)
+EPISODES_LOST: Final = word_of(trajectory_pb2.SKIP_REASON_EPISODES_LOST)
+JUDGE_MISCONFIGURED: Final = word_of(trajectory_pb2.SKIP_REASON_JUDGE_MISCONFIGURED)
 
 WORDS: Final = frozenset(
     word_of(reason)
@@ -63,3 +67,9 @@ Who waits too long for it skips the group with JUDGE_UNAVAILABLE.
 
 NO_TEACHER_ANSWERS: Final = TEACHER_UNAVAILABLE.upper()
 """The same of a teacher's pool; TEACHER_UNAVAILABLE."""
+
+NO_ENVIRONMENT_ANSWERS: Final = ENVIRONMENT_UNAVAILABLE.upper()
+"""The same of an environment, of an attempt or a group; ENVIRONMENT_UNAVAILABLE."""
+
+EPISODES_WERE_LOST: Final = EPISODES_LOST.upper()
+"""Reason of the UnavailableError of a group whose environment was lost under all attempts."""

@@ -84,6 +84,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
             _completed(request.reward),
             lambda spec, field: self._scorers.scorer(spec, field, _ANY_JOB, known),
             lambda spec, field: self._scorers.violations(spec, field, request.base_model),
+            self._scorers.refusals,
         )
         return judge_service_pb2.CheckRewardResponse()
 

@@ -13,7 +13,7 @@ from podium.kit.rpc import Server
 from podium.rollout.v1 import rollout_service_pb2_grpc
 
 from podium_rollout.adapters.environments import Environments
-from podium_rollout.adapters.model_players import ModelPlayers
+from podium_rollout.adapters.model_players import OpenAIPlayers
 from podium_rollout.adapters.policy import InferencePolicy
 from podium_rollout.domain.group import GroupRunner
 from podium_rollout.servicer import SERVICE, RolloutServicer
@@ -37,7 +37,7 @@ async def episodes(server: Server, settings: Settings) -> AsyncIterator[None]:
     }
     client = _client(settings)
     runner = GroupRunner(
-        environments, policies, settings.max_groups, ModelPlayers(client, settings)
+        environments, policies, settings.max_groups, OpenAIPlayers(client, settings)
     )
     server.add(
         rollout_service_pb2_grpc.add_RolloutServiceServicer_to_server,

@@ -10,6 +10,7 @@ from podium.core.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
+    UnavailableError,
     Violation,
 )
 from podium.inference.v1 import inference_service_pb2 as inference_pb
@@ -151,6 +152,10 @@ class FakeRollout:
         """By id of the group, those that were collected to the end."""
         self.fails: Callable[[str], bool] = lambda group_id: False
         """Whether all attempts of a group break."""
+        self.refused: Callable[[str], bool] = lambda scenario_id: False
+        """Scenarios that the environment does not take."""
+        self.loses: Callable[[rollout_pb.CollectGroupRequest], str] = lambda request: ""
+        """Why the environment of a group is not there, by its reason; empty where it is."""
         self.is_flat: Callable[[str], bool] = lambda group_id: False
         """Whether all attempts of a group have the same luck."""
         self.flat_share = 0.0
@@ -171,6 +176,12 @@ class FakeRollout:
 
         def turn() -> Later | list[trajectory_pb2.Trajectory]:
             versions.append(self._use(request))
+            if len(versions) == 1 and (reason := self.loses(request)):
+                raise UnavailableError(f"environment {request.environment.name!r}", reason=reason)
+            if self.refused(request.scenario.id):
+                raise InvalidArgumentError(
+                    violations=[Violation("scenario.data.inbox", "got none")]
+                )
             if len(versions) < turns:
                 return Later(turn)
             self.collected[request.group_id] += 1

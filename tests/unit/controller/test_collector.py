@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from opentelemetry import trace
 from podium.core.contract import complete_rollout
-from podium.core.skip_reasons import JUDGE_BUDGET
+from podium.core.errors import (
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    PodiumError,
+)
+from podium.core.skip_reasons import (
+    GROUP_REFUSED,
+    JUDGE_BUDGET,
+    JUDGE_ERROR,
+    JUDGE_MISCONFIGURED,
+)
 from podium.judge.v1.judge_service_pb2 import ScoreGroupRequest, ScoreGroupResponse
 from podium.types.v1 import spec_pb2
 from podium_controller.domain.errors import JobFailedError
@@ -107,6 +118,89 @@ async def test_a_step_of_nothing_but_failures_has_three_rounds(
         await collector.collect(2)
     assert raised.value.reason == "ENVIRONMENT_FAILING"
     assert "the inbox is missing" in raised.value.message
+
+
+async def test_a_scenario_that_is_refused_costs_its_group_and_no_other() -> None:
+    bench, collector = await collecting()
+    refused = "train-0"
+    bench.rollout.refused = lambda scenario_id: scenario_id == refused
+    reasons: dict[str, str] = {}
+    for step in range(1, 5):
+        bench.inference.version = step - 1
+        for group in (await collector.collect(step)).groups:
+            reasons[group.scenario.id] = group.skip_reason
+    assert reasons == {f"train-{i}": "" for i in range(8)} | {refused: GROUP_REFUSED}
+    # Nobody judges it, and it was asked for once.
+    assert len([e for e in bench.events if "was refused" in e.message]) == 1
+    assert not any(id_ for id_ in bench.judge.judged if bench.rollout.collected[id_] == 0)
+
+
+async def test_in_place_of_a_step_that_is_refused_others_are_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, collector = await collecting()
+
+    async def at_once(seconds: float) -> None:
+        return None
+
+    monkeypatch.setattr(useless_module.asyncio, "sleep", at_once)
+    drawn = [group.scenario.id for group in (await collector.collect(1)).groups]
+    bench, collector = await collecting()
+    bench.rollout.refused = lambda scenario_id: scenario_id in drawn
+    batch = await collector.collect(1)
+    assert not {group.scenario.id for group in batch.groups} & set(drawn)
+    assert {group.skip_reason for group in batch.groups} == {""}
+    bench.rollout.refused = lambda scenario_id: True
+    bench.inference.version = 1
+    with pytest.raises(JobFailedError) as raised:
+        await collector.collect(2)
+    assert raised.value.reason == "GROUPS_REFUSED"
+    assert "INVALID_ARGUMENT: scenario.data.inbox: got none" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("error", "skip_reason", "reason"),
+    [
+        (
+            FailedPreconditionError("HTTP 401: check its key", reason="JUDGE_MISCONFIGURED"),
+            JUDGE_MISCONFIGURED,
+            "JUDGE_MISCONFIGURED",
+        ),
+        (InvalidArgumentError("too deep"), JUDGE_ERROR, "JUDGE_FAILING"),
+        (InternalError("a defect"), JUDGE_ERROR, "JUDGE_FAILING"),
+    ],
+)
+async def test_a_judge_that_refuses_a_group_costs_that_group_and_of_all_the_job(
+    error: PodiumError, skip_reason: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, collector = await collecting()
+
+    async def at_once(seconds: float) -> None:
+        return None
+
+    monkeypatch.setattr(useless_module.asyncio, "sleep", at_once)
+
+    def refuse() -> None:
+        raise error
+
+    bench.before("score", refuse)
+    first = await collector.collect(1)
+    assert sorted(group.skip_reason for group in first.groups) == ["", skip_reason]
+    assert any(
+        f"is skipped. The judge says: not scored: {error.message}" in e.message
+        for e in bench.events
+    )
+    # A step without one score is judged anew, what was collected stays.
+    bench.inference.version = 1
+    bench.before("score", refuse, refuse)
+    assert {group.skip_reason for group in (await collector.collect(2)).groups} == {""}
+    bench.inference.version = 2
+    bench.before("score", *[refuse] * 6)
+    with pytest.raises(JobFailedError) as raised:
+        await collector.collect(3)
+    assert raised.value.reason == reason
+    assert error.message in raised.value.message
+    assert set(bench.rollout.collected.values()) == {1}
 
 
 DYNAMIC = complete_rollout(

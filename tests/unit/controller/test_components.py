@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from podium.core.errors import FailedPreconditionError, InternalError, InvalidArgumentError
+from podium.core.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    PodiumError,
+    Violation,
+)
+from podium.core.skip_reasons import GROUP_REFUSED
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 from podium_controller.api import submissions
 from podium_controller.domain.errors import JobIdleError
 from podium_controller.domain.ports import GroupKey
-from podium_controller.domain.uncollected import was_not_collected
+from podium_controller.domain.uncollected import was_broken_on
 from podium_controller.store.jobs import NewJob
 from podium_controller.training.aliases import BEST
 from podium_controller.training.group_sources import ClientGroups, RolloutGroups
@@ -101,9 +111,51 @@ async def test_what_breaks_the_rollout_service_costs_its_group_alone() -> None:
 
     bench.before("collect", break_on_it)
     group = await collected(bench)
-    assert was_not_collected(group)
+    assert was_broken_on(group)
     assert bench.pool.fair_share.running(JOB) == 0
     assert any("could not be collected" in event.message for event in bench.events)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidArgumentError(violations=[Violation("scenario.data.inbox", "got none")]),
+        NotFoundError("the environment has no scenario s0"),
+        FailedPreconditionError("its data set cannot be read", reason="DATASET_UNREACHABLE"),
+        PermissionDeniedError("not for you", metadata={"peer": "environment 'mine' at host:1"}),
+    ],
+)
+async def test_what_is_refused_of_a_group_costs_that_group_with_its_reason(
+    error: PodiumError,
+) -> None:
+    bench = Bench()
+    await published(bench)
+    await bench.serving.serve(0)
+
+    def refuse() -> None:
+        raise error
+
+    bench.before("collect", refuse)
+    group = await collected(bench)
+    assert group.skip_reason == GROUP_REFUSED
+    assert {t.failure.type for t in group.trajectories} == {error.reason}
+    assert {t.failure.message for t in group.trajectories} == {error.message}
+    (told,) = [event.message for event in bench.events if group.id in event.message]
+    assert "was refused" in told
+    assert error.message in told
+
+
+async def test_damage_is_no_groups_and_ends_what_it_is_of() -> None:
+    bench = Bench()
+    await published(bench)
+    await bench.serving.serve(0)
+
+    def damaged() -> None:
+        raise bench.damage(JOB, 0)
+
+    bench.before("collect", damaged)
+    with pytest.raises(DataLossError):
+        await collected(bench)
 
 
 async def test_an_origin_draws_the_same_groups_again() -> None:

@@ -26,6 +26,17 @@ def draws(mixture: Mixture, steps: range, groups: int) -> list[tuple[int, int]]:
     return [mixture.draw(step, index) for step in steps for index in range(groups)]
 
 
+def test_what_is_drawn_again_is_of_the_next_environment_that_takes_part() -> None:
+    late = environment("late", from_step=5)
+    mixture = Mixture([environment("a"), late, environment("b")], 5, 2)
+    for index in range(2):
+        found, position = mixture.draw(2, index)
+        assert mixture.redraw(2, index, 0) == (found, position)
+        others = [mixture.redraw(2, index, times) for times in range(4)]
+        assert [which for which, _ in others] == [found, 2 - found] * 2
+        assert len({place for _, place in others}) == 4
+
+
 @pytest.mark.parametrize("groups", [1, 3, 8])
 @pytest.mark.parametrize("weights", [(1, 1), (3, 1), (0.1, 0.2, 0.7)])
 def test_each_step_has_each_share_up_to_a_group(groups: int, weights: tuple[float, ...]) -> None:

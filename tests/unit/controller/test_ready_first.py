@@ -98,7 +98,7 @@ class Job:
         self.batches = ReadyFirst(
             JOB,
             bench.spec,
-            DrawnGroups(JOB, bench.spec.rollout, [(bench.source, order, order)]),
+            DrawnGroups(JOB, bench.spec.rollout, [(bench.source, order, order)], mixture),
             Judging(
                 bench.judge,
                 bench.spec.reward,

@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import pytest
 from podium.core.errors import InvalidArgumentError, UnavailableError
+from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
 from podium.environments import Message, Observation, Scenario, StepResult, catalog
 from podium.environments.serving.convert import struct
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters import environments as environments_module
 from podium_rollout.adapters.environments import Environments
+from podium_rollout.domain import metrics
 from podium_rollout.domain.group import GroupRunner
 from support.guess_environment import Guess
 from support.rollout import PolicyDouble, group_request, script
@@ -141,5 +143,53 @@ async def test_an_environment_that_is_away_ends_the_group_for_a_retry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catalog, "load_class", lambda path: Offline)
-    with pytest.raises(UnavailableError, match="the game server restarts"):
+    with pytest.raises(UnavailableError, match="the game server restarts") as caught:
         await collect(group_request(2), PolicyDouble())
+    assert caught.value.reason == NO_ENVIRONMENT_ANSWERS
+
+
+class Losing(Guess):
+    """Its back end is away in every step that says "lose", or in the first that says "once"."""
+
+    losses: ClassVar[int]
+
+    async def step(self, action: Message) -> StepResult:
+        Losing.losses += action.content in ("lose", "once")
+        if action.content == "lose" or (action.content == "once" and Losing.losses == 1):
+            raise UnavailableError("the game server restarts")
+        return await super().step(Message(**{**vars(action), "content": "4"}))
+
+
+@pytest.fixture
+def losing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Losing, "losses", 0, raising=False)
+    monkeypatch.setattr(catalog, "load_class", lambda path: Losing)
+
+
+async def test_an_environment_that_is_lost_twice_costs_its_attempt_alone(losing: None) -> None:
+    request = group_request(attempts=3)
+    failed = metrics.EPISODES.labels(metrics.label_of(request.environment), "failed")
+    before = failed._value.get()
+    found = await collect(request, PolicyDouble(script(request, {1: ["lose"]})))
+    broken = found.pop(1)
+    assert len(found) == 2
+    assert all(map(good, found.values()))
+    assert broken.stop_reason == pb.STOP_REASON_FAILED
+    failure = broken.failure
+    assert (failure.type, failure.message) == ("UnavailableError", "the game server restarts")
+    # What it did until then is kept.
+    assert [m.content for m in broken.histories[0].messages][-1] == "lose"
+    assert Losing.losses == 2
+    assert failed._value.get() == before + 1
+
+
+async def test_an_attempt_that_lost_its_environment_begins_again_and_is_the_same(
+    losing: None,
+) -> None:
+    request = group_request(attempts=3)
+    found = await collect(request, PolicyDouble(script(request, {1: ["once"]})))
+    assert len(found) == 3
+    assert all(map(good, found.values()))
+    assert Losing.losses == 2
+    (history,) = found[1].histories
+    assert len(history.tokens.spans) == 1

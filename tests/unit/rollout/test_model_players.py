@@ -17,7 +17,7 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_rollout.adapters.environments import Environments
-from podium_rollout.adapters.model_players import ModelPlayer, ModelPlayers
+from podium_rollout.adapters.model_players import OpenAIPlayer, OpenAIPlayers
 from podium_rollout.domain.group import GroupRunner
 from podium_rollout.settings import Settings
 from support.fake_judge import Answer, Behaviour, FakeJudge, completion, fails, fake_judge, says
@@ -27,10 +27,10 @@ ALONE = {"player_attempts": 1}
 
 
 @asynccontextmanager
-async def players(**settings: Any) -> AsyncIterator[ModelPlayers]:
+async def players(**settings: Any) -> AsyncIterator[OpenAIPlayers]:
     hooks = {"request": [guard((), "player")]}
     async with httpx.AsyncClient(timeout=None, event_hooks=hooks) as client:
-        yield ModelPlayers(client, Settings(**settings))
+        yield OpenAIPlayers(client, Settings(**settings))
 
 
 def model(server: FakeJudge | None = None, **fields: Any) -> spec_pb2.ModelPlayer:
@@ -49,7 +49,7 @@ def game(player: spec_pb2.ModelPlayer, attempts: int = 1) -> rollout_pb.CollectG
 
 
 async def collect(
-    request: rollout_pb.CollectGroupRequest, models: ModelPlayers
+    request: rollout_pb.CollectGroupRequest, models: OpenAIPlayers
 ) -> list[pb.Trajectory]:
     # X takes 1, 2, 3 wherever the other one plays.
     policy = PolicyDouble(
@@ -207,7 +207,7 @@ def _call(call_id: str | None, name: str = "look") -> dict[str, Any]:
 
 async def _asked(server: FakeJudge, messages: list[pb.Message]) -> pb.Message:
     async with players(tell_failures=True, **ALONE) as models:
-        player: ModelPlayer = models.player(model(server), "player")
+        player: OpenAIPlayer = models.player(model(server), "player")
         tool = pb.Tool(name="look", description="Looks.")
         tool.parameters.update({"type": "object"})
         return (await player.answer(messages, [tool], 1)).message

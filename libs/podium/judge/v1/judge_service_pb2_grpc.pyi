@@ -56,7 +56,9 @@ class JudgeServiceStub:
     Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
     and for a judge that would be the policy in training: none is named, or
     the job's base model, at a pool that merges policies into its weights.
-    Judges are not asked for an answer; one that is away passes.
+    Judges are not asked for an answer, but one that is named is asked whether
+    it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
+    refuses them (HTTP 401, 403, 405). One that is away passes.
     """
 
 @_typing.type_check_only
@@ -87,7 +89,9 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
     and for a judge that would be the policy in training: none is named, or
     the job's base model, at a pool that merges policies into its weights.
-    Judges are not asked for an answer; one that is away passes.
+    Judges are not asked for an answer, but one that is named is asked whether
+    it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
+    refuses them (HTTP 401, 403, 405). One that is away passes.
     """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -127,7 +131,9 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
         and for a judge that would be the policy in training: none is named, or
         the job's base model, at a pool that merges policies into its weights.
-        Judges are not asked for an answer; one that is away passes.
+        Judges are not asked for an answer, but one that is named is asked whether
+        it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
+        refuses them (HTTP 401, 403, 405). One that is away passes.
         """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

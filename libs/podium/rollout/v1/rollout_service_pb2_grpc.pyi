@@ -48,9 +48,13 @@ class RolloutServiceStub:
     scenario split or policy, INVALID_ARGUMENT for options that the
     environment refuses and for a player or a pool that there is not,
     FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
-    tools as the episode's tool_format demands, and UNAVAILABLE when inference
-    died in mid-episode, in which case no further trajectory of the group is
-    sent.
+    tools as the episode's tool_format demands, RESOURCE_EXHAUSTED (NO_SESSION,
+    QUEUED_TOO_LONG) when the environment has no room for as long as the
+    episode waits, and UNAVAILABLE when inference died in mid-episode, when the
+    environment is away (ENVIRONMENT_UNAVAILABLE) and when it was lost twice
+    under every attempt (EPISODES_LOST); no further trajectory of the group is
+    sent then. An attempt that alone loses its environment twice is one with a
+    failure.
     """
     ListScenarios: _grpc.UnaryUnaryMultiCallable[_rollout_service_pb2.ListScenariosRequest, _rollout_service_pb2.ListScenariosResponse]
     """Lists the scenarios of a split, from the environment itself.
@@ -86,9 +90,13 @@ class RolloutServiceAsyncStub(RolloutServiceStub):
     scenario split or policy, INVALID_ARGUMENT for options that the
     environment refuses and for a player or a pool that there is not,
     FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
-    tools as the episode's tool_format demands, and UNAVAILABLE when inference
-    died in mid-episode, in which case no further trajectory of the group is
-    sent.
+    tools as the episode's tool_format demands, RESOURCE_EXHAUSTED (NO_SESSION,
+    QUEUED_TOO_LONG) when the environment has no room for as long as the
+    episode waits, and UNAVAILABLE when inference died in mid-episode, when the
+    environment is away (ENVIRONMENT_UNAVAILABLE) and when it was lost twice
+    under every attempt (EPISODES_LOST); no further trajectory of the group is
+    sent then. An attempt that alone loses its environment twice is one with a
+    failure.
     """
     ListScenarios: _aio.UnaryUnaryMultiCallable[_rollout_service_pb2.ListScenariosRequest, _rollout_service_pb2.ListScenariosResponse]  # type: ignore[assignment]
     """Lists the scenarios of a split, from the environment itself.
@@ -127,9 +135,13 @@ class RolloutServiceServicer(metaclass=_abc_1.ABCMeta):
         scenario split or policy, INVALID_ARGUMENT for options that the
         environment refuses and for a player or a pool that there is not,
         FAILED_PRECONDITION (NO_TOOL_TEMPLATE) when the model cannot be told of
-        tools as the episode's tool_format demands, and UNAVAILABLE when inference
-        died in mid-episode, in which case no further trajectory of the group is
-        sent.
+        tools as the episode's tool_format demands, RESOURCE_EXHAUSTED (NO_SESSION,
+        QUEUED_TOO_LONG) when the environment has no room for as long as the
+        episode waits, and UNAVAILABLE when inference died in mid-episode, when the
+        environment is away (ENVIRONMENT_UNAVAILABLE) and when it was lost twice
+        under every attempt (EPISODES_LOST); no further trajectory of the group is
+        sent then. An attempt that alone loses its environment twice is one with a
+        failure.
         """
 
     @_abc_1.abstractmethod

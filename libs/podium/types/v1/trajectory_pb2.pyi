@@ -179,6 +179,20 @@ class _SkipReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SkipReason
     """Of a trajectory: the teacher cannot read it. It is longer than the
     teacher's context window, or holds an id that the teacher's model lacks.
     """
+    SKIP_REASON_GROUP_REFUSED: _SkipReason.ValueType  # 19
+    """Of a group: the rollout service or its environment refused it, as for a
+    scenario with a wrong row. Each attempt has their words.
+    """
+    SKIP_REASON_ENVIRONMENT_UNAVAILABLE: _SkipReason.ValueType  # 20
+    """Of a group: its environment gave no answer, or had no room, for as long as
+    the job waits.
+    """
+    SKIP_REASON_EPISODES_LOST: _SkipReason.ValueType  # 21
+    """Of a group: its environment was lost under all of its attempts each time
+    that they were played, as by a reply that ends the environment's process.
+    """
+    SKIP_REASON_JUDGE_MISCONFIGURED: _SkipReason.ValueType  # 22
+    """Of a group: its judge refuses the key or the address, or may not be asked."""
 
 class SkipReason(_SkipReason, metaclass=_SkipReasonEnumTypeWrapper):
     """Why a group, or one of its trajectories, does not train. On the wire, in
@@ -234,6 +248,20 @@ SKIP_REASON_NO_TEACHER: SkipReason.ValueType  # 18
 """Of a trajectory: the teacher cannot read it. It is longer than the
 teacher's context window, or holds an id that the teacher's model lacks.
 """
+SKIP_REASON_GROUP_REFUSED: SkipReason.ValueType  # 19
+"""Of a group: the rollout service or its environment refused it, as for a
+scenario with a wrong row. Each attempt has their words.
+"""
+SKIP_REASON_ENVIRONMENT_UNAVAILABLE: SkipReason.ValueType  # 20
+"""Of a group: its environment gave no answer, or had no room, for as long as
+the job waits.
+"""
+SKIP_REASON_EPISODES_LOST: SkipReason.ValueType  # 21
+"""Of a group: its environment was lost under all of its attempts each time
+that they were played, as by a reply that ends the environment's process.
+"""
+SKIP_REASON_JUDGE_MISCONFIGURED: SkipReason.ValueType  # 22
+"""Of a group: its judge refuses the key or the address, or may not be asked."""
 Global___SkipReason: _TypeAlias = SkipReason  # noqa: Y015
 
 @_typing.final

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from podium.core.sides import by_side
-from podium.core.skip_reasons import JUDGE_BUDGET, JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE
+from podium.core.skip_reasons import (
+    ENVIRONMENT_UNAVAILABLE,
+    JUDGE_BUDGET,
+    JUDGE_UNAVAILABLE,
+    TEACHER_UNAVAILABLE,
+)
 from podium.core.variance import alike
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -51,9 +56,14 @@ def _differs(group: trajectory_pb2.Group, loss: spec_pb2.LossSpec) -> bool:
     return loss.turn_advantage in by_turn and _turns_differ(scored, loss)
 
 
+def are_all_alike(group: trajectory_pb2.Group) -> bool:
+    """Whether what befell it befalls every other: judges or teacher answer no more."""
+    return group.skip_reason in _UNJUDGEABLE
+
+
 def is_worth_replacing(group: trajectory_pb2.Group) -> bool:
-    """Whether another in its place might teach: not where judges or teacher answer no more."""
-    return group.skip_reason not in _UNJUDGEABLE
+    """Whether another in its place might teach: not where nobody answers, nor its environment."""
+    return not are_all_alike(group) and group.skip_reason != ENVIRONMENT_UNAVAILABLE
 
 
 def first_step(counts: Sequence[bool], wanted: int, most: int) -> int | None:

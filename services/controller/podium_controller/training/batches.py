@@ -54,7 +54,7 @@ async def batches_of(
         made = ReadyFirst(
             job.id,
             spec,
-            DrawnGroups(job.id, rollout, await sources.for_training()),
+            DrawnGroups(job.id, rollout, await sources.for_training(), sources.mixture()),
             scoring,
             ledger,
             reporter,

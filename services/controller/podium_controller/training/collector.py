@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,7 +29,13 @@ from podium_controller.domain.ports import (
 from podium_controller.domain.staleness import staleness
 from podium_controller.domain.step_metrics import first_start_ns
 from podium_controller.domain.timestamps import now_ns
-from podium_controller.domain.trainable_groups import can_teach, is_worth_replacing, stand_ins
+from podium_controller.domain.trainable_groups import (
+    are_all_alike,
+    can_teach,
+    is_worth_replacing,
+    stand_ins,
+)
+from podium_controller.domain.uncollected import UNCOLLECTED
 from podium_controller.training import step_span
 from podium_controller.training.group_sources import GroupSource
 from podium_controller.training.judging import Scoring, tell_unjudged, unusable
@@ -57,6 +63,8 @@ class StepBatch:
     """Groups without a learning signal that others replaced; None where the job replaces none."""
     carried: int | None = None
     """Groups that were begun for an earlier step; None unless steps take what is ready first."""
+    redrawn: Counter[int] = field(default_factory=Counter)
+    """By place in the step: how often what was drawn for it could not be collected."""
     limit: int | None = None
     """The limit of concurrent groups at the time; None where it is fixed."""
 
@@ -108,9 +116,10 @@ class Collector:
             BudgetSpentError: judges have cost what they may, and no group has a score.
             JobFailedError: groups stay too old (STALENESS_EXCEEDED), or all of
                 them fail again and again (ENVIRONMENT_FAILING, ROLLOUT_FAILING,
-                JUDGE_FAILING, TEACHER_FAILING), or not one could be scored because
+                GROUPS_REFUSED, JUDGE_FAILING, TEACHER_FAILING), or not one could be scored because
                 the judges may spend no more (JUDGE_BUDGET_SPENT), or judges or teacher gave
-                no answer (JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE).
+                no answer (JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE), or no environment
+                did (ENVIRONMENT_UNAVAILABLE).
         """
         count = await self._group_source.count(step)
         span = self._begin_span(step)
@@ -125,14 +134,23 @@ class Collector:
     async def _collect(self, step: int, count: int, span: trace.Span) -> StepBatch:
         batch = StepBatch(step, [], now_ns(), span)
         renewable = self._group_source.renewable
-        for rounds in itertools.count(1):
+        rounds = 0
+        while True:
             await self._attempt(batch, count)
             groups = self._keyed(batch)
             await self._useless.check_judges(step, groups)
             reasons = {unusable(group) for group in batch.groups}
             if "" in reasons or (reasons == {ALL_FAILED} and not renewable):
                 break
-            await self._useless.make_room(step, groups, rounds, renewable=renewable)
+            is_lost = self._group_source.is_lost(step)
+            if self._useless.check_environments(step, groups, is_lost=is_lost):
+                await self._useless.drop(groups)
+            else:
+                rounds += 1
+                await self._useless.make_room(step, groups, rounds, renewable=renewable)
+            batch.redrawn.update(
+                key.position for key, group in groups if unusable(group) in UNCOLLECTED
+            )
         if self._attempts:
             batch.replaced = len(batch.groups) - count
             await self._shortfall.look(step, list(map(self._teaches, batch.groups)))
@@ -163,9 +181,10 @@ class Collector:
     ) -> list[int]:
         if self._attempts <= len(groups) or all(map(unusable, groups)):
             return []
-        if not all(map(is_worth_replacing, groups)):
+        if any(map(are_all_alike, groups)):
             return []
-        return stand_ins(list(map(self._teaches, groups)), origins, begin, self._attempts)
+        fine = [self._teaches(group) or not is_worth_replacing(group) for group in groups]
+        return stand_ins(fine, origins, begin, self._attempts)
 
     def _teaches(self, group: trajectory_pb2.Group) -> bool:
         return can_teach(group, self._spec.training.loss)
@@ -237,7 +256,7 @@ class Collector:
             fresh = stored is None
             if stored is None:
                 async with self._slots:
-                    group = await self._group_source.sample(key, origin)
+                    group = await self._group_source.sample(key, origin, batch.redrawn[index])
                 await self._ledger.save_group(key, COLLECTED, group)
                 stored = StoredGroup(index, COLLECTED, group)
             age = self._age(stored.group, step)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from podium.core.contract.players import with_players
+from podium.core.skip_reasons import ENVIRONMENT_UNAVAILABLE, NO_ENVIRONMENT_ANSWERS
 from podium.core.statistics import clustered_proportion_interval, clustered_share_interval
 from podium.core.tasks import run_all
 from podium.jobs.v1 import job_service_pb2 as pb
@@ -15,6 +16,7 @@ from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
 from podium_controller.domain import metrics as shown
 from podium_controller.domain.best_metric import GREEDY_PREFIX
+from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.identifiers import GREEDY, SAMPLED, evaluation_group
 from podium_controller.domain.ports import COLLECTED, JUDGED, GroupKey, Ledger, StoredGroup
 from podium_controller.domain.step_metrics import (
@@ -29,6 +31,7 @@ from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.training.aliases import Aliases
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluation_scoring import EvaluationScoring
+from podium_controller.training.judging import failure_text
 from podium_controller.training.reporter import EVALUATE, Reporter
 
 
@@ -94,11 +97,17 @@ class Evaluator:
                 for i in range(len(self._tasks))
             ]
         )
+        if all(map(_is_missing, groups)):
+            raise JobFailedError(
+                f"version {version} could not be evaluated: {failure_text(groups[0])}",
+                reason=NO_ENVIRONMENT_ANSWERS,
+            )
         if self._scoring is not None:
             groups = await self._scored(self._scoring, version, mode, groups, stored)
         scored = self._scoring is not None and self._scoring.scores
-        evaluation = _measure(groups, version, mode, scored=scored)
-        await self._publish(evaluation)
+        measured = [group for group in groups if not _is_missing(group)]
+        evaluation = _measure(measured, version, mode, scored=scored)
+        await self._publish(evaluation, missing=len(groups) - len(measured))
         await self._ledger.commit_evaluation(self._job_id, evaluation)
         shown.evaluated(self._job_id, mode, finite(evaluation.metrics))
 
@@ -143,7 +152,8 @@ class Evaluator:
         first: Mapping[int, StoredGroup] = {}
         compares = scoring.compares and version != self._first
         if compares:
-            first = await self._ledger.stored_groups(self._job_id, self._first, mode)
+            stored_first = await self._ledger.stored_groups(self._job_id, self._first, mode)
+            first = {i: each for i, each in stored_first.items() if not _is_missing(each.group)}
         slots = asyncio.Semaphore(max(1, self._spec.rollout.max_concurrent_groups))
 
         async def one(index: int, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
@@ -174,7 +184,8 @@ class Evaluator:
                 f"of the evaluation of version {version} scenarios have no score: {text}", version
             )
 
-    async def _publish(self, evaluation: pb.Evaluation) -> None:
+    async def _publish(self, evaluation: pb.Evaluation, missing: int) -> None:
+        """`missing` scenarios had no environment; without them it compares with no other."""
         numbers = finite(evaluation.metrics)
         if evaluation.mode == GREEDY:
             numbers = {f"{GREEDY_PREFIX}{name}": value for name, value in numbers.items()}
@@ -182,7 +193,13 @@ class Evaluator:
         metric = self._spec.evaluation.best_metric
         if metric.startswith(GREEDY_PREFIX) != (evaluation.mode == GREEDY):
             return
-        if metric in numbers:
+        if missing:
+            await self._reporter.warn(
+                f"{missing} scenarios of the evaluation of version {evaluation.version} had no"
+                " environment and count nowhere, so it cannot become the best",
+                evaluation.version,
+            )
+        elif metric in numbers:
             await self._aliases.promote(evaluation.version, numbers[metric])
         else:
             await self._reporter.warn(
@@ -190,6 +207,11 @@ class Evaluator:
                 f" cannot become the best; it has {', '.join(sorted(numbers)) or 'none'}",
                 evaluation.version,
             )
+
+
+def _is_missing(group: trajectory_pb2.Group) -> bool:
+    """Whether nothing can be said of a scenario, for its environment was away."""
+    return group.skip_reason == ENVIRONMENT_UNAVAILABLE
 
 
 def _groups_at_once(rollout: spec_pb2.RolloutSpec, attempts: int) -> int:

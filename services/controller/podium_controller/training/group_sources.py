@@ -34,13 +34,17 @@ class GroupSource(Protocol):
     renewable: bool
     """Whether a group that was of no use can be had once more."""
 
+    def is_lost(self, step: int) -> bool:
+        """Whether none of the step's environments answers, for longer than the job waits."""
+
     async def count(self, step: int) -> int:
         """How many groups the step has; waits until that is known."""
 
-    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
+    async def sample(self, key: GroupKey, origin: int, redrawn: int = 0) -> trajectory_pb2.Group:
         """A group that the ledger does not have; `origin` is the one that it stands for.
 
-        One of the step's first `count` stands for itself.
+        One of the step's first `count` stands for itself. `redrawn` says how often it was drawn
+        and could not be collected at all, for which another scenario is to be had.
         """
 
 
@@ -62,18 +66,22 @@ class RolloutGroups:
         self._sources = sources
         self._mixture = mixture
 
+    def is_lost(self, step: int) -> bool:
+        """See `GroupSource`."""
+        return _are_lost(self._sources, self._mixture, step)
+
     async def count(self, step: int) -> int:
         """See `GroupSource`."""
         return self._rollout.groups_per_step
 
-    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
+    async def sample(self, key: GroupKey, origin: int, redrawn: int = 0) -> trajectory_pb2.Group:
         """See `GroupSource`."""
         rollout = self._rollout
-        drawn, position = self._mixture.draw(key.step, origin)
+        drawn, position = self._mixture.redraw(key.step, origin, redrawn)
         source, order, others = self._sources[drawn]
         scenario = order.at(position)
         if key.position != origin:
-            scenario = others.at(self._stands_at(key))
+            scenario = others.at(self._stands_at(key) + redrawn)
         return await source.collect(
             key,
             training_group(self._job_id, key.step, key.position),
@@ -92,15 +100,29 @@ class RolloutGroups:
         return (key.step - 1) * places + key.position - drawn
 
 
+def _are_lost(sources: Sequence[EpisodeScenarios], mixture: Mixture, step: int) -> bool:
+    return all(sources[index][0].is_lost for index in mixture.taking_part(step))
+
+
 class DrawnGroups:
     """Groups of the job's environments that are drawn for no step; see `Draws`."""
 
     def __init__(
-        self, job_id: str, rollout: spec_pb2.RolloutSpec, sources: Sequence[EpisodeScenarios]
+        self,
+        job_id: str,
+        rollout: spec_pb2.RolloutSpec,
+        sources: Sequence[EpisodeScenarios],
+        mixture: Mixture,
     ) -> None:
+        """`sources` are those that `mixture` draws from."""
         self._job_id = job_id
         self._rollout = rollout
         self._sources = sources
+        self._mixture = mixture
+
+    def is_lost(self, step: int) -> bool:
+        """See `GroupSource`."""
+        return _are_lost(self._sources, self._mixture, step)
 
     async def sample(
         self, draw: Draw, step: int, begins: Callable[[], None]
@@ -127,6 +149,10 @@ class ClientGroups:
         self._job_id = job_id
         self._client = client
         self._ledger = ledger
+
+    def is_lost(self, step: int) -> bool:
+        """See `GroupSource`: there is none to be lost."""
+        return False
 
     async def arrival(self, step: int) -> bool:
         """Waits for a step's batch; False when the client says that none will come.
@@ -156,6 +182,6 @@ class ClientGroups:
             if found.groups:
                 return found.groups
 
-    async def sample(self, key: GroupKey, origin: int) -> trajectory_pb2.Group:
+    async def sample(self, key: GroupKey, origin: int, redrawn: int = 0) -> trajectory_pb2.Group:
         """See `GroupSource`: a batch is stored whole, so nothing is ever missing."""
         raise InternalError(f"group {key.position} of step {key.step} is not in the batch")

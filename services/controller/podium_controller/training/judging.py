@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from podium.core.contract.judging import asks_others
-from podium.core.errors import DeadlineExceededError, InternalError, UnavailableError
+from podium.core.errors import DeadlineExceededError, PodiumError, UnavailableError
 from podium.core.skip_reasons import (
     ALL_FAILED,
     JUDGE_BUDGET,
     JUDGE_ERROR,
     JUDGE_FAILED,
+    JUDGE_MISCONFIGURED,
     JUDGE_UNAVAILABLE,
     NO_JUDGE_ANSWERS,
     TEACHER_ERROR,
@@ -20,13 +21,14 @@ from podium.core.skip_reasons import (
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_controller.domain.errors import JobFailedError
+from podium_controller.domain.errors import DatabaseUnavailableError, JobFailedError, LeaseLostError
 from podium_controller.domain.ports import GroupKey, Judge, Ledger
 from podium_controller.domain.step_metrics import is_failed
 from podium_controller.domain.timestamps import month
+from podium_controller.domain.uncollected import UNCOLLECTED
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.cost_bound import CostBound, price_of_calls
-from podium_controller.training.recovery import Recovery
+from podium_controller.training.recovery import Recovery, is_transient
 from podium_controller.training.reporter import Reporter
 
 _NOT_SCORED = (
@@ -34,6 +36,7 @@ _NOT_SCORED = (
     JUDGE_BUDGET,
     JUDGE_UNAVAILABLE,
     JUDGE_ERROR,
+    JUDGE_MISCONFIGURED,
     TEACHER_UNAVAILABLE,
     TEACHER_ERROR,
 )
@@ -89,7 +92,8 @@ class Judging:
 
         Raises:
             JobFailedError: the judge service stayed away for too long. When it is the
-                judge's models that did, or it broke on the group, the group is skipped.
+                judge's models that did, or it broke on the group or may not judge it, the group
+                is skipped.
         """
         response = await self.ask(key, group)
         await self._ledger.save_judged(key, response.group, response.usage, month())
@@ -97,16 +101,14 @@ class Judging:
 
     async def ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
         """As `score`, and nothing is stored; raises as it does."""
+        if group.skip_reason in UNCOLLECTED:
+            return judge_pb.ScoreGroupResponse(group=group)
         try:
             return await self._recovery.run("judge", lambda: self._ask(key, group))
         except JobFailedError as error:
             if error.reason != NO_JUDGE_ANSWERS:
                 raise
             unjudged = skipped(group, JUDGE_UNAVAILABLE, error.message)
-            return judge_pb.ScoreGroupResponse(group=unjudged)
-        except InternalError as error:
-            # A defect, but of this group: the others must not pay for it.
-            unjudged = skipped(group, JUDGE_ERROR, error.message)
             return judge_pb.ScoreGroupResponse(group=unjudged)
 
     async def _ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
@@ -130,6 +132,16 @@ class Judging:
             return await self._judge.score(request)
         except DeadlineExceededError as error:
             raise UnavailableError(error.message, reason=NO_JUDGE_ANSWERS) from error
+        except (DatabaseUnavailableError, LeaseLostError):
+            raise
+        except PodiumError as error:
+            if is_transient(error):
+                raise
+            # A defect, or a key that is no more, but of this group: the others must not pay for it.
+            refused = error.reason == JUDGE_MISCONFIGURED.upper()
+            reason = JUDGE_MISCONFIGURED if refused else JUDGE_ERROR
+            unjudged = skipped(request.group, reason, error.message)
+            return judge_pb.ScoreGroupResponse(group=unjudged)
 
     async def _bound(self, request: judge_pb.ScoreGroupRequest) -> None:
         allowed = self._limits.max_judge_tokens
@@ -141,8 +153,8 @@ class Judging:
 
 
 async def tell_unjudged(reporter: Reporter, group: trajectory_pb2.Group, step: int) -> None:
-    """Says of a group that it has no scores, and why."""
-    if unusable(group) not in ("", ALL_FAILED, JUDGE_BUDGET):
+    """Says of a group that it has no scores, and why, where nobody has said it yet."""
+    if unusable(group) not in ("", ALL_FAILED, JUDGE_BUDGET, *UNCOLLECTED):
         text = f"group {group.id} is skipped. {scorer(group)} says: {failure_text(group)}"
         await reporter.warn(text, step)
 
@@ -164,6 +176,8 @@ def unusable(group: trajectory_pb2.Group) -> str:
     A group without variance is not unusable: it says something about the
     policy. One whose attempts all broke says something about the environment.
     """
+    if group.skip_reason in UNCOLLECTED:
+        return group.skip_reason
     if group.trajectories and all(map(is_failed, group.trajectories)):
         return ALL_FAILED
     return group.skip_reason if group.skip_reason in _NOT_SCORED else ""
@@ -184,7 +198,7 @@ def unjudgeable(groups: Sequence[trajectory_pb2.Group]) -> trajectory_pb2.Group 
 def failure_text(group: trajectory_pb2.Group) -> str:
     """What the group's attempts, or its judge or teacher, died of, in their own words."""
     failed = [trajectory for trajectory in group.trajectories if is_failed(trajectory)]
-    if failed and unusable(group) == ALL_FAILED:
+    if failed and unusable(group) in (ALL_FAILED, *UNCOLLECTED):
         failure = failed[0].failure
         return f"{failure.type}: {failure.message}" if failure.type else failure.message
     words = (each.explanation for each in group.trajectories if not is_failed(each))

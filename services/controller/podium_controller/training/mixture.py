@@ -48,6 +48,22 @@ class Mixture:
         found = bisect_right(ends, index)
         return found, self.before(step)[found] + index - (ends[found - 1] if found else 0)
 
+    def redraw(self, step: int, index: int, times: int) -> tuple[int, int]:
+        """In place of what `draw` says, of which nothing came: another, and the next one each time.
+
+        Of the environments that take part in the step the following one, where there are several,
+        and of its groups one of coming steps.
+        """
+        found, position = self.draw(step, index)
+        several = self.taking_part(step)
+        return several[
+            (several.index(found) + times) % len(several)
+        ], position + times * self._groups
+
+    def taking_part(self, step: int) -> list[int]:
+        """Which environments the step's groups may be of."""
+        return [i for i, each in enumerate(self._environments) if takes_part(each, step)]
+
     def pick(self, step: int, number: int) -> int:
         """Which environment the job's group `number` (from 0) is of, drawn while `step` is next.
 

@@ -40,7 +40,7 @@ from podium_controller.training.group_sources import DrawnGroups
 from podium_controller.training.judging import Scoring, tell_unjudged, unusable
 from podium_controller.training.reporter import COLLECT, Reporter
 from podium_controller.training.shortfall import Shortfall
-from podium_controller.training.useless import UselessGroups
+from podium_controller.training.useless import Keyed, UselessGroups
 
 # How often a group is attempted that becomes too old each time.
 _TRIES = 4
@@ -369,8 +369,13 @@ class ReadyFirst:
             return False
         keyed = [(GroupKey(self._job_id, WAITING_ROOM, r.draw.number), r.group) for r in head]
         await self._useless.check_judges(step, keyed)
-        self._rounds += 1
-        kept = await self._useless.make_room(step, keyed, self._rounds)
+        is_lost = self._source.is_lost(step)
+        kept: list[Keyed] = []
+        if self._useless.check_environments(step, keyed, is_lost=is_lost):
+            await self._useless.drop(keyed)
+        else:
+            self._rounds += 1
+            kept = await self._useless.make_room(step, keyed, self._rounds)
         self._ready = [each for each in self._ready if each not in head]
         for key, group in kept:
             self._stored[key.position] = StoredGroup(key.position, COLLECTED, group)

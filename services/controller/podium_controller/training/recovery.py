@@ -17,7 +17,12 @@ from podium.core.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from podium.core.skip_reasons import NO_JUDGE_ANSWERS, NO_TEACHER_ANSWERS
+from podium.core.skip_reasons import (
+    EPISODES_WERE_LOST,
+    NO_ENVIRONMENT_ANSWERS,
+    NO_JUDGE_ANSWERS,
+    NO_TEACHER_ANSWERS,
+)
 from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_controller.domain import metrics
@@ -54,6 +59,13 @@ _FORGOTTEN = {
 }
 # What says more than that a service is lost.
 _TELLING = frozenset({NO_JUDGE_ANSWERS, NO_TEACHER_ANSWERS, TOKEN_REFUSED, STORE_FORBIDDEN})
+# How the rollout service says that an environment, and not itself, is away, lost or full.
+_OF_ENVIRONMENT = frozenset(
+    {NO_ENVIRONMENT_ANSWERS, EPISODES_WERE_LOST, "NO_SESSION", "QUEUED_TOO_LONG"}
+)
+_ENVIRONMENT = "environment"
+# Of an environment that was given up, how much of the time the next group waits: it may come back.
+_SHARE_ONCE_GIVEN_UP = 0.1
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 # A call whose service comes back every time and is lost again every time.
@@ -72,6 +84,8 @@ def lost_service(error: PodiumError, called: str) -> str:
     """Which service the error is about: not always the one that was called."""
     if error.reason in _FORGOTTEN:
         return _FORGOTTEN[error.reason]
+    if error.reason in _OF_ENVIRONMENT:
+        return _ENVIRONMENT
     peer = error.metadata.get("peer", "")
     return peer if peer in SERVICES else called
 
@@ -96,6 +110,8 @@ class _CallGroup:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     rebuilt: int = 0
     loss: _Loss | None = None
+    given_up: bool = False
+    """Whether one has waited for as long as it may, and none has come through since."""
 
 
 @dataclass
@@ -112,6 +128,10 @@ class _Patience:
         if not self.until:
             self.until = time.monotonic() + self.seconds
             self.losses += 1
+
+    @property
+    def is_over(self) -> bool:
+        return self.losses > _MOST_LOSSES or self.left() <= 0
 
     def left(self) -> float:
         return self.until - time.monotonic()
@@ -134,6 +154,17 @@ class _Patience:
         self.backoff.reset()
 
 
+@dataclass
+class _Side:
+    """What one call may lose: the service that it asks, or an environment behind that."""
+
+    calls: _CallGroup
+    patience: _Patience
+    rebuild: Rebuild = _nothing
+    ready: Ready = _nothing
+    rebuilt: int = 0
+
+
 class Recovery:
     """Runs a job's calls of other services so that their losses only cost time."""
 
@@ -150,62 +181,80 @@ class Recovery:
         call: Callable[[], Awaitable[T]],
         rebuild: Rebuild = _nothing,
         ready: Ready = _nothing,
+        environment: str | None = None,
     ) -> T:
         """The result of `call`, repeated until its services let it through.
 
         Calls of one service that fail together are one loss: one of them
         rebuilds, the others wait and repeat. What `ready` takes, before each
-        rebuild, is not counted against the service.
+        rebuild, is not counted against the service. The loss of an
+        `environment`, by its name, is one of its own, which keeps no call that
+        needs another waiting; nothing of it is to be rebuilt.
 
         Raises:
             JobFailedError: a service stayed away for too long; its reason is
-                `<SERVICE>_LOST`, or what keeps it from working.
+                `<SERVICE>_LOST`, or what keeps it from working; of an
+                environment ENVIRONMENT_UNAVAILABLE.
             PauseRequestedError: the job is to pause, and would have had to wait.
             PodiumError: what `call` raised, if time does not heal it.
         """
-        calls = self._calls.setdefault(service, _CallGroup())
-        patience = _Patience(self._timeout)
+        sides = {service: _Side(self._group(service), _Patience(self._timeout), rebuild, ready)}
+        if environment is not None:
+            calls = self._group(_key(environment))
+            sides[_ENVIRONMENT] = _Side(calls, _Patience(self._patience_with(calls)))
         while True:
             # From before the call: what was rebuilt while it ran is rebuilt for it too.
-            rebuilt, began = calls.rebuilt, time.monotonic()
+            began = time.monotonic()
+            for side in sides.values():
+                side.rebuilt = side.calls.rebuilt
             try:
                 result = await call()
             except PodiumError as error:
                 if not is_transient(error):
                     raise
-                patience.start()
-                await self._recover(calls, rebuilt, service, error, patience, rebuild, ready)
+                side = sides.get(lost_service(error, service), sides[service])
+                if error.reason == EPISODES_WERE_LOST:
+                    # It was there meanwhile.
+                    side.patience.renew()
+                side.patience.start()
+                await self._recover(side, service, error)
             else:
-                await self._end_loss(calls, began)
+                for side in sides.values():
+                    side.calls.given_up = False
+                    await self._end_loss(side.calls, began)
                 return result
 
-    async def _recover(
-        self,
-        calls: _CallGroup,
-        rebuilt: int,
-        called: str,
-        error: PodiumError,
-        patience: _Patience,
-        rebuild: Rebuild,
-        ready: Ready,
-    ) -> None:
+    def has_given_up(self, environment: str) -> bool:
+        """Whether the environment was away for as long as the job waits, and is not back."""
+        return self._group(_key(environment)).given_up
+
+    def _group(self, key: str) -> _CallGroup:
+        return self._calls.setdefault(key, _CallGroup())
+
+    def _patience_with(self, calls: _CallGroup) -> float:
+        return self._timeout * (_SHARE_ONCE_GIVEN_UP if calls.given_up else 1.0)
+
+    async def _recover(self, side: _Side, called: str, error: PodiumError) -> None:
+        calls, patience = side.calls, side.patience
         async with calls.lock:
             # Whoever had the lock first has brought the service back; repeating is enough.
-            if calls.rebuilt != rebuilt:
+            if calls.rebuilt != side.rebuilt:
                 return
             await self._begin_loss(calls, called, error)
             async with self._reporter.recovering(_wait_for(called, error)):
                 while True:
-                    _give_up_if_over(patience, called, error)
+                    if patience.is_over:
+                        calls.given_up = True
+                        raise _given_up(patience, called, error) from error
                     await self._control.unless_paused(asyncio.sleep(patience.next_pause()))
                     # The cluster may need minutes to place a pod, which is not the service's doing.
                     asked = time.monotonic()
-                    uncounted = await self._control.unless_paused(ready())
+                    uncounted = await self._control.unless_paused(side.ready())
                     patience.excuse(time.monotonic() - asked, uncounted)
                     try:
                         # Never 0, which would end the last try before it has begun.
                         async with asyncio.timeout(max(patience.left(), 0.01)):
-                            had_lost_state = await self._control.unless_paused(rebuild())
+                            had_lost_state = await self._control.unless_paused(side.rebuild())
                         break
                     except TimeoutError:
                         # The time is up, which the loop's head tells with the last error.
@@ -254,19 +303,21 @@ class Recovery:
         )
 
 
-def _give_up_if_over(patience: _Patience, called: str, error: PodiumError) -> None:
+def _key(environment: str) -> str:
+    return f"{_ENVIRONMENT} {environment}"
+
+
+def _given_up(patience: _Patience, called: str, error: PodiumError) -> JobFailedError:
     service = lost_service(error, called)
     if patience.losses > _MOST_LOSSES:
         why = f"{service} was lost {patience.losses} times in the same call"
-    elif patience.left() <= 0:
-        why = f"{service} stayed away for more than {patience.seconds:g} seconds"
     else:
-        return
-    raise JobFailedError(
+        why = f"{service} stayed away for more than {patience.seconds:g} seconds"
+    return JobFailedError(
         f"{why}: {error.message}",
         reason=_reason(service, error),
         metadata={"service": service},
-    ) from error
+    )
 
 
 def _wait_for(called: str, error: PodiumError) -> Wait:
@@ -274,5 +325,7 @@ def _wait_for(called: str, error: PodiumError) -> Wait:
 
 
 def _reason(service: str, error: PodiumError) -> str:
+    if service == _ENVIRONMENT:
+        return NO_ENVIRONMENT_ANSWERS
     says_why = isinstance(error, ResourceExhaustedError) or error.reason in _TELLING
     return error.reason if says_why else f"{service.upper()}_LOST"

@@ -33,6 +33,7 @@ from podium_controller.domain.errors import (
 )
 from podium_controller.domain.ports import COLLECTED, JUDGED, GroupKey, Ledger
 from podium_controller.domain.step_metrics import is_failed, taught_tokens
+from podium_controller.domain.uncollected import UNCOLLECTED
 from podium_controller.pools.pools import Pool
 from podium_controller.training.judging import Scoring, skipped
 from podium_controller.training.recovery import Recovery, is_transient
@@ -93,6 +94,9 @@ class Teaching:
                 judging raises. A teacher that stays away, or whose answer is of no use, costs the
                 group.
         """
+        if group.skip_reason in UNCOLLECTED:
+            await self._ledger.save_group(key, JUDGED, group)
+            return group
         if not any(trajectory.teacher for trajectory in group.trajectories):
             group = await self._teach(key, group)
             if group.skip_reason:

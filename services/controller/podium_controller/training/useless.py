@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Sequence
 
 from podium.core.skip_reasons import (
+    ENVIRONMENT_UNAVAILABLE,
+    GROUP_REFUSED,
     JUDGE_BUDGET,
     JUDGE_ERROR,
     JUDGE_FAILED,
+    JUDGE_MISCONFIGURED,
     TEACHER_ERROR,
 )
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -18,7 +21,7 @@ from podium_controller.domain import metrics
 from podium_controller.domain.budget import BUDGET_EXHAUSTED, exhausted
 from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import COLLECTED, GroupKey, Ledger
-from podium_controller.domain.uncollected import was_not_collected
+from podium_controller.domain.uncollected import was_broken_on
 from podium_controller.domain.usage import of_judges
 from podium_controller.training.judging import TEACHER, failure_text, scorer, unjudgeable, unusable
 from podium_controller.training.reporter import Reporter
@@ -29,7 +32,7 @@ Keyed = tuple[GroupKey, trajectory_pb2.Group]
 # How often in a row all groups of a step may be of no use.
 _ROUNDS = 3
 # What asking judge or teacher once more may mend.
-_UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR, TEACHER_ERROR)
+_UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR, JUDGE_MISCONFIGURED, TEACHER_ERROR)
 
 
 class UselessGroups:
@@ -66,6 +69,28 @@ class UselessGroups:
             reason="JUDGE_BUDGET_SPENT" if reason == JUDGE_BUDGET else reason.upper(),
         )
 
+    def check_environments(self, step: int, groups: Sequence[Keyed], *, is_lost: bool) -> bool:
+        """Whether not one group had an environment, and others may have; `is_lost` says none.
+
+        Raises:
+            JobFailedError: ENVIRONMENT_UNAVAILABLE: nor will any.
+        """
+        if any(unusable(group) != ENVIRONMENT_UNAVAILABLE for _, group in groups):
+            return False
+        if not is_lost:
+            return True
+        metrics.count_group(self._job_id, ENVIRONMENT_UNAVAILABLE, len(groups))
+        raise JobFailedError(
+            f"no group of step {step} could be collected: {failure_text(groups[0][1])}",
+            reason=ENVIRONMENT_UNAVAILABLE.upper(),
+        )
+
+    async def drop(self, groups: Sequence[Keyed]) -> None:
+        """Groups of an environment that is away, in whose place others are drawn."""
+        metrics.count_group(self._job_id, ENVIRONMENT_UNAVAILABLE, len(groups))
+        for key, _ in groups:
+            await self._ledger.drop_group(key)
+
     async def _check_budget(self, groups: Sequence[Keyed]) -> None:
         budget = self._budget
         if not budget.HasField("max_judge_cost"):
@@ -92,7 +117,8 @@ class UselessGroups:
             Those that stay, to be judged again. The others are dropped where renewable.
 
         Raises:
-            JobFailedError: ENVIRONMENT_FAILING, ROLLOUT_FAILING, JUDGE_FAILING, TEACHER_FAILING.
+            JobFailedError: ENVIRONMENT_FAILING, ROLLOUT_FAILING, JUDGE_FAILING, TEACHER_FAILING,
+                JUDGE_MISCONFIGURED, GROUPS_REFUSED.
         """
         of_judge = [each for each in groups if unusable(each[1]) in _UNJUDGED]
         _, shown = (of_judge or groups)[0]
@@ -123,7 +149,11 @@ def _at_fault(shown: trajectory_pb2.Group) -> tuple[str, str]:
     """Who made a group of no use, and a job's reason when all groups are."""
     if unusable(shown) in _UNJUDGED:
         who = scorer(shown)
+        if unusable(shown) == JUDGE_MISCONFIGURED:
+            return who, JUDGE_MISCONFIGURED.upper()
         return who, "TEACHER_FAILING" if who == TEACHER else "JUDGE_FAILING"
-    if was_not_collected(shown):
+    if unusable(shown) == GROUP_REFUSED:
+        return "The rollout service", "GROUPS_REFUSED"
+    if was_broken_on(shown):
         return "The rollout service", "ROLLOUT_FAILING"
     return "The environment", "ENVIRONMENT_FAILING"

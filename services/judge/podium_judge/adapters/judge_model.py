@@ -24,6 +24,10 @@ WITHHELD = (
 )
 
 
+# An account's credit, and a model.
+_MAY_COME = frozenset({"402", "404"})
+
+
 class OpenAIJudge:
     """A judge model behind an OpenAI-compatible API."""
 
@@ -54,6 +58,20 @@ class OpenAIJudge:
     async def merges(self) -> bool:
         """See `StructuredChat.merges`."""
         return await self._chat.merges()
+
+    async def try_key(self) -> str:
+        """Why its API never answers with this key, or at this address; empty where it may.
+
+        Of an account without credit or a model that is not there nothing is said: both may come.
+        """
+        try:
+            await self._chat.try_key()
+        except FailedPreconditionError as error:
+            if error.metadata.get("status") not in _MAY_COME:
+                return error.message if self._trusted else WITHHELD
+        except UnavailableError:
+            pass
+        return ""
 
     async def ask(
         self,

@@ -146,6 +146,24 @@ class Scorers:
                 found.append(Violation(f"{path}.model", _itself(named)))
         return found
 
+    async def refusals(self, spec: JudgedSpec, field: str) -> list[Violation]:
+        """Which judges of `spec`, which stands at `field`, refuse the key or the address.
+
+        Raises:
+            InvalidArgumentError: the spec is wrong.
+        """
+        judges, fallbacks = resolve_judges(spec, field, self._settings)
+        paths = [path for _, path in (*judges_of(spec, field), *fallbacks_of(spec, field))]
+        # One without a name is Podium's own pool as a rule, which waits for its operator.
+        named = [
+            (config, path)
+            for config, path in zip((*judges, *fallbacks), paths, strict=True)
+            if config.endpoint.model
+        ]
+        looked = [OpenAIJudge(self._client, config, _LOOK).try_key() for config, _ in named]
+        said = await asyncio.gather(*looked)
+        return [Violation(path, text) for (_, path), text in zip(named, said, strict=True) if text]
+
     async def _merges(self, config: JudgeConfig) -> bool:
         try:
             return await OpenAIJudge(self._client, config, _LOOK).merges()

@@ -51,6 +51,8 @@ class GroupScorer(Protocol):
 GroupSpec = JudgedSpec | spec_pb2.HttpScorerSpec
 ScorerFactory = Callable[[GroupSpec, str], GroupScorer]
 """Makes the scorer of a specification that stands at a field path in the request."""
+JudgeCheck = Callable[[JudgedSpec, str], Awaitable[list[Violation]]]
+"""What is wrong with the judges of a specification that stands at a field path."""
 
 
 class AttemptScorer(Protocol):
@@ -137,24 +139,29 @@ def _parts(reward: spec_pb2.RewardSpec, make: ScorerFactory) -> list[_Part]:
 async def check_reward(
     reward: spec_pb2.RewardSpec,
     make: ScorerFactory,
-    judge_violations: Callable[[JudgedSpec, str], Awaitable[list[Violation]]],
+    judge_violations: JudgeCheck,
+    judge_refusals: JudgeCheck,
 ) -> None:
     """Whether groups can be scored so; `reward` has its defaults filled in.
 
     Args:
-        judge_violations: what is wrong with the judges that stand at a field path.
+        judge_violations: which of the judges at a field path are the policy in training.
+        judge_refusals: which of them refuse their key or address.
 
     Raises:
         InvalidArgumentError: with every violation.
     """
     _parts(reward, make)
-    found: list[Violation] = []
-    for index, spec in enumerate(reward.scorers):
-        if (judged := judged_spec(spec)) is not None:
-            field = f"reward.scorers[{index}].{PART_FIELDS[spec.kind]}"
-            found += await judge_violations(judged, field)
-    if found:
-        raise InvalidArgumentError(violations=found, reason="POLICY_JUDGES_ITSELF")
+    judges = [
+        (judged, f"reward.scorers[{index}].{PART_FIELDS[spec.kind]}")
+        for index, spec in enumerate(reward.scorers)
+        if (judged := judged_spec(spec)) is not None
+    ]
+    checks = ((judge_violations, "POLICY_JUDGES_ITSELF"), (judge_refusals, "JUDGE_MISCONFIGURED"))
+    for check, reason in checks:
+        found = [each for judged, field in judges for each in await check(judged, field)]
+        if found:
+            raise InvalidArgumentError(violations=found, reason=reason)
 
 
 def _check(group: trajectory_pb2.Group) -> None:

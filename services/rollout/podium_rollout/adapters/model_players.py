@@ -15,7 +15,7 @@ from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics
-from podium_rollout.domain.ports import Answer, PlayerFailedError
+from podium_rollout.domain.ports import PlayerAnswer, PlayerFailedError
 from podium_rollout.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -27,14 +27,14 @@ _KEYS = ApiKeys(
     "the addresses in PODIUM_ROLLOUT_TRUSTED_BASE_URLS, and base_url is none of them",
 )
 # A job may name any address; it is not to learn what listens there, and what not.
-_UNTOLD = (
+_WITHHELD = (
     "the player's model gave no answer that can be used: check its address, its key and the model's"
     " name; the rollout service's log says more"
 )
 _REFUSAL_CHARS = 300
 
 
-class ModelPlayers:
+class OpenAIPlayers:
     """Asks whatever models jobs name."""
 
     def __init__(self, client: httpx.AsyncClient, settings: Settings) -> None:
@@ -43,8 +43,8 @@ class ModelPlayers:
         self._settings = settings
         self._trusted = {_normal(url) for url in settings.trusted_base_urls}
 
-    def player(self, spec: spec_pb2.ModelPlayer, field: str) -> ModelPlayer:
-        """See `podium_rollout.domain.ports.ModelPlayers`."""
+    def player(self, spec: spec_pb2.ModelPlayer, field: str) -> OpenAIPlayer:
+        """See `podium_rollout.domain.ports.PlayerModels`."""
         trusted = _normal(spec.base_url) in self._trusted
         key = ""
         if spec.api_key_env:
@@ -61,16 +61,16 @@ class ModelPlayers:
             observer=_Counted(),
             named="player's model",
         )
-        return ModelPlayer(api, spec, told=trusted or self._settings.tell_failures)
+        return OpenAIPlayer(api, spec, shows_failures=trusted or self._settings.tell_failures)
 
 
-class ModelPlayer:
+class OpenAIPlayer:
     """One of them, for one conversation of one episode."""
 
-    def __init__(self, api: HttpApi, spec: spec_pb2.ModelPlayer, *, told: bool) -> None:
-        """`told` is whether errors say what it answered."""
+    def __init__(self, api: HttpApi, spec: spec_pb2.ModelPlayer, *, shows_failures: bool) -> None:
+        """`shows_failures` is whether errors say what it answered."""
         self._api = api
-        self._told = told
+        self._shows_failures = shows_failures
         self._options: dict[str, Any] = {
             **whole_numbers(plain_of(spec.extra_body)),
             "model": spec.model,
@@ -82,8 +82,8 @@ class ModelPlayer:
 
     async def answer(
         self, messages: Sequence[pb.Message], tools: Sequence[pb.Tool], seed: int
-    ) -> Answer:
-        """See `podium_rollout.domain.ports.ModelPlayer`."""
+    ) -> PlayerAnswer:
+        """See `podium_rollout.domain.ports.PlayerModel`."""
         body: dict[str, Any] = {
             **self._options,
             "messages": [_sent(message) for message in messages],
@@ -102,7 +102,7 @@ class ModelPlayer:
             )
         return self._read(response)
 
-    def _read(self, response: httpx.Response) -> Answer:
+    def _read(self, response: httpx.Response) -> PlayerAnswer:
         try:
             plain = response.json()
             said = plain["choices"][0]["message"]
@@ -113,7 +113,7 @@ class ModelPlayer:
         message = message_of({**said, "role": "assistant"})
         usage = plain.get("usage")
         usage = usage if isinstance(usage, Mapping) else {}
-        answer = Answer(
+        answer = PlayerAnswer(
             message,
             count_of(usage.get("prompt_tokens")),
             count_of(usage.get("completion_tokens")),
@@ -123,10 +123,10 @@ class ModelPlayer:
         return answer
 
     def _failed(self, what: str) -> PlayerFailedError:
-        if self._told:
+        if self._shows_failures:
             return PlayerFailedError(what)
         logger.info("a player that a job names: %s", what)
-        return PlayerFailedError(_UNTOLD)
+        return PlayerFailedError(_WITHHELD)
 
 
 class _Counted:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from podium.core.errors import (
+    DataLossError,
     DeadlineExceededError,
     InternalError,
     PodiumError,
+    RequestCancelledError,
     ResourceExhaustedError,
     UnavailableError,
 )
+from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
 from podium.core.time_limits import time_limit
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.kit.telemetry import current_span_id, current_trace_id, exemplar, failed
@@ -22,7 +25,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics, spans
 from podium_rollout.domain.conversation import Conversations
-from podium_rollout.domain.ports import Environments, ModelPlayers, Policy, Session
+from podium_rollout.domain.ports import Environments, PlayerModels, Policy, Session
 from podium_rollout.domain.seeds import derive
 from podium_rollout.domain.speakers import (
     AgentSpeaker,
@@ -35,6 +38,9 @@ from podium_rollout.domain.trajectories import EpisodeProgress, build, failure_o
 
 T = TypeVar("T")
 
+# Of an environment that began badly. Said of a group, they would be taken for something of ours.
+_OF_ONE_ATTEMPT = (InternalError, DataLossError, DeadlineExceededError, RequestCancelledError)
+
 
 class _EnvironmentFailedError(Exception):
     """Wraps what the environment raised, so that none of it is taken for the policy's error."""
@@ -42,6 +48,16 @@ class _EnvironmentFailedError(Exception):
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+class EnvironmentLostError(Exception):
+    """The environment was lost under an attempt: it may begin again."""
+
+    def __init__(self, cause: UnavailableError, trajectories: Sequence[pb.Trajectory] = ()) -> None:
+        """`trajectories` are what the attempt is when it does not: failed, as far as it came."""
+        super().__init__(str(cause))
+        self.cause = cause
+        self.trajectories = trajectories
 
 
 class PolicyLostError(Exception):
@@ -52,6 +68,11 @@ class PolicyLostError(Exception):
         self.cause = cause
 
 
+def away(cause: UnavailableError) -> UnavailableError:
+    """The same as the absence of the environment, for the group to be asked for later."""
+    return UnavailableError(cause.message, reason=NO_ENVIRONMENT_ANSWERS, metadata=cause.metadata)
+
+
 def _count_waiting(queued: bool) -> None:
     metrics.EPISODES_WAITING.inc(1 if queued else -1)
 
@@ -60,9 +81,9 @@ class Episode:
     """Runs one attempt of a group.
 
     What the environment raises, or takes too long over, ends the episode and
-    is kept in the trajectory. What the policy raises ends it without one (see
-    `GroupRunner`), and an environment that is away or refuses to begin ends the
-    whole group.
+    is kept in the trajectory. A policy or an environment that is lost on the way
+    ends it without one (see `GroupRunner`), and an environment that gives no
+    session or refuses to begin ends the whole group.
     """
 
     def __init__(
@@ -71,7 +92,7 @@ class Episode:
         attempt: int,
         environments: Environments,
         policy: Policy,
-        models: ModelPlayers | None = None,
+        models: PlayerModels | None = None,
     ) -> None:
         """Nothing runs yet."""
         self._request = request
@@ -86,8 +107,9 @@ class Episode:
 
         Raises:
             PolicyLostError: a call of the policy was lost.
+            EnvironmentLostError: one of the environment, of a session that there was.
             PodiumError: the policy could not act, or the environment refused to begin; the
-                group cannot be completed.
+                group cannot be completed. UnavailableError (ENVIRONMENT_UNAVAILABLE): it is away.
         """
         self._progress.began = time.time()
         head = pb.Trajectory(
@@ -108,6 +130,11 @@ class Episode:
                 head.stop_reason = pb.STOP_REASON_FAILED
                 head.failure.CopyFrom(failure_of(error.cause))
                 failed(span, error.cause)
+            except EnvironmentLostError as lost:
+                head.stop_reason = pb.STOP_REASON_FAILED
+                head.failure.CopyFrom(failure_of(lost.cause))
+                lost.trajectories = build(head, self._progress, self._cast.trained)
+                raise
             self._measure(head)
             trajectories = build(head, self._progress, self._cast.trained)
             spans.ended(span, trajectories)
@@ -132,7 +159,7 @@ class Episode:
             )
             asked = time.monotonic()
             with metrics.EPISODES_WAITING.track_inprogress():
-                session = await self._beginning(stack.enter_async_context(opening), None)
+                session = await self._opened(stack.enter_async_context(opening))
             self._progress.began = time.time()
             wait = self._request.episode.session_wait_seconds
             left = max(0.0, wait - (time.monotonic() - asked))
@@ -245,13 +272,20 @@ class Episode:
         except ValueError as error:
             raise _EnvironmentFailedError(error) from error
 
+    async def _opened(self, opening: Awaitable[Session]) -> Session:
+        try:
+            return await self._beginning(opening, None)
+        except EnvironmentLostError as lost:
+            # Nothing was played that could be lost.
+            raise away(lost.cause) from lost.cause
+
     async def _beginning(self, call: Awaitable[T], seconds: float | None) -> T:
         try:
             return await self._environment(call, seconds)
         except _EnvironmentFailedError as error:
             # Refused, full or not an environment at all: nothing that one attempt did.
             cause = error.cause
-            if isinstance(cause, PodiumError) and not isinstance(cause, InternalError):
+            if isinstance(cause, PodiumError) and not isinstance(cause, _OF_ONE_ATTEMPT):
                 raise cause from None
             raise
 
@@ -260,8 +294,10 @@ class Episode:
             # The episode's own deadline passes through as CancelledError.
             async with time_limit(seconds) as limit:
                 return await call
-        except UnavailableError:
-            raise
+        except UnavailableError as error:
+            # What runs in this process is not lost: it says that what it needs is away.
+            served = self._request.environment.address
+            raise EnvironmentLostError(error if served else away(error)) from error
         except Exception as error:
             cause: Exception = error
             if limit.expired():

@@ -1,9 +1,10 @@
 """All attempts of a group at once.
 
-An attempt that loses a call of the policy begins again, once: its id and its seeds are the same,
-so it comes out as if nothing had been lost. Lost again, the service is away, which ends the group
-for the controller to ask for it later (docs/decisions/0006); or it broke twice on this attempt
-alone, which then is one that failed.
+An attempt that loses a call of the policy or of its environment begins again, once: its id and
+seeds are the same, so it comes out as if nothing had been lost. Lost again, inference is away,
+which ends the group for the controller to ask for it later (docs/decisions/0006). Where inference
+broke twice on this attempt alone, or its environment was lost twice under it, it is one that
+failed; where that is so of all attempts, it ends the group (docs/decisions/0087).
 """
 
 from __future__ import annotations
@@ -11,22 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from podium.core.errors import (
     InternalError,
     InvalidArgumentError,
     PodiumError,
     ResourceExhaustedError,
+    UnavailableError,
     Violation,
 )
-from podium.core.skip_reasons import NOT_COLLECTED
+from podium.core.skip_reasons import EPISODES_WERE_LOST, NO_ENVIRONMENT_ANSWERS, NOT_COLLECTED
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics
-from podium_rollout.domain.episode import Episode, PolicyLostError
-from podium_rollout.domain.ports import Environments, ModelPlayers, Policy
+from podium_rollout.domain.episode import EnvironmentLostError, Episode, PolicyLostError
+from podium_rollout.domain.ports import Environments, PlayerModels, Policy
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ class GroupRunner:
         environments: Environments,
         policies: Mapping[str, Policy],
         max_groups: int,
-        models: ModelPlayers | None = None,
+        models: PlayerModels | None = None,
     ) -> None:
         """One a process. `policies` are the pools by name; the first is for who names none.
 
@@ -60,6 +62,8 @@ class GroupRunner:
             ResourceExhaustedError: too many groups at once.
             InvalidArgumentError: sampling that cannot train, or a player or a
                 pool that there is not.
+            UnavailableError: the environment is away (ENVIRONMENT_UNAVAILABLE),
+                or was lost under all attempts (EPISODES_LOST).
             PodiumError: an attempt's policy could not act, nor when it began
                 again; the others are cancelled.
         """
@@ -79,21 +83,29 @@ class GroupRunner:
         }
         pending = set(tasks)
         broken: dict[int, PodiumError] = {}
+        lost: list[EnvironmentLostError] = []
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     try:
                         found = task.result()
-                    except PolicyLostError as lost:
-                        broken[tasks[task]] = lost.cause
+                    except PolicyLostError as error:
+                        broken[tasks[task]] = error.cause
+                        continue
+                    except EnvironmentLostError as error:
+                        lost.append(error)
                         continue
                     for trajectory in found:
                         yield trajectory
-            if len(broken) == len(tasks):
-                raise broken[0]
-            for attempt, error in broken.items():
-                yield _broken(request, attempt, error)
+            if len(broken) + len(lost) == len(tasks):
+                raise next(iter(broken.values())) if broken else _all_lost(lost)
+            for attempt, cause in broken.items():
+                yield _broken(request, attempt, cause)
+            for each in lost:
+                metrics.lost(request.environment)
+                for trajectory in each.trajectories:
+                    yield trajectory
         finally:
             for task in tasks:
                 task.cancel()
@@ -105,17 +117,26 @@ class GroupRunner:
     async def _attempt(
         self, request: rollout_pb.CollectGroupRequest, attempt: int, policy: Policy
     ) -> list[pb.Trajectory]:
-        """Its trajectories; raises PolicyLostError when inference broke on it twice."""
+        """Its trajectories, where need be of a second try.
+
+        Raises:
+            PolicyLostError: inference broke on it twice.
+            EnvironmentLostError: the environment was lost under it twice.
+        """
         began = time.monotonic()
+        first: EnvironmentLostError | None = None
         try:
             return await self._episode(request, attempt, policy).run()
-        except PolicyLostError as lost:
+        except (PolicyLostError, EnvironmentLostError) as lost:
+            first = lost if isinstance(lost, EnvironmentLostError) else None
             # The caller waits for this and one whole episode, no longer.
             if time.monotonic() - began > request.episode.session_wait_seconds:
+                if first is not None:
+                    raise
                 raise lost.cause from None
             metrics.ATTEMPTS_BEGUN_AGAIN.inc()
             logger.warning(
-                "an attempt lost a call of the policy and begins again",
+                "an attempt lost a call and begins again",
                 extra={"trajectory": f"{request.group_id}/t{attempt}", "error": str(lost)},
             )
         try:
@@ -124,6 +145,11 @@ class GroupRunner:
             if isinstance(lost.cause, InternalError):
                 raise
             raise lost.cause from None
+        except UnavailableError:
+            # Away since it was lost: that is what became of the attempt.
+            if first is None:
+                raise
+            raise first from None
 
     def _episode(
         self, request: rollout_pb.CollectGroupRequest, attempt: int, policy: Policy
@@ -138,6 +164,18 @@ class GroupRunner:
                 violations=[Violation("pool", f"got {pool!r}; allowed are {allowed}")]
             )
         return self._policies[name]
+
+
+def _all_lost(lost: Sequence[EnvironmentLostError]) -> UnavailableError:
+    """What ends a group that lost its environment under all of its attempts."""
+    for each in lost:
+        # An environment that says so itself is there, and what it needs is away.
+        if each.cause.reason != NO_ENVIRONMENT_ANSWERS:
+            cause = each.cause
+            return UnavailableError(
+                cause.message, reason=EPISODES_WERE_LOST, metadata=cause.metadata
+            )
+    return lost[0].cause
 
 
 def _broken(

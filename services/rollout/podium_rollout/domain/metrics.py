@@ -37,7 +37,7 @@ CONTEXT_CAPPED = Counter(
 )
 ATTEMPTS_BEGUN_AGAIN = Counter(
     "podium_rollout_attempts_begun_again_total",
-    "Attempts that began again, for a call of the policy was lost.",
+    "Attempts that began again, for a call of the policy or the environment was lost.",
 )
 MALFORMED_CALLS = Counter(
     "podium_rollout_malformed_calls_total", "Tool calls that could not be read.", ["environment"]
@@ -79,6 +79,11 @@ WORKERS_DIED = Counter(
     "podium_rollout_workers_died_total",
     "Worker processes that died while the service ran; each is started anew.",
 )
+
+
+def lost(environment: spec_pb2.EnvironmentSpec) -> None:
+    """Counts an episode that lost its environment for good as one that failed."""
+    EPISODES.labels(label_of(environment), "failed").inc()
 
 
 def rewarded(label: str, reward: float) -> None:

@@ -27,7 +27,7 @@ class PlayerFailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlayerAnswer:
     """What a model that plays beside the policy said."""
 
     message: trajectory_pb2.Message
@@ -36,7 +36,7 @@ class Answer:
     completion_tokens: int
 
 
-class ModelPlayer(Protocol):
+class PlayerModel(Protocol):
     """A model that plays beside the policy, in one conversation of one episode."""
 
     async def answer(
@@ -44,7 +44,7 @@ class ModelPlayer(Protocol):
         messages: Sequence[trajectory_pb2.Message],
         tools: Sequence[trajectory_pb2.Tool],
         seed: int,
-    ) -> Answer:
+    ) -> PlayerAnswer:
         """Its next message in a conversation, with the tools that are on offer to it.
 
         Raises:
@@ -53,10 +53,10 @@ class ModelPlayer(Protocol):
         ...
 
 
-class ModelPlayers(Protocol):
+class PlayerModels(Protocol):
     """Knows the models that jobs name as players."""
 
-    def player(self, spec: spec_pb2.ModelPlayer, field: str) -> ModelPlayer:
+    def player(self, spec: spec_pb2.ModelPlayer, field: str) -> PlayerModel:
         """The model of `spec`, which stands at `field`; asks nothing yet.
 
         Raises:

@@ -20,7 +20,7 @@ from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
 from podium.types.v1 import policy_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
-from podium_rollout.domain.ports import Answer
+from podium_rollout.domain.ports import PlayerAnswer
 
 _PROVIDER = "podium"
 _UNKNOWN_TOOL = "_unknown"
@@ -140,7 +140,7 @@ def player(
     return traced(_tracer, "chat player", told)
 
 
-def player_answered(span: trace.Span, answer: Answer) -> None:
+def player_answered(span: trace.Span, answer: PlayerAnswer) -> None:
     """Says on the span of a player's call what came of it."""
     if not span.is_recording():
         return

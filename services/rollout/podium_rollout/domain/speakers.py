@@ -26,7 +26,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_rollout.domain import metrics, spans
 from podium_rollout.domain.conversation import MAIN, Conversations, History
-from podium_rollout.domain.ports import ModelPlayer, ModelPlayers, Policy
+from podium_rollout.domain.ports import PlayerModel, PlayerModels, Policy
 from podium_rollout.domain.seeds import derive
 
 _BASELINE = "baseline:"
@@ -135,7 +135,7 @@ class AgentSpeaker:
 class ModelSpeaker:
     """A model that this installation does not train."""
 
-    model: ModelPlayer
+    model: PlayerModel
     name: str
     """Its name in traces."""
     seed: int
@@ -180,7 +180,7 @@ class Cast:
         request: rollout_pb.CollectGroupRequest,
         trajectory_id: str,
         pool: Policy,
-        models: ModelPlayers | None,
+        models: PlayerModels | None,
     ) -> None:
         """Agents and models get a seed of the episode's.
 

@@ -51,6 +51,18 @@ _WHY = {
         "failed in every attempt",
         "read the failures with `podium trajectory list JOB`",
     ),
+    skip_reasons.GROUP_REFUSED: (
+        "were refused by the environment",
+        "read why with `podium trajectory list JOB`, and mend these scenarios",
+    ),
+    skip_reasons.ENVIRONMENT_UNAVAILABLE: (
+        "had no environment that answers",
+        "look at its server, and at how many sessions it has",
+    ),
+    skip_reasons.EPISODES_LOST: (
+        "lost their environment under all attempts",
+        "look at why its server ends: its log, its memory",
+    ),
     skip_reasons.TEACHER_UNAVAILABLE: (
         "had no answer of the teacher",
         "look at the pool that serves it (distillation.pool)",
