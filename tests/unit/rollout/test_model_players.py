@@ -232,5 +232,6 @@ async def test_it_is_offered_tools_and_not_its_own_thoughts() -> None:
 async def test_an_answer_has_tokens_where_its_api_counts_them() -> None:
     with api(lambda _: completion("4")) as server:
         async with players() as models:
-            answer = await models.player(model(server), "player").answer([], [], 1)
+            hello = pb.Message(role=pb.ROLE_USER, content="hello")
+            answer = await models.player(model(server), "player").answer([hello], [], 1)
     assert (answer.prompt_tokens, answer.completion_tokens) == (100, 10)
