@@ -36,7 +36,13 @@ _JOBS: Row = (
             "Alerts",
             "That fire, of this release's rules.",
             "none",
-            (('count(ALERTS{alertname=~"Podium.+", alertstate="firing"}) or vector(0)', "alerts"),),
+            (
+                (
+                    f'count(ALERTS{{{R}, alertname=~"Podium.+", alertstate="firing"}}) '
+                    "or vector(0)",
+                    "alerts",
+                ),
+            ),
             stat=True,
         ),
         Panel(

@@ -198,7 +198,7 @@ def _annotations(board: str) -> list[dict[str, Any]]:
         return []
     waits = f"podium_controller_waiting_since_timestamp_seconds{{{J}}}"
     weights = f"changes(podium_controller_step{{{J}}}[1m]) > 0"
-    alerts = 'ALERTS{alertstate="firing", job_id="$job"}'
+    alerts = f'ALERTS{{{J}, alertstate="firing"}}'
     return [
         _annotation("Alert", alerts, "{{alertname}}", "red", shown=True),
         _annotation("Waits", waits, "{{reason}}", "orange", shown=True),

@@ -158,6 +158,15 @@ def test_every_panel_is_described_and_has_a_unit(uid: str) -> None:
 
 
 @pytest.mark.parametrize("uid", dashboards.BOARDS)
+def test_panels_and_annotations_are_about_one_release(uid: str) -> None:
+    for expression in dashboards.expressions(uid):
+        for name, selector in re.findall(NAME + r"\{([^}]*)\}", expression):
+            assert 'namespace="$namespace"' in selector, expression
+            if not name.startswith(("DCGM_", "kubelet_")):
+                assert 'podium_release="$release"' in selector, expression
+
+
+@pytest.mark.parametrize("uid", dashboards.BOARDS)
 def test_a_panel_that_shows_traces_asks_for_buckets_of_podiums_own(uid: str) -> None:
     # Prometheus' client writes exemplars with a histogram's buckets, not with its sum or count.
     for panel in dashboards.panels_of(uid):
