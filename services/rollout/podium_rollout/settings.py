@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 from podium.kit.rpc import ServerSettings
 from podium.kit.rpc.pools import DEFAULT_POOL, PoolAddresses
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
+
+MAX_WORKERS = 256
 
 
 class Settings(ServerSettings):
@@ -21,14 +26,28 @@ class Settings(ServerSettings):
     """The inference pool; unused with pools."""
     pools: PoolAddresses = Field(default={})
     """Several: `name=address,…` or a JSON object. The first is that of requests that name none."""
-    workers: int = Field(default=1, ge=1, le=256)
-    """Processes that run episodes, each on a core; 1 for this one alone."""
+    workers: int = Field(default=1, ge=1, le=MAX_WORKERS)
+    """Processes that run episodes, each on a core; 1 for this one alone. Where it is not set,
+    `ART_CLIENT_WORKERS` is read, as ART's clients do."""
     max_groups: int = Field(default=256, ge=1)
     """Groups at once, of all workers together; more are refused with RESOURCE_EXHAUSTED."""
     generate_timeout_seconds: float = Field(default=300.0, gt=0)
     """Of one generation, within the episode's own deadline."""
     environment_resume_seconds: float = Field(default=30.0, gt=0)
     """How long a remote environment's session is sought after its connection broke."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _workers_as_art_names_them(cls, given: dict[str, Any]) -> dict[str, Any]:
+        theirs = os.environ.get("ART_CLIENT_WORKERS", "").strip()
+        if not theirs or "workers" in given:
+            return given
+        if not (theirs.isascii() and theirs.isdigit() and 1 <= int(theirs[:9]) <= MAX_WORKERS):
+            raise ValueError(
+                f"ART_CLIENT_WORKERS: got {theirs[:80]!r}: must be a whole number from 1 to "
+                f"{MAX_WORKERS}"
+            )
+        return given | {"workers": theirs}
 
     def pool_addresses(self) -> dict[str, str]:
         """The pools by name."""

@@ -191,10 +191,10 @@ async def _ask(address: str, channel: grpc.aio.Channel) -> Worker:
         async with _patience("it"):
             with rpc_errors("rollout"):
                 stub = rollout_grpc.RolloutServiceStub(channel)
-                await stub.ListEnvironments(rollout.ListEnvironmentsRequest())
+                told = await stub.ListEnvironments(rollout.ListEnvironmentsRequest())
     except PodiumError as error:
         return Worker(address, error.message)
-    return Worker(address)
+    return Worker(address, processes=told.workers if told.HasField("workers") else 1)
 
 
 @asynccontextmanager
