@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard_panels import NEEDS_KUBELET, PODS, Panel, R, Row, gpus, quantile, rate
+from dashboard_panels import FIRING, NEEDS_KUBELET, Panel, R, Row, gpus, quantile, rate
 
 _HANDLED = "podium_grpc_server_handled_total"
 _USERS = 'service=~"podium[.](jobs|registry)[.].+"'
@@ -36,13 +36,7 @@ _JOBS: Row = (
             "Alerts",
             "That fire, of this release's rules.",
             "none",
-            (
-                (
-                    f'count(ALERTS{{{R}, alertname=~"Podium.+", alertstate="firing"}}) '
-                    "or vector(0)",
-                    "alerts",
-                ),
-            ),
+            ((f"count(ALERTS{{{R}, {FIRING}}}) or vector(0)", "alerts"),),
             stat=True,
         ),
         Panel(
@@ -202,7 +196,7 @@ _STORES: Row = (
         ),
     ),
 )
-OVERVIEW = (_JOBS, _FLOW, _STORES, gpus(PODS))
+OVERVIEW = (_JOBS, _FLOW, _STORES, gpus(R))
 
 SERVICES: tuple[Row, ...] = (
     (
