@@ -15,6 +15,7 @@ P = f'{R}, podium_component="$pool"'
 # Of Prometheus' ALERTS: those of the chart's rules.
 FIRING = 'alertname=~"Podium.+", alertstate="firing"'
 
+NO_CLUSTER = "no data: not in a cluster"
 NEEDS_DCGM = "no data: needs the DCGM exporter"
 NEEDS_KUBELET = "no data: needs the kubelets' metrics"
 

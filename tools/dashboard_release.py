@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard_panels import FIRING, NEEDS_KUBELET, Panel, R, Row, gpus, quantile, rate
+from dashboard_panels import FIRING, NEEDS_KUBELET, NO_CLUSTER, Panel, R, Row, gpus, quantile, rate
 
 _HANDLED = "podium_grpc_server_handled_total"
 _USERS = 'service=~"podium[.](jobs|registry)[.].+"'
@@ -393,7 +393,7 @@ SERVICES: tuple[Row, ...] = (
                         "{{method}} {{resource}}",
                     ),
                 ),
-                empty="no data: not in a cluster",
+                empty=NO_CLUSTER,
             ),
         ),
     ),
