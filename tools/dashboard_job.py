@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard_panels import PODS, J, Panel, Row, gpus, rate
+from dashboard_panels import J, Panel, Row, gpus, rate
 
 _STEP = f"max(podium_controller_step{{{J}}})"
 _TARGET = f"max(podium_controller_step_target{{{J}}})"
@@ -300,4 +300,4 @@ STALENESS: Row = (
         ),
     ),
 )
-JOB = (HEADER, LEARNING, STABILITY, PIPELINE, STALENESS, gpus(PODS))
+JOB = (HEADER, LEARNING, STABILITY, PIPELINE, STALENESS, gpus(J))

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 R = 'namespace="$namespace", podium_release="$release"'
 J = f'{R}, job_id="$job"'
 P = f'{R}, podium_component="$pool"'
-# The pods of a release, where another exporter names them.
-PODS = 'namespace="$namespace", pod=~"$release.*"'
+# Of Prometheus' ALERTS: those of the chart's rules.
+FIRING = 'alertname=~"Podium.+", alertstate="firing"'
 
+NO_CLUSTER = "no data: not in a cluster"
 NEEDS_DCGM = "no data: needs the DCGM exporter"
 NEEDS_KUBELET = "no data: needs the kubelets' metrics"
 
@@ -68,8 +69,33 @@ def quantiles(metric: str, of: str = R) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _of_pods(metric: str, of: str) -> str:
+    """What another exporter tells of the pods that `of` selects among those that are scraped."""
+    return f'{metric}{{namespace="$namespace"}} and on (namespace, pod) up{{{of}}}'
+
+
+def _of_trainer(metric: str) -> str:
+    """What another exporter tells of all pods of the trainer that has the job.
+
+    One of them tells of the job. The names of a Kubernetes Job's pods end with an index and five
+    characters, that of a trainer pool's one is its own.
+    """
+
+    def trainer(series: str) -> str:
+        names = '"trainer", "$1", "pod", "(.+?)(-[0-9]+-[a-z0-9]{5})?"'
+        return f"label_replace({series}, {names})"
+
+    theirs = trainer(f'{metric}{{namespace="$namespace"}}')
+    return f"{theirs} and on (namespace, trainer) {trainer(f'podium_trainer_step{{{J}}}')}"
+
+
 def gpus(of: str) -> Row:
-    """What the GPUs of pods do, by the DCGM exporter's metrics; `of` selects the pods."""
+    """What the GPUs of pods do, by the DCGM exporter's metrics: those that `of` selects."""
+
+    def told(metric: str) -> tuple[tuple[str, str], ...]:
+        query = _of_trainer(metric) if of == J else _of_pods(metric, of)
+        return ((query, "{{pod}} GPU {{gpu}}"),)
+
     return (
         "GPUs",
         (
@@ -77,7 +103,7 @@ def gpus(of: str) -> Row:
                 "GPU in use",
                 "Share of time in which the GPU did anything. DCGM exporter's.",
                 "percent",
-                ((f"DCGM_FI_DEV_GPU_UTIL{{{of}}}", "{{pod}} GPU {{gpu}}"),),
+                told("DCGM_FI_DEV_GPU_UTIL"),
                 empty=NEEDS_DCGM,
                 most=100,
             ),
@@ -85,7 +111,7 @@ def gpus(of: str) -> Row:
                 "Tensor cores in use",
                 "Share of cycles in which the tensor cores worked. DCGM exporter's.",
                 "percentunit",
-                ((f"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{{of}}}", "{{pod}} GPU {{gpu}}"),),
+                told("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
                 empty=NEEDS_DCGM,
                 most=1,
             ),
@@ -93,14 +119,14 @@ def gpus(of: str) -> Row:
                 "GPU memory",
                 "In use. DCGM exporter's.",
                 "mbytes",
-                ((f"DCGM_FI_DEV_FB_USED{{{of}}}", "{{pod}} GPU {{gpu}}"),),
+                told("DCGM_FI_DEV_FB_USED"),
                 empty=NEEDS_DCGM,
             ),
             Panel(
                 "GPU power",
                 "A GPU that waits for others draws little. DCGM exporter's.",
                 "watt",
-                ((f"DCGM_FI_DEV_POWER_USAGE{{{of}}}", "{{pod}} GPU {{gpu}}"),),
+                told("DCGM_FI_DEV_POWER_USAGE"),
                 empty=NEEDS_DCGM,
             ),
         ),

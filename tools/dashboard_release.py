@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard_panels import NEEDS_KUBELET, PODS, Panel, R, Row, gpus, quantile, rate
+from dashboard_panels import FIRING, NEEDS_KUBELET, NO_CLUSTER, Panel, R, Row, gpus, quantile, rate
 
 _HANDLED = "podium_grpc_server_handled_total"
 _USERS = 'service=~"podium[.](jobs|registry)[.].+"'
@@ -36,7 +36,7 @@ _JOBS: Row = (
             "Alerts",
             "That fire, of this release's rules.",
             "none",
-            (('count(ALERTS{alertname=~"Podium.+", alertstate="firing"}) or vector(0)', "alerts"),),
+            ((f"count(ALERTS{{{R}, {FIRING}}}) or vector(0)", "alerts"),),
             stat=True,
         ),
         Panel(
@@ -196,7 +196,7 @@ _STORES: Row = (
         ),
     ),
 )
-OVERVIEW = (_JOBS, _FLOW, _STORES, gpus(PODS))
+OVERVIEW = (_JOBS, _FLOW, _STORES, gpus(R))
 
 SERVICES: tuple[Row, ...] = (
     (
@@ -393,7 +393,7 @@ SERVICES: tuple[Row, ...] = (
                         "{{method}} {{resource}}",
                     ),
                 ),
-                empty="no data: not in a cluster",
+                empty=NO_CLUSTER,
             ),
         ),
     ),

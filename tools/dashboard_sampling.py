@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard_panels import PODS, P, Panel, R, Row, gpus, mean, quantile, quantiles, rate
+from dashboard_panels import P, Panel, R, Row, gpus, mean, quantile, quantiles, rate
 
 
 def _mean_reward() -> str:
@@ -142,7 +142,7 @@ _ENGINE: Row = (
         ),
     ),
 )
-POOL = (_SERVING, _ENGINE, gpus(f'{PODS}, pod=~".+-$pool-.+"'))
+POOL = (_SERVING, _ENGINE, gpus(P))
 
 _EPISODES: Row = (
     "Environments",

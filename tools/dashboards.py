@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dashboard_job import JOB
-from dashboard_panels import J, Panel, R, Row
+from dashboard_panels import FIRING, NO_CLUSTER, J, Panel, R, Row
 from dashboard_release import OVERVIEW, SERVICES
 from dashboard_sampling import ENVIRONMENTS, POOL
 from dashboard_tenants import TENANTS
@@ -148,7 +148,7 @@ def _links(board: str) -> list[dict[str, Any]]:
     job = board == "job"
     spans = 'resource.service.name=~"podium-.+"'
     traces = "{" + spans + (' && span.podium.job.id="${job}"' if job else "") + "}"
-    lines = '{namespace="${namespace}", pod=~"${release}.*"}' + (' |= "${job}"' if job else "")
+    lines = '{namespace="${namespace}", pod=~"${release}-.+"}' + (' |= "${job}"' if job else "")
     console = "CONSOLE_URL/#/jobs/${job}" if job else "CONSOLE_URL"
     wanted = [
         ("Traces", _explore(TEMPO, {"query": traces, "queryType": "traceql"})),
@@ -198,7 +198,7 @@ def _annotations(board: str) -> list[dict[str, Any]]:
         return []
     waits = f"podium_controller_waiting_since_timestamp_seconds{{{J}}}"
     weights = f"changes(podium_controller_step{{{J}}}[1m]) > 0"
-    alerts = 'ALERTS{alertstate="firing", job_id="$job"}'
+    alerts = f"ALERTS{{{J}, {FIRING}}}"
     return [
         _annotation("Alert", alerts, "{{alertname}}", "red", shown=True),
         _annotation("Waits", waits, "{{reason}}", "orange", shown=True),
@@ -252,9 +252,14 @@ def panels_of(name: str) -> Iterator[Panel]:
         yield from row
 
 
-def expressions(name: str, *, needed: bool = False) -> Sequence[str]:
-    """Every query of a dashboard's panels; with `needed` those that each job gives data to."""
-    found = [q for p in panels_of(name) if not (needed and p.empty) for q, _ in p.queries]
+def expressions(name: str, *, needed: bool = False, cluster: bool = False) -> Sequence[str]:
+    """Every query of a dashboard's panels; with `needed` those that each job gives data to.
+
+    Args:
+        cluster: each job in a cluster.
+    """
+    filled = ("", NO_CLUSTER) if cluster else ("",)
+    found = [q for p in panels_of(name) if not needed or p.empty in filled for q, _ in p.queries]
     if not needed:
         found += [each["expr"] for each in _annotations(name)]
     return found

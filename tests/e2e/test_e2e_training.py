@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import dashboards
 import httpx
 import pytest
 import yaml
@@ -31,6 +30,7 @@ from support.cluster_user import typed
 from support.custom_resources import MONITORING
 from support.kubernetes_cluster import RELEASE, Installation
 from support.prometheus_server import Prometheus, scraping
+from support.shown_panels import empty, unwell, write_rules
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -113,8 +113,12 @@ def test_a_job_submitted_from_outside_trains_and_every_panel_shows_it(
         # What the last step has left is scraped within two seconds, and rates take two scrapes.
         until = time.monotonic() + 60
         namespace = installation.cluster.namespace
-        while empty := empty_panels(namespace, "first", prometheus, began):
-            assert time.monotonic() < until, empty
+        shown = variables(namespace, "first")
+        while missing := [
+            *empty(prometheus, shown, began, cluster=True),
+            *unwell(prometheus),
+        ]:
+            assert time.monotonic() < until, missing
             time.sleep(2)
     versions = json.loads(podium(client, "checkpoint", "list", "first", "-o", "json"))
     # Retention decides about version 0.
@@ -166,12 +170,13 @@ def scraped(installation: Installation, job_id: str, folder: Path) -> Iterator[P
                 "podium_component": component,
             }
             targets.append((stack.enter_context(cluster.forward(pod, port)), labels))
-        yield stack.enter_context(scraping(folder, targets))
+        rules = write_rules(folder, RELEASE, cluster.namespace)
+        yield stack.enter_context(scraping(folder, targets, rules))
 
 
-def empty_panels(namespace: str, job_id: str, prometheus: Prometheus, began: float) -> list[str]:
-    """The expressions of the dashboards that show nothing of a job."""
-    variables = {
+def variables(namespace: str, job_id: str) -> dict[str, str]:
+    """As Grafana fills them in."""
+    return {
         "$namespace": namespace,
         "$release": RELEASE,
         "$job": job_id,
@@ -179,14 +184,6 @@ def empty_panels(namespace: str, job_id: str, prometheus: Prometheus, began: flo
         "$__rate_interval": "30s",
         "$__range": "1h",
     }
-    empty = []
-    for name in dashboards.BOARDS:
-        for expression in dashboards.expressions(name, needed=True):
-            for variable, value in variables.items():
-                expression = expression.replace(variable, value)
-            if not prometheus.series(expression, began, time.time()):
-                empty.append(f"{name}: {expression}")
-    return empty
 
 
 def test_its_trainer_is_gone_with_it(installation: Installation) -> None:

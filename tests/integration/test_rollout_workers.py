@@ -135,7 +135,9 @@ async def test_two_workers_give_what_one_process_gives_and_their_metrics_add_up(
                 pb.ListScenariosRequest(environment=requests[0].environment, split="train")
             )
             assert listed.scenarios[3] == game(3).scenario
-            assert (await service.stub.ListEnvironments(pb.ListEnvironmentsRequest())).environments
+            told = await service.stub.ListEnvironments(pb.ListEnvironmentsRequest())
+            assert told.environments
+            assert told.workers == 2
 
 
 async def test_what_a_worker_refuses_is_refused_in_its_words() -> None:

@@ -186,6 +186,8 @@ class FakeRollout(rollout_grpc.RolloutServiceServicer):
     requests: list[rollout.CollectGroupRequest] = field(default_factory=list)
     says: Callable[[rollout.CollectGroupRequest, int], str] | None = None
     """What a policy answers in an attempt; None for an episode without words."""
+    workers: int | None = None
+    """Its processes; None for one of before there were several."""
 
     async def ListScenarios(
         self, request: rollout.ListScenariosRequest, context: Context
@@ -219,7 +221,7 @@ class FakeRollout(rollout_grpc.RolloutServiceServicer):
         info = rollout.EnvironmentInfo(
             name="email_search", description="Find one email.", splits=["train", "heldout"]
         )
-        return rollout.ListEnvironmentsResponse(environments=[info])
+        return rollout.ListEnvironmentsResponse(environments=[info], workers=self.workers)
 
 
 @dataclass

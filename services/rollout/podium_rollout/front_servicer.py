@@ -65,7 +65,7 @@ class FrontServicer(pb_grpc.RolloutServiceServicer):
     async def ListEnvironments(
         self, request: pb.ListEnvironmentsRequest, context: _Context
     ) -> pb.ListEnvironmentsResponse:
-        return builtin_environments()
+        return builtin_environments(self._workers.ready)
 
 
 @contextmanager

@@ -47,15 +47,16 @@ class RolloutServicer(pb_grpc.RolloutServiceServicer):
     async def ListEnvironments(
         self, request: pb.ListEnvironmentsRequest, context: _Context
     ) -> pb.ListEnvironmentsResponse:
-        return builtin_environments()
+        return builtin_environments(workers=1)
 
 
-def builtin_environments() -> pb.ListEnvironmentsResponse:
-    """Those that this server has built in."""
+def builtin_environments(workers: int) -> pb.ListEnvironmentsResponse:
+    """Those that this server has built in, and how many processes run episodes now."""
     kinds = [load(name) for name in builtin_names()]
     return pb.ListEnvironmentsResponse(
         environments=[
             pb.EnvironmentInfo(name=kind.name, description=kind.description, splits=kind.splits)
             for kind in kinds
-        ]
+        ],
+        workers=workers,
     )

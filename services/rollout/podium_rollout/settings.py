@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 from podium.kit.rpc import ServerSettings
 from podium.kit.rpc.pools import DEFAULT_POOL, PoolAddresses
-from pydantic import Field, IPvAnyNetwork
+from pydantic import Field, IPvAnyNetwork, model_validator
 from pydantic_settings import SettingsConfigDict
+
+MAX_WORKERS = 256
 
 
 class Settings(ServerSettings):
@@ -21,8 +26,9 @@ class Settings(ServerSettings):
     """The inference pool; unused with pools."""
     pools: PoolAddresses = Field(default={})
     """Several: `name=address,…` or a JSON object. The first is that of requests that name none."""
-    workers: int = Field(default=1, ge=1, le=256)
-    """Processes that run episodes, each on a core; 1 for this one alone."""
+    workers: int = Field(default=1, ge=1, le=MAX_WORKERS)
+    """Processes that run episodes, each on a core; 1 for this one alone. Where it is not set,
+    `ART_CLIENT_WORKERS` is read, as ART's clients do."""
     max_groups: int = Field(default=256, ge=1)
     """Groups at once, of all workers together; more are refused with RESOURCE_EXHAUSTED."""
     generate_timeout_seconds: float = Field(default=300.0, gt=0)
@@ -42,6 +48,19 @@ class Settings(ServerSettings):
     allowed_networks: tuple[IPvAnyNetwork, ...] = ()
     """Networks of link-local and metadata addresses that players' models may be at all the same,
     as a JSON list."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _workers_as_art_names_them(cls, given: dict[str, Any]) -> dict[str, Any]:
+        theirs = os.environ.get("ART_CLIENT_WORKERS", "").strip()
+        if not theirs or "workers" in given:
+            return given
+        if not (theirs.isascii() and theirs.isdigit() and 1 <= int(theirs[:9]) <= MAX_WORKERS):
+            raise ValueError(
+                f"ART_CLIENT_WORKERS: got {theirs[:80]!r}: must be a whole number from 1 to "
+                f"{MAX_WORKERS}"
+            )
+        return given | {"workers": theirs}
 
     def pool_addresses(self) -> dict[str, str]:
         """The pools by name."""

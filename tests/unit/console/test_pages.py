@@ -48,9 +48,12 @@ async def events(here: Console, path: str, most: int, **headers: str) -> list[di
     return found
 
 
+# One that does not tell is of before a service could have several.
+@pytest.mark.parametrize(("told", "workers"), [(None, 1), (4, 4), (0, 0)])
 async def test_s17_status_has_the_tutorials_keys_and_what_they_count(
-    fake: FakePodium, here: Console
+    fake: FakePodium, here: Console, told: int | None, workers: int
 ) -> None:
+    fake.rollout.workers = told
     for name, running, waiting, collected in (("a", 24, 40, 3), ("b", 8, 0, 0)):
         one = fake.jobs.known[name] = job(name, done=3)
         one.episodes_running, one.episodes_waiting = running, waiting
@@ -61,13 +64,13 @@ async def test_s17_status_has_the_tutorials_keys_and_what_they_count(
     queued.state = jobs.JOB_STATE_QUEUED
     found = await ok(here, "/status")
     size = done.spec.rollout.group_size
-    assert found["active_clients"] == 1
+    assert found["active_clients"] == workers
     assert found["episodes_queued"] == 40
     assert found["results_available"] == 3 * size
     assert found["episodes_running"] == 32
     assert found["jobs"] == {"queued": 1, "running": 2}
     (client,) = found["clients"]
-    assert client == {"address": fake.address, "answers": True, "problem": ""}
+    assert client == {"address": fake.address, "answers": True, "problem": "", "workers": workers}
 
 
 async def test_s18_the_page_works_offline_and_is_told_the_counts(

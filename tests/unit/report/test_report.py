@@ -180,8 +180,27 @@ def test_s18_the_report_is_a_page_that_works_offline() -> None:
     assert "<title>email-demo: Podium training report</title>" in html
     assert page.links == []
     text = " ".join(page.words)
-    for count in ("of 18 steps", "tokens sampled"):
-        assert count in text
+    assert "of 18 steps" in text
+
+
+def test_the_page_tells_what_tokens_were_used_for() -> None:
+    job = records.job()
+    job.usage.prompt_tokens = 4_200_000
+    job.usage.sampled_tokens = 61_400
+    job.usage.trained_tokens = 950
+    job.usage.judge_prompt_tokens, job.usage.judge_completion_tokens = 20_000, 3_000
+    cards = re.findall(
+        r'<div class="card"><b>([^<]*)</b><span>([^<]*)</span>', render(data(job=job))
+    )
+    told = {what: count for count, what in cards if "tokens" in what}
+    assert told == {
+        "tokens of prompts": "4.2M",
+        "tokens sampled, evaluations included": "61k",
+        "tokens trained on": "950",
+        "tokens of judges": "23k",
+    }
+    job.usage.teacher_tokens = 12_345
+    assert "<b>12k</b><span>tokens that a teacher read</span>" in render(data(job=job))
 
 
 def test_page_shows_model_output_as_text() -> None:

@@ -78,10 +78,16 @@ def _cards(data: ReportData) -> str:
             data.steps[-1].commit_time.ToNanoseconds() - data.steps[0].start_time.ToNanoseconds()
         ) / 1e9
         cells.append((_duration(seconds), "training, evaluations between steps included"))
-        tokens = sum(step.metrics.get("tokens_sampled", 0.0) for step in data.steps)
-        if tokens:
-            cells.append((_count(tokens), "tokens sampled"))
     usage = data.job.usage
+    for tokens, what in (
+        (usage.prompt_tokens, "tokens of prompts"),
+        (usage.sampled_tokens, "tokens sampled, evaluations included"),
+        (usage.trained_tokens, "tokens trained on"),
+        (usage.teacher_tokens, "tokens that a teacher read"),
+        (usage.judge_prompt_tokens + usage.judge_completion_tokens, "tokens of judges"),
+    ):
+        if tokens:
+            cells.append((_count(tokens), what))
     gpus = usage.trainer_gpu_seconds + usage.pool_gpu_seconds
     if gpus:
         cells.append((f"{gpus / 3600:.2f}", "GPU hours, of the trainer and of its share of a pool"))

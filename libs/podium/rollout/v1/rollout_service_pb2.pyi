@@ -207,6 +207,11 @@ class ListEnvironmentsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ENVIRONMENTS_FIELD_NUMBER: _builtins.int
+    WORKERS_FIELD_NUMBER: _builtins.int
+    workers: _builtins.int
+    """Processes of this server that run episodes and take groups now; not set by
+    a server that does not tell, which is one.
+    """
     @_builtins.property
     def environments(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnvironmentInfo]:
         """The environments."""
@@ -215,12 +220,15 @@ class ListEnvironmentsResponse(_message.Message):
         self,
         *,
         environments: _abc.Iterable[Global___EnvironmentInfo] | None = ...,
+        workers: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_workers", b"_workers", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["environments", b"environments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_workers", b"_workers", "environments", b"environments", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__workers: _TypeAlias = _typing.Literal["workers"]  # noqa: Y015
+    _WhichOneofArgType__workers: _TypeAlias = _typing.Literal["_workers", b"_workers"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__workers) -> _WhichOneofReturnType__workers | None: ...
 
 Global___ListEnvironmentsResponse: _TypeAlias = ListEnvironmentsResponse  # noqa: Y015
 

@@ -100,7 +100,8 @@ class RolloutServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListEnvironments(self, request, context):
-        """Lists the environments that this server has built in.
+        """Lists the environments that this server has built in, and tells how many
+        processes run episodes here.
         Fails only as every method does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -66,7 +66,8 @@ class RolloutServiceStub:
     its scenarios cannot be read (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
     """
     ListEnvironments: _grpc.UnaryUnaryMultiCallable[_rollout_service_pb2.ListEnvironmentsRequest, _rollout_service_pb2.ListEnvironmentsResponse]
-    """Lists the environments that this server has built in.
+    """Lists the environments that this server has built in, and tells how many
+    processes run episodes here.
     Fails only as every method does.
     """
 
@@ -108,7 +109,8 @@ class RolloutServiceAsyncStub(RolloutServiceStub):
     its scenarios cannot be read (NO_SCENARIOS_DIR, DATASET_UNREACHABLE).
     """
     ListEnvironments: _aio.UnaryUnaryMultiCallable[_rollout_service_pb2.ListEnvironmentsRequest, _rollout_service_pb2.ListEnvironmentsResponse]  # type: ignore[assignment]
-    """Lists the environments that this server has built in.
+    """Lists the environments that this server has built in, and tells how many
+    processes run episodes here.
     Fails only as every method does.
     """
 
@@ -165,7 +167,8 @@ class RolloutServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _rollout_service_pb2.ListEnvironmentsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_rollout_service_pb2.ListEnvironmentsResponse, _abc.Awaitable[_rollout_service_pb2.ListEnvironmentsResponse]]:
-        """Lists the environments that this server has built in.
+        """Lists the environments that this server has built in, and tells how many
+        processes run episodes here.
         Fails only as every method does.
         """
 

@@ -191,10 +191,10 @@ async def _ask(address: str, channel: grpc.aio.Channel) -> RolloutWorker:
         async with _patience("it"):
             with rpc_errors("rollout"):
                 stub = rollout_grpc.RolloutServiceStub(channel)
-                await stub.ListEnvironments(rollout.ListEnvironmentsRequest())
+                told = await stub.ListEnvironments(rollout.ListEnvironmentsRequest())
     except PodiumError as error:
         return RolloutWorker(address, error.message)
-    return RolloutWorker(address)
+    return RolloutWorker(address, processes=told.workers if told.HasField("workers") else 1)
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """The counts of `/status`: the keys of ART's server, and more of Podium's own.
 
-ART's clients are what runs episodes; here that is the rollout service's replicas. Its results are
-episodes that wait for training; here those of the groups that the step in progress has already.
+ART's clients are the processes that run episodes; here those of the rollout service's replicas,
+which may have several each. Its results are episodes that wait for training; here those of the
+groups that the step in progress has already.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class RolloutWorker:
     address: str
     problem: str = ""
     """Why it does not answer; empty when it does."""
+    processes: int = 1
+    """That run episodes there and take groups now."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Overview:
     def status(self) -> dict[str, Any]:
         """What `GET /status` answers."""
         return {
-            "active_clients": sum(not worker.problem for worker in self.workers),
+            "active_clients": sum(w.processes for w in self.workers if not w.problem),
             "episodes_queued": sum(job.episodes_waiting for job in self.jobs),
             "results_available": sum(
                 job.groups_collected * job.spec.rollout.group_size for job in self.jobs
@@ -71,6 +74,7 @@ class Overview:
                     "address": worker.address,
                     "answers": not worker.problem,
                     "problem": worker.problem,
+                    "workers": worker.processes,
                 }
                 for worker in self.workers
             ],

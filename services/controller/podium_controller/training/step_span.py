@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice, zip_longest
+from itertools import zip_longest
 
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
 from podium.kit.telemetry import attributes, failed, span_of, tracer
 from podium.types.v1 import trajectory_pb2
 
 MAX_LINKS = 100
-"""To rollouts; OpenTelemetry keeps 128 links of a span, and the first is the job's."""
+"""To rollouts, of one span; OpenTelemetry keeps 128, and the root's first is the job's."""
+
+_Rollout = tuple[trajectory_pb2.Trajectory, trace.SpanContext]
 
 _tracer = tracer(__name__)
 
@@ -33,15 +36,32 @@ def begin(job_id: str, trace_parent: str, step: int) -> trace.Span:
 
 
 def link(span: trace.Span, groups: Sequence[trajectory_pb2.Group]) -> None:
-    """Links a step to the rollouts that it trains on: every group's first, then their second…
+    """Links a step to the rollouts that it trains on, to every one that is traced.
 
-    Each rollout is linked to the step in any case, however many they are.
+    The root leads to every group's first, then their second… Where it cannot lead to all, each
+    group has a span below it that leads to the group's.
     """
     if not span.is_recording():
         return
     span.set_attribute(attributes.TRAJECTORIES, sum(len(group.trajectories) for group in groups))
-    for trajectory, context in islice(_contexts(groups), MAX_LINKS):
+    traced = _traced(groups)
+    found = [each for row in zip_longest(*traced) for each in row if each is not None]
+    for trajectory, context in found[:MAX_LINKS]:
         span.add_link(context, {attributes.TRAJECTORY_ID: trajectory.id})
+    if len(found) <= MAX_LINKS:
+        return
+    below = trace.set_span_in_context(span)
+    for group, rollouts in zip(groups, traced, strict=True):
+        told: dict[str, AttributeValue] = {
+            attributes.GROUP_ID: group.id,
+            attributes.TRAJECTORIES: len(group.trajectories),
+        }
+        for start in range(0, len(rollouts), MAX_LINKS):
+            links = [
+                trace.Link(context, {attributes.TRAJECTORY_ID: trajectory.id})
+                for trajectory, context in rollouts[start : start + MAX_LINKS]
+            ]
+            _tracer.start_span("train_group", below, attributes=told, links=links).end()
 
 
 @contextmanager
@@ -61,14 +81,15 @@ def trace_id(span: trace.Span) -> str:
     return f"{context.trace_id:032x}" if context.is_valid else ""
 
 
-def _contexts(
-    groups: Sequence[trajectory_pb2.Group],
-) -> Iterator[tuple[trajectory_pb2.Trajectory, trace.SpanContext]]:
-    seen = set()
-    for row in zip_longest(*(group.trajectories for group in groups)):
-        for trajectory in filter(None, row):
+def _traced(groups: Sequence[trajectory_pb2.Group]) -> list[list[_Rollout]]:
+    """Those of each group whose traces are kept, once each."""
+    found: list[list[_Rollout]] = []
+    for group in groups:
+        rollouts: dict[int, _Rollout] = {}
+        for trajectory in group.trajectories:
             context = span_of(trajectory.trace_id, trajectory.root_span_id)
             # An episode that was played from two sides has two trajectories.
-            if context is not None and context.span_id not in seen:
-                seen.add(context.span_id)
-                yield trajectory, context
+            if context is not None:
+                rollouts.setdefault(context.span_id, (trajectory, context))
+        found.append(list(rollouts.values()))
+    return found

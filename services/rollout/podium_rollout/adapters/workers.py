@@ -111,6 +111,11 @@ class Workers:
                 await cancel_and_wait(*self._keepers)
                 await self._end_all()
 
+    @property
+    def ready(self) -> int:
+        """How many take calls now."""
+        return sum(worker.channel is not None for worker in self.all)
+
     @contextmanager
     def least_busy(self, episodes: int) -> Iterator[grpc.aio.Channel]:
         """A channel to the one that runs the fewest episodes, which counts these as its own.
@@ -234,7 +239,7 @@ class Workers:
             await process.wait()
 
     def _tell(self) -> None:
-        ready = any(worker.channel is not None for worker in self.all)
+        ready = self.ready > 0
         if ready != self._ready:
             self._ready = ready
             self._on_ready(ready)
