@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ FLOAT32 = 2e-5
 """Of a norm: sums in another order."""
 BFLOAT16 = 0.03
 """Of a gradient's norm: a bfloat16 number is off by up to 0.4 %, and layers add up. A choice."""
+
+SINGLE_FLOAT32 = 0.05
+"""Of one token's gradient: float32 knows a probability of 1 - 1e-4 no better."""
+SINGLE_BFLOAT16 = 0.01
+"""Of one token's gradient: the likeliest is kept apart, so that what is rounded is small."""
 
 
 def kernels(device: torch.device) -> list[str]:
@@ -122,6 +128,7 @@ def exact(found: Found) -> None:
     device = torch.device(found.device)
     found.try_each("golden losses", _golden_losses, found, device)
     found.try_each("head", _head, found, device)
+    found.try_each("head of single tokens", _single_tokens, found, device)
     folder = model_folder(found.work, "tiny", device)
     spec = training(rank=4, dtype="COMPUTE_DTYPE_FLOAT32")
     reference = make_policy(folder, spec, torch.float32, torch.device("cpu"))
@@ -181,6 +188,39 @@ def _head(found: Found, device: torch.device) -> None:
         ):
             off = relative(one.detach(), reference.detach())
             found.expect(f"head {str(dtype)[6:]} {name}", off, bound)
+
+
+def _single_tokens(found: Found, device: torch.device) -> None:
+    """The worst of single tokens' gradients by their states, of a policy that is sure or not.
+
+    Over all tokens at once the unsure ones' gradients hide what a sure one's is off by.
+    """
+    generator = torch.Generator().manual_seed(6)
+    count, vocabulary, hidden = (40, 301, 32) if found.tiny else (200, 20_011, 512)
+    weights = torch.randn(vocabulary, hidden, generator=generator)
+    # States towards their tokens: what is left to the others falls from most to a ten-thousandth.
+    ways = weights[:count] / weights[:count].square().sum(-1, keepdim=True)
+    states = ways * torch.linspace(2, math.log(vocabulary) + 9, count)[:, None]
+    likeliest = torch.arange(count)
+    for dtype, bound in ((torch.float32, SINGLE_FLOAT32), (torch.bfloat16, SINGLE_BFLOAT16)):
+        low = [x.to(dtype) for x in (states, weights)]
+        for name, targets in (("likely", likeliest), ("unlikely", likeliest + count)):
+            exact = [x.double() for x in low]
+            exact[0].requires_grad_()
+            logs = torch.log_softmax(exact[0] @ exact[1].T, -1)
+            (want,) = torch.autograd.grad(logs[likeliest, targets].sum(), exact[0])
+            # In float32, so that the gradient is not rounded as it comes back.
+            by = low[0].to(device, torch.float32).requires_grad_()
+            ours, _ = logprobs_and_entropy(
+                by,
+                low[1].to(device),
+                torch.ones(count, device=device),
+                likeliest.to(device),
+                targets.to(device),
+            )
+            (got,) = torch.autograd.grad(ours.sum(), by)
+            off = (got.cpu().double() - want).norm(dim=-1) / want.norm(dim=-1)
+            found.expect(f"head {str(dtype)[6:]} worst {name} token", float(off.max()), bound)
 
 
 ART_LOSSES: dict[str, dict[str, Any]] = {

@@ -61,7 +61,7 @@ def measure(model: str, repeats: int) -> dict[str, Any]:
         allowed = BFLOAT16_TOLERANCE if kind == Products.BFLOAT16 else TOLERANCE
         difference = gradient_difference(expected[1], gradients)
         nats = float((logprobs - expected[0]).abs().mean())
-        rate = _gflops(kind)
+        rate = gflops(kind)
         found[kind] = {
             "gradient_difference": require_equal(f"gradients of {kind}", difference, allowed),
             "gradient_share": _share(expected[1], gradients),
@@ -113,8 +113,8 @@ def _share(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> float:
     return float((apart / sum(float(tensor.square().sum()) for tensor in one.values())) ** 0.5)
 
 
-def _gflops(kind: Products) -> float:
-    """The rate of one product, the best of many."""
+def gflops(kind: Products) -> float:
+    """The rate of one product on all threads of this process, the best of many."""
     rows, inner, outer = _RATE_SHAPE
     dtype = torch.bfloat16 if kind == Products.BFLOAT16 else torch.float32
     one, two = torch.randn(rows, inner).to(dtype), torch.randn(outer, inner).to(dtype)

@@ -68,6 +68,7 @@ def _whole_step(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"   training     {short(found['training_ratio'])} times faster {training}"
     interval = found["reward_ahead_interval"]
     within = f"(95 % {interval[0]:+.3f} to {interval[1]:+.3f}) " if interval else ""
+    yield from bound_lines(found["bound"])
     yield (
         f"   mean reward of the last three steps: podium less trl {found['reward_ahead']:+.3f} "
         f"{within}"
@@ -85,6 +86,19 @@ def _whole_step(found: Mapping[str, Any]) -> Iterator[str]:
         f"{found['reward_errors']:.1f}, special tokens {found['special_errors']:.1f}, "
         f"log-probs {found['score_errors']:.1f}"
     )
+
+
+def bound_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What part b is held to on this processor."""
+    yield (
+        f"   bound: {found['generation'] / 1e12:.2f} TFLOP of generation and "
+        f"{found['training'] / 1e12:.2f} of training, at the {found['sampler_gflops']:.0f} and "
+        f"{found['trainer_gflops']:.0f} GFLOP/s that one product has here, take "
+        f"{found['seconds']:.1f} s; no step is more than {found['whole_ratio']:.2f} times faster, "
+        f"nor training more than {found['training_ratio']:.2f}"
+    )
+    if found["no_bfloat16"]:
+        yield f"   products of bfloat16 would allow more: {found['no_bfloat16']}"
 
 
 def _head(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:

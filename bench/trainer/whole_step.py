@@ -18,9 +18,10 @@ import torch
 from podium.core.statistics import paired_interval
 from podium.local.models import resolve
 from podium.types.v1 import trajectory_pb2
-from podium_trainer.learner.products import Products
+from podium_trainer.learner.products import Products, refusal
 
 from bench.trainer import podium_side, sampler_side
+from bench.trainer.bound import bound, sizes, work
 from bench.trainer.layouts import off_policy
 from bench.trainer.measure import (
     BFLOAT16_TOLERANCE,
@@ -28,10 +29,12 @@ from bench.trainer.measure import (
     Service,
     UnequalError,
     gradient_difference,
+    in_child,
     require_alike,
     require_equal,
     spread,
 )
+from bench.trainer.products import gflops
 from bench.trainer.task import PROMPTS, Setup, reward
 
 CURVE_STEPS = 10
@@ -75,7 +78,8 @@ def measure(
         UnequalError: prompts, gradients, lengths or the distributions of samples differ.
     """
     runs = [_run(model, repeats, checkpointing, seed, products) for seed in range(seeds)]
-    return _summary(runs)
+    found = _summary(runs)
+    return found | {"bound": _bound(runs[0], found)}
 
 
 def _run(model: str, repeats: int, checkpointing: bool, seed: int, products: str) -> _Run:
@@ -281,6 +285,26 @@ class _Sides:
             "logprobs": [logprobs for _, _, logprobs in attempts],
             "rewards": rewards.reshape(-1).tolist(),
         }
+
+
+def _bound(run: _Run, found: dict[str, Any]) -> dict[str, Any]:
+    """What this processor allows; its rates are measured now that nothing else runs."""
+    setup = run.setup
+    # The sampler's engine computes in float32, by oneDNN where that is faster.
+    lowest = [kind for kind in (Products.TORCH, Products.ONEDNN) if not refusal(kind, "auto", 1)]
+    rates = {kind: in_child(gflops, kind) for kind in {*lowest, Products(setup.products)}}
+    return bound(
+        work(
+            sizes(Path(setup.model)),
+            [len(prompt) for prompt in run.prompts],
+            len(run.prompts) * setup.group * setup.completion,
+            found["podium_tokens_packed"],
+        ),
+        max(rates[kind] for kind in lowest),
+        rates[Products(setup.products)],
+        found["trl"]["seconds"]["median"],
+        found["trl"]["training"]["median"],
+    )
 
 
 def _serve_trl(connection: Connection, setup: Setup) -> None:

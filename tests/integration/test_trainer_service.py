@@ -22,6 +22,7 @@ from podium.kit.rpc import connect, rpc_errors
 from podium.trainer.v1 import trainer_service_pb2 as pb
 from podium.trainer.v1 import trainer_service_pb2_grpc as pb_grpc
 from podium.types.v1 import spec_pb2, trajectory_pb2
+from support.families import build_mixture
 from support.tiny_policy import build_small_llama, group, trajectory
 from support.trainer_process import ServiceProcess, service, step_messages
 
@@ -115,6 +116,7 @@ async def test_a_job_from_open_to_close(
 ) -> None:
     opened = await trainer.Open(open_request(small_llama), timeout=120)
     assert opened.step == 0
+    assert list(opened.warnings) == []
     # Rank 4 on q, k, v, o, gate, up, down of two layers of hidden 64, kv 32, mlp 96.
     assert opened.trainable_parameters == 2 * 4 * (128 + 96 + 96 + 128 + 160 + 160 + 160)
     first = await trainer.Save(pb.SaveRequest(job_id="job-a", step=0), timeout=60)
@@ -166,6 +168,15 @@ async def test_a_job_from_open_to_close(
     assert reopened.step == 1
     found = await trainer.Save(pb.SaveRequest(job_id="job-a", step=1), timeout=60)
     assert found.manifest_digest == saved.manifest_digest
+
+
+async def test_opening_says_that_experts_stay_frozen(
+    trainer: pb_grpc.TrainerServiceAsyncStub, tmp_path: Path
+) -> None:
+    mixture = build_mixture("qwen3_moe", tmp_path)
+    opened = await trainer.Open(open_request(mixture), timeout=120)
+    (warning,) = opened.warnings
+    assert "are frozen: name `experts` among training.lora.target_modules" in warning
 
 
 async def test_the_next_step_is_taken_while_a_version_is_on_its_way(

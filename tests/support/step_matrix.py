@@ -104,6 +104,9 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Factor to level to what it says in the specification; those of the loss come first."""
 
+CLOSELY = ("trains", "dtype")
+"""What every option meets in each combination, on one process and on two."""
+
 _LOSS = tuple(FACTORS)[: tuple(FACTORS).index("updates")]
 
 
@@ -122,6 +125,7 @@ def covering() -> Covering:
         {factor: list(levels) for factor, levels in FACTORS.items()},
         lambda case: not training_violations(training_of(case), ""),
         deciding=("objective", "old"),
+        closely=CLOSELY,
     )
 
 

@@ -48,7 +48,9 @@ class TrainerServicer(pb_grpc.TrainerServiceServicer):
         project = apply_defaults(request).project
         session = await self._worker.open(config, resume, project)
         return pb.OpenResponse(
-            step=session.step, trainable_parameters=session.policy.trainable_parameters
+            step=session.step,
+            trainable_parameters=session.policy.trainable_parameters,
+            warnings=session.policy.warnings,
         )
 
     async def Step(

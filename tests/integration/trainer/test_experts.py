@@ -128,6 +128,19 @@ def test_experts_alone_train(mixture: Path) -> None:
     assert len(moved(before, ours)) == 3
 
 
+def test_experts_that_are_not_named_are_told_of(mixture: Path, tmp_path: Path) -> None:
+    ours = session(mixture, {"rank": 4})
+    parameters = dict(ours.policy.network.causal.named_parameters())
+    held = {n: p.numel() for n, p in parameters.items() if "lora_" not in n}
+    share = sum(size for n, size in held.items() if ".experts." in n) / sum(held.values())
+    assert ours.policy.warnings == [
+        f"the model's experts, {share:.0%} of its parameters, are frozen: name `experts` among"
+        " training.lora.target_modules to train them"
+    ]
+    assert session(mixture, WITH_EXPERTS).policy.warnings == []
+    assert session(build_small_llama(tmp_path), {"rank": 4}).policy.warnings == []
+
+
 def refused(folder: Path, lora: dict[str, Any]) -> str:
     with pytest.raises(InvalidArgumentError) as caught:
         session(folder, lora)
@@ -151,7 +164,10 @@ def test_experts_that_could_not_be_served_are_refused(tmp_path: Path) -> None:
     save_file(kept | whole, folder / "model.safetensors", metadata={"format": "pt"})
     assert "could not be served" in refused(folder, WITH_EXPERTS)
     # Everything else of it trains.
-    assert session(folder, {"rank": 4}).policy.trainable_parameters > 0
+    ours = session(folder, {"rank": 4})
+    assert ours.policy.trainable_parameters > 0
+    (warning,) = ours.policy.warnings
+    assert "are frozen: training.trainable TRAINABLE_KIND_FULL trains them" in warning
 
 
 def test_a_layer_that_the_blocks_lack_is_named_with_what_there_is(mixture: Path) -> None:

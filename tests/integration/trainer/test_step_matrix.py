@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 from support.full import full
-from support.pairwise import Case, pairs_of
-from support.step_matrix import FACTORS, STEPS, build, cases, covering, few, taken
+from support.pairwise import Case, met_with, pairs_of
+from support.step_matrix import CLOSELY, FACTORS, STEPS, build, cases, covering, few, taken
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -95,6 +95,12 @@ def apart(case: Case) -> float:
 def test_every_two_options_meet_in_a_case() -> None:
     met: set[Any] = set().union(*(pairs_of(case) for case in cases().values()))
     assert covering().pairs <= met
+    closely: set[Any] = set().union(*(met_with(case, CLOSELY) for case in cases().values()))
+    assert covering().closely <= closely
+    # Of a valid specification nothing that trains and no type excludes an option.
+    apart = [name for name in FACTORS if name not in CLOSELY]
+    combinations = math.prod(len(FACTORS[name]) for name in CLOSELY)
+    assert len(covering().closely) == combinations * sum(len(FACTORS[name]) for name in apart)
     levels = {(factor, level) for factor in FACTORS for level in FACTORS[factor]}
     assert {each for pair in met for each in pair} == levels
     assert {each for name in few() for each in cases()[name].items()} == levels

@@ -55,6 +55,8 @@ class FakeTrainer:
         """Of each job that was opened."""
         self.noisy = False
         """Whether the same step comes out otherwise each time, as it may on a GPU."""
+        self.warnings: list[str] = []
+        """What it says at each opening."""
         self.taken: list[tuple[str, int]] = []
         self.told: dict[int, set[object]] = {}
         """What it was told to learn at each step, however often."""
@@ -99,7 +101,7 @@ class FakeTrainer:
                     weights = self._registry.resume(job_id, at)
                 here = _Session(job_id, at or 0, weights, at, at, at)
                 self._sessions[job_id] = here
-            return pb.OpenResponse(step=here.step, trainable_parameters=1)
+            return pb.OpenResponse(step=here.step, trainable_parameters=1, warnings=self.warnings)
 
         return await self._wire.call("trainer", "open", handle)
 

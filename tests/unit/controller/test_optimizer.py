@@ -27,6 +27,18 @@ async def test_a_new_job_has_a_version_of_what_it_begins_with() -> None:
     assert bench.registry.published == [("job", 0)]
 
 
+async def test_what_the_trainer_warns_of_is_an_event_once_however_often_it_opens() -> None:
+    bench = Bench()
+    bench.trainer.warnings = ["its experts are frozen"]
+    await bench.optimizer.open(None)
+    await bench.optimizer.step(1, groups("a"), {}, {})
+    bench.trainer.forget()
+    bench.trainer.warnings.append("another thing")
+    await bench.optimizer.open(1)
+    told = [each.message for each in bench.events if each.type == pb.EVENT_TYPE_WARNING]
+    assert told == ["its experts are frozen", "another thing"]
+
+
 async def test_a_step_has_its_groups_and_numbers_in_its_version() -> None:
     bench = Bench()
     await bench.optimizer.open(None)

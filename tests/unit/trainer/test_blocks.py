@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from podium_trainer.domain import packing
 from podium_trainer.domain.batch import Weighted
-from podium_trainer.domain.blocks import plan_blocks
+from podium_trainer.domain.blocks import BLOCK, plan_blocks
 from podium_trainer.domain.packing import Row, build_row
 from podium_trainer.learner import attention
 from podium_trainer.learner.attention import DENSE, FLEX, SEGMENTS, attend
@@ -139,6 +142,50 @@ def test_a_plan_of_a_long_row_makes_nothing_of_its_square() -> None:
     assert plan.full.shape == (256, 256)
     assert plan.full.sum() == 256 * 255 // 2
     np.testing.assert_array_equal(plan.partial, np.eye(256, dtype=bool))
+
+
+def test_a_long_row_is_packed_and_planned_with_work_in_its_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tree of 32k nodes: what is compared and held follows tokens and blocks, not their square.
+
+    On the way here there was a mask of 2**30 entries.
+    """
+    prompt, attempts, answer = 2**12, 8, 7 * 2**9
+    rng = np.random.default_rng(3)
+    shared = rng.integers(100, 200, prompt)
+    samples = [
+        sample([*shared, *rng.integers(100, 200, answer + 1)], range(prompt, prompt + answer + 1))
+        for _ in range(attempts)
+    ]
+    flat = sum(len(each.context) for each in samples)
+    compared = 0
+    common = packing._common
+
+    def counted(one: np.ndarray, two: np.ndarray) -> int:
+        nonlocal compared
+        compared += min(len(one), len(two))
+        return common(one, two)
+
+    monkeypatch.setattr(packing, "_common", counted)
+    items = weighted(samples)
+    tracemalloc.start()
+    try:
+        (row,) = packing.pack(items, 2**15)
+        plan = plan_blocks(row.subtree_ends, row.positions)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(row.tokens) == prompt + attempts * answer == 2**15
+    assert compared <= 6 * flat
+    # Sixteen numbers a token, and a handful of entries a pair of blocks.
+    assert held <= 8 * 16 * flat
+    side, above, own = 2**15 // BLOCK, prompt // BLOCK, answer // BLOCK
+    assert plan.full.shape == (side, side)
+    # Each block looks at those of its path alone: a third of what a causal row would have.
+    path = above * (above - 1) // 2 + attempts * (own * above + own * (own - 1) // 2)
+    assert plan.full.sum() == path
+    np.testing.assert_array_equal(plan.partial, np.eye(side, dtype=bool))
 
 
 @pytest.mark.gpu

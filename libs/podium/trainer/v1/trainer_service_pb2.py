@@ -27,7 +27,7 @@ from podium.types.v1 import spec_pb2 as podium_dot_types_dot_v1_dot_spec__pb2
 from podium.types.v1 import trajectory_pb2 as podium_dot_types_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'podium/trainer/v1/trainer_service.proto\x12\x11podium.trainer.v1\x1a\x1dpodium/options/v1/rules.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\xbe\x02\n\x0bOpenRequest\x12\x38\n\x06job_id\x18\x01 \x01(\tB(\xba\xbe\x18$\x08\x01\x30\x80\x01:\x1d[a-z0-9]([-a-z0-9]*[a-z0-9])?\x12\x1d\n\nbase_model\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x02\x12\x37\n\x08training\x18\x03 \x01(\x0b\x32\x1d.podium.types.v1.TrainingSpecB\x06\xba\xbe\x18\x02\x08\x01\x12\x0c\n\x04seed\x18\x04 \x01(\x03\x12*\n\x0eresume_version\x18\x05 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x12\x44\n\x07project\x18\x06 \x01(\tB.\xba\xbe\x18*0?:\x1d[a-z0-9]([-a-z0-9]*[a-z0-9])?B\x07\x64\x65\x66\x61ultH\x01\x88\x01\x01\x42\x11\n\x0f_resume_versionB\n\n\x08_project\":\n\x0cOpenResponse\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x1c\n\x14trainable_parameters\x18\x02 \x01(\x03\"D\n\nStepHeader\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1b\n\x04step\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\xf0?\"o\n\x0bStepRequest\x12/\n\x06header\x18\x01 \x01(\x0b\x32\x1d.podium.trainer.v1.StepHeaderH\x00\x12\'\n\x05group\x18\x02 \x01(\x0b\x32\x16.podium.types.v1.GroupH\x00\x42\x06\n\x04item\"\xa1\x03\n\x0cStepResponse\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12=\n\x07metrics\x18\x02 \x03(\x0b\x32,.podium.trainer.v1.StepResponse.MetricsEntry\x12J\n\x0eskipped_groups\x18\x03 \x03(\x0b\x32\x32.podium.trainer.v1.StepResponse.SkippedGroupsEntry\x12V\n\x14skipped_trajectories\x18\x04 \x03(\x0b\x32\x38.podium.trainer.v1.StepResponse.SkippedTrajectoriesEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a\x34\n\x12SkippedGroupsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a:\n\x18SkippedTrajectoriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xf5\x01\n\x0bSaveRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1b\n\x04step\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12\x11\n\tgroup_ids\x18\x03 \x03(\t\x12<\n\x07metrics\x18\x04 \x03(\x0b\x32+.podium.trainer.v1.SaveRequest.MetricsEntry\x12-\n\x05state\x18\x07 \x01(\x0e\x32\x1e.podium.trainer.v1.StateSaving\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"8\n\x0cSaveResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x17\n\x0fmanifest_digest\x18\x02 \x01(\t\"J\n\x10SaveStateRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1b\n\x04step\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\"\x13\n\x11SaveStateResponse\")\n\x0c\x43loseRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\"\x0f\n\rCloseResponse\"\x13\n\x11GetTrainerRequest\"M\n\x12GetTrainerResponse\x12\x12\n\nbase_model\x18\x01 \x01(\t\x12\x10\n\x08max_jobs\x18\x02 \x01(\x05\x12\x11\n\topen_jobs\x18\x03 \x03(\t*[\n\x0bStateSaving\x12\x1c\n\x18STATE_SAVING_UNSPECIFIED\x10\x00\x12\x17\n\x13STATE_SAVING_BEHIND\x10\x01\x12\x15\n\x11STATE_SAVING_NONE\x10\x02\x32\x8e\x04\n\x0eTrainerService\x12L\n\x04Open\x12\x1e.podium.trainer.v1.OpenRequest\x1a\x1f.podium.trainer.v1.OpenResponse\"\x03\x90\x02\x02\x12R\n\x04Step\x12\x1e.podium.trainer.v1.StepRequest\x1a\x1f.podium.trainer.v1.StepResponse\"\x07\xc0\xbe\x18\x80\x80\x80 (\x01\x12L\n\x04Save\x12\x1e.podium.trainer.v1.SaveRequest\x1a\x1f.podium.trainer.v1.SaveResponse\"\x03\x90\x02\x02\x12[\n\tSaveState\x12#.podium.trainer.v1.SaveStateRequest\x1a$.podium.trainer.v1.SaveStateResponse\"\x03\x90\x02\x02\x12O\n\x05\x43lose\x12\x1f.podium.trainer.v1.CloseRequest\x1a .podium.trainer.v1.CloseResponse\"\x03\x90\x02\x02\x12^\n\nGetTrainer\x12$.podium.trainer.v1.GetTrainerRequest\x1a%.podium.trainer.v1.GetTrainerResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'podium/trainer/v1/trainer_service.proto\x12\x11podium.trainer.v1\x1a\x1dpodium/options/v1/rules.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\xbe\x02\n\x0bOpenRequest\x12\x38\n\x06job_id\x18\x01 \x01(\tB(\xba\xbe\x18$\x08\x01\x30\x80\x01:\x1d[a-z0-9]([-a-z0-9]*[a-z0-9])?\x12\x1d\n\nbase_model\x18\x02 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x02\x12\x37\n\x08training\x18\x03 \x01(\x0b\x32\x1d.podium.types.v1.TrainingSpecB\x06\xba\xbe\x18\x02\x08\x01\x12\x0c\n\x04seed\x18\x04 \x01(\x03\x12*\n\x0eresume_version\x18\x05 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x12\x44\n\x07project\x18\x06 \x01(\tB.\xba\xbe\x18*0?:\x1d[a-z0-9]([-a-z0-9]*[a-z0-9])?B\x07\x64\x65\x66\x61ultH\x01\x88\x01\x01\x42\x11\n\x0f_resume_versionB\n\n\x08_project\"L\n\x0cOpenResponse\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x1c\n\x14trainable_parameters\x18\x02 \x01(\x03\x12\x10\n\x08warnings\x18\x03 \x03(\t\"D\n\nStepHeader\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1b\n\x04step\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\xf0?\"o\n\x0bStepRequest\x12/\n\x06header\x18\x01 \x01(\x0b\x32\x1d.podium.trainer.v1.StepHeaderH\x00\x12\'\n\x05group\x18\x02 \x01(\x0b\x32\x16.podium.types.v1.GroupH\x00\x42\x06\n\x04item\"\xa1\x03\n\x0cStepResponse\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12=\n\x07metrics\x18\x02 \x03(\x0b\x32,.podium.trainer.v1.StepResponse.MetricsEntry\x12J\n\x0eskipped_groups\x18\x03 \x03(\x0b\x32\x32.podium.trainer.v1.StepResponse.SkippedGroupsEntry\x12V\n\x14skipped_trajectories\x18\x04 \x03(\x0b\x32\x38.podium.trainer.v1.StepResponse.SkippedTrajectoriesEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a\x34\n\x12SkippedGroupsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a:\n\x18SkippedTrajectoriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xf5\x01\n\x0bSaveRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1b\n\x04step\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12\x11\n\tgroup_ids\x18\x03 \x03(\t\x12<\n\x07metrics\x18\x04 \x03(\x0b\x32+.podium.trainer.v1.SaveRequest.MetricsEntry\x12-\n\x05state\x18\x07 \x01(\x0e\x32\x1e.podium.trainer.v1.StateSaving\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"8\n\x0cSaveResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x17\n\x0fmanifest_digest\x18\x02 \x01(\t\"J\n\x10SaveStateRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\x12\x1b\n\x04step\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\"\x13\n\x11SaveStateResponse\")\n\x0c\x43loseRequest\x12\x19\n\x06job_id\x18\x01 \x01(\tB\t\xba\xbe\x18\x05\x08\x01\x30\x80\x01\"\x0f\n\rCloseResponse\"\x13\n\x11GetTrainerRequest\"M\n\x12GetTrainerResponse\x12\x12\n\nbase_model\x18\x01 \x01(\t\x12\x10\n\x08max_jobs\x18\x02 \x01(\x05\x12\x11\n\topen_jobs\x18\x03 \x03(\t*[\n\x0bStateSaving\x12\x1c\n\x18STATE_SAVING_UNSPECIFIED\x10\x00\x12\x17\n\x13STATE_SAVING_BEHIND\x10\x01\x12\x15\n\x11STATE_SAVING_NONE\x10\x02\x32\x8e\x04\n\x0eTrainerService\x12L\n\x04Open\x12\x1e.podium.trainer.v1.OpenRequest\x1a\x1f.podium.trainer.v1.OpenResponse\"\x03\x90\x02\x02\x12R\n\x04Step\x12\x1e.podium.trainer.v1.StepRequest\x1a\x1f.podium.trainer.v1.StepResponse\"\x07\xc0\xbe\x18\x80\x80\x80 (\x01\x12L\n\x04Save\x12\x1e.podium.trainer.v1.SaveRequest\x1a\x1f.podium.trainer.v1.SaveResponse\"\x03\x90\x02\x02\x12[\n\tSaveState\x12#.podium.trainer.v1.SaveStateRequest\x1a$.podium.trainer.v1.SaveStateResponse\"\x03\x90\x02\x02\x12O\n\x05\x43lose\x12\x1f.podium.trainer.v1.CloseRequest\x1a .podium.trainer.v1.CloseResponse\"\x03\x90\x02\x02\x12^\n\nGetTrainer\x12$.podium.trainer.v1.GetTrainerRequest\x1a%.podium.trainer.v1.GetTrainerResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -78,42 +78,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRAINERSERVICE'].methods_by_name['Close']._serialized_options = b'\220\002\002'
   _globals['_TRAINERSERVICE'].methods_by_name['GetTrainer']._loaded_options = None
   _globals['_TRAINERSERVICE'].methods_by_name['GetTrainer']._serialized_options = b'\220\002\001'
-  _globals['_STATESAVING']._serialized_start=1702
-  _globals['_STATESAVING']._serialized_end=1793
+  _globals['_STATESAVING']._serialized_start=1720
+  _globals['_STATESAVING']._serialized_end=1811
   _globals['_OPENREQUEST']._serialized_start=156
   _globals['_OPENREQUEST']._serialized_end=474
   _globals['_OPENRESPONSE']._serialized_start=476
-  _globals['_OPENRESPONSE']._serialized_end=534
-  _globals['_STEPHEADER']._serialized_start=536
-  _globals['_STEPHEADER']._serialized_end=604
-  _globals['_STEPREQUEST']._serialized_start=606
-  _globals['_STEPREQUEST']._serialized_end=717
-  _globals['_STEPRESPONSE']._serialized_start=720
-  _globals['_STEPRESPONSE']._serialized_end=1137
-  _globals['_STEPRESPONSE_METRICSENTRY']._serialized_start=977
-  _globals['_STEPRESPONSE_METRICSENTRY']._serialized_end=1023
-  _globals['_STEPRESPONSE_SKIPPEDGROUPSENTRY']._serialized_start=1025
-  _globals['_STEPRESPONSE_SKIPPEDGROUPSENTRY']._serialized_end=1077
-  _globals['_STEPRESPONSE_SKIPPEDTRAJECTORIESENTRY']._serialized_start=1079
-  _globals['_STEPRESPONSE_SKIPPEDTRAJECTORIESENTRY']._serialized_end=1137
-  _globals['_SAVEREQUEST']._serialized_start=1140
-  _globals['_SAVEREQUEST']._serialized_end=1385
-  _globals['_SAVEREQUEST_METRICSENTRY']._serialized_start=977
-  _globals['_SAVEREQUEST_METRICSENTRY']._serialized_end=1023
-  _globals['_SAVERESPONSE']._serialized_start=1387
-  _globals['_SAVERESPONSE']._serialized_end=1443
-  _globals['_SAVESTATEREQUEST']._serialized_start=1445
-  _globals['_SAVESTATEREQUEST']._serialized_end=1519
-  _globals['_SAVESTATERESPONSE']._serialized_start=1521
-  _globals['_SAVESTATERESPONSE']._serialized_end=1540
-  _globals['_CLOSEREQUEST']._serialized_start=1542
-  _globals['_CLOSEREQUEST']._serialized_end=1583
-  _globals['_CLOSERESPONSE']._serialized_start=1585
-  _globals['_CLOSERESPONSE']._serialized_end=1600
-  _globals['_GETTRAINERREQUEST']._serialized_start=1602
-  _globals['_GETTRAINERREQUEST']._serialized_end=1621
-  _globals['_GETTRAINERRESPONSE']._serialized_start=1623
-  _globals['_GETTRAINERRESPONSE']._serialized_end=1700
-  _globals['_TRAINERSERVICE']._serialized_start=1796
-  _globals['_TRAINERSERVICE']._serialized_end=2322
+  _globals['_OPENRESPONSE']._serialized_end=552
+  _globals['_STEPHEADER']._serialized_start=554
+  _globals['_STEPHEADER']._serialized_end=622
+  _globals['_STEPREQUEST']._serialized_start=624
+  _globals['_STEPREQUEST']._serialized_end=735
+  _globals['_STEPRESPONSE']._serialized_start=738
+  _globals['_STEPRESPONSE']._serialized_end=1155
+  _globals['_STEPRESPONSE_METRICSENTRY']._serialized_start=995
+  _globals['_STEPRESPONSE_METRICSENTRY']._serialized_end=1041
+  _globals['_STEPRESPONSE_SKIPPEDGROUPSENTRY']._serialized_start=1043
+  _globals['_STEPRESPONSE_SKIPPEDGROUPSENTRY']._serialized_end=1095
+  _globals['_STEPRESPONSE_SKIPPEDTRAJECTORIESENTRY']._serialized_start=1097
+  _globals['_STEPRESPONSE_SKIPPEDTRAJECTORIESENTRY']._serialized_end=1155
+  _globals['_SAVEREQUEST']._serialized_start=1158
+  _globals['_SAVEREQUEST']._serialized_end=1403
+  _globals['_SAVEREQUEST_METRICSENTRY']._serialized_start=995
+  _globals['_SAVEREQUEST_METRICSENTRY']._serialized_end=1041
+  _globals['_SAVERESPONSE']._serialized_start=1405
+  _globals['_SAVERESPONSE']._serialized_end=1461
+  _globals['_SAVESTATEREQUEST']._serialized_start=1463
+  _globals['_SAVESTATEREQUEST']._serialized_end=1537
+  _globals['_SAVESTATERESPONSE']._serialized_start=1539
+  _globals['_SAVESTATERESPONSE']._serialized_end=1558
+  _globals['_CLOSEREQUEST']._serialized_start=1560
+  _globals['_CLOSEREQUEST']._serialized_end=1601
+  _globals['_CLOSERESPONSE']._serialized_start=1603
+  _globals['_CLOSERESPONSE']._serialized_end=1618
+  _globals['_GETTRAINERREQUEST']._serialized_start=1620
+  _globals['_GETTRAINERREQUEST']._serialized_end=1639
+  _globals['_GETTRAINERRESPONSE']._serialized_start=1641
+  _globals['_GETTRAINERRESPONSE']._serialized_end=1718
+  _globals['_TRAINERSERVICE']._serialized_start=1814
+  _globals['_TRAINERSERVICE']._serialized_end=2340
 # @@protoc_insertion_point(module_scope)

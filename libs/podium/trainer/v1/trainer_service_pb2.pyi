@@ -110,19 +110,27 @@ class OpenResponse(_message.Message):
 
     STEP_FIELD_NUMBER: _builtins.int
     TRAINABLE_PARAMETERS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     step: _builtins.int
     """Optimizer steps taken so far: the version that the weights are at."""
     trainable_parameters: _builtins.int
     """Parameters that train."""
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What may not be meant, for people: such as experts of a mixture, which an
+        adapter leaves frozen unless they are named.
+        """
+
     def __init__(
         self,
         *,
         step: _builtins.int = ...,
         trainable_parameters: _builtins.int = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["step", b"step", "trainable_parameters", b"trainable_parameters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["step", b"step", "trainable_parameters", b"trainable_parameters", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

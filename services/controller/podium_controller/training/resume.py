@@ -8,6 +8,7 @@ that are stored for them (docs/decisions/0057).
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from contextlib import suppress
 
 from podium.core.errors import (
@@ -274,6 +275,17 @@ class Resume:
                 opened = await self._trainer.open(request)
         if opened.step != (version or 0):
             raise InternalError(f"the trainer opened version {version} at step {opened.step}")
+        await self._warn_once(opened.warnings)
+
+    async def _warn_once(self, messages: Sequence[str]) -> None:
+        """What the trainer says of the job, which it says at each opening."""
+        if not messages:
+            return
+        past = await self._ledger.past(self._job_id, 1)
+        told = {message for _, message in past.events}
+        for message in messages:
+            if message not in told:
+                await self._reporter.warn(message)
 
     async def _idle(self, busy: ResourceExhaustedError) -> list[str]:
         """Of the jobs that a trainer has open, those that are over or rest."""

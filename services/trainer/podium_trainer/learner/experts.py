@@ -134,6 +134,22 @@ def has_experts(model: torch.nn.Module) -> bool:
     return bool(_fused(model))
 
 
+def frozen_experts(model: torch.nn.Module, folder: Path) -> str:
+    """What to tell people of a model, loaded from `folder`, whose experts an adapter leaves out.
+
+    Nothing where it has none. To be asked before an adapter is on the model.
+    """
+    found = _fused(model)
+    if not found:
+        return ""
+    stacks = sum(getattr(module, stack).numel() for _, module in found for stack in STACKS)
+    share = stacks / sum(parameter.numel() for parameter in model.parameters())
+    way = "training.trainable TRAINABLE_KIND_FULL trains them, for its files hold them fused"
+    if next(_in_files(folder), None) is not None:
+        way = f"name `{EXPERTS}` among training.lora.target_modules to train them"
+    return f"the model's experts, {share:.0%} of its parameters, are frozen: {way}"
+
+
 def _fused(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     return [
         (name, module)

@@ -22,7 +22,7 @@ from podium_trainer.learner.adapter import (
     experts_of,
 )
 from podium_trainer.learner.base import Base, load_network
-from podium_trainer.learner.experts import Experts
+from podium_trainer.learner.experts import Experts, frozen_experts
 from podium_trainer.learner.families import check_family
 from podium_trainer.learner.frozen_layers import join_adapters
 from podium_trainer.learner.network import Network, asking, checkpoint_gradients
@@ -92,6 +92,8 @@ class Policy:
         self.adapter_config: Mapping[str, Any] = {}
         self.experts = Experts()
         """Those that an adapter adapts."""
+        self.warnings: list[str] = []
+        """What may not be meant, for people."""
         self._reference: Network | None = None
         if lora:
             self.network.requires_grad_(False)
@@ -99,6 +101,8 @@ class Policy:
                 self.network.multiply_by(products)
             causal, wanted = self.network.causal, training.lora
             self.experts = experts_of(causal, wanted, folder)
+            if not self.experts.layers and (frozen := frozen_experts(causal, folder)):
+                self.warnings.append(frozen)
             self._peft = add_adapter(causal, wanted, seed, self.experts)
             self._peft.eval()
             join_adapters(self._peft)
