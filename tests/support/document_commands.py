@@ -14,9 +14,10 @@ _PAGES = re.compile(
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
 _PROGRAM = re.compile(
-    r"\s*(?:[A-Z_]+=\S* )*"
+    r"\s*(?:[A-Z_]+=\S* )*(?:"
+    r"[A-Z_]+=\$\(.*\)$|"
     r"(?:\.(?= \S*/)|export|eval|podium|make|helm|kubectl|npm|node|torchrun|"
-    r"python3?|pip|sh|curl|docker|kind)(?: |$)"
+    r"python3?|pip|sh|curl|docker|kind)(?: |$))"
 )
 _CALL = re.compile(r"(?<![\w./-])podium [^|`)\n]+")
 
