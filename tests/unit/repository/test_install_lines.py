@@ -52,6 +52,7 @@ def unset(lines: list[str]) -> list[str]:
     unknown = []
     for line in lines:
         plain = re.sub(r"'[^']*'", "", line)
+        known |= set(re.findall(r"\bfor (\w+) in ", plain))
         unknown += [
             f"{line}: {name}"
             for name in re.findall(r"\$\{?([A-Za-z_]\w*)", plain)
