@@ -74,6 +74,7 @@ SHIPPED = {
     "libs/podium/local/models/prepare.py": ("local", "gpu"),
     "libs/podium/sdk/sync_models.py": ("sdk",),
     "libs/podium/training/bars.py": ("sdk",),
+    "libs/podium/training/baseline.py": ("sdk",),
     "libs/podium/training/model.py": ("sdk",),
     "services/console": ("console",),
     "services/controller": ("controller",),
