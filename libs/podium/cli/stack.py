@@ -70,6 +70,11 @@ _NEEDS = {
     show_default=True,
     help="LoRA jobs that run at once, sharing one trainer; above 1 the pool holds adapters.",
 )
+@click.option(
+    "--max-model-len",
+    type=click.IntRange(min=16),
+    help="Context window: tokens of prompt and answer together. [default: 2048]",
+)
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
 @click.option(
     "--tracking",
@@ -99,6 +104,7 @@ def up(
     dtype: str | None,
     weight_mode: str | None,
     jobs: int,
+    max_model_len: int | None,
     only: str,
     tracking: bool,
     auth: bool,
@@ -143,6 +149,7 @@ def up(
         jobs=jobs,
         auth=auth,
         restart=RestartPolicy(enabled=not no_restart),
+        environment={"PODIUM_INFERENCE_MAX_MODEL_LEN": str(max_model_len)} if max_model_len else {},
         ready_timeout_seconds=ready_timeout,
     )
     return asyncio.run(run_until_signal(config))
