@@ -30,6 +30,15 @@ _NEEDS = {
 }
 
 
+ready_timeout_option = click.option(
+    "--ready-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds until every service must serve.",
+)
+
+
 @click.command(short_help="Run the services on this machine.")
 @click.option(
     "--data-dir",
@@ -90,13 +99,7 @@ _NEEDS = {
     help="Serve the pages for browsers too. [default: yes, unless --only chooses services]",
 )
 @click.option("--no-restart", is_flag=True, help="Stop everything when a service dies.")
-@click.option(
-    "--ready-timeout",
-    type=float,
-    default=300.0,
-    show_default=True,
-    help="Seconds until every service must serve.",
-)
+@ready_timeout_option
 def up(
     data_dir: Path,
     port_base: int,
