@@ -50,10 +50,12 @@ if TYPE_CHECKING:
     from podium.sdk.runs import JobRun
     from podium.sdk.sft import SftRun
     from podium.sdk.sync import Client, train, train_sft
+    from podium.training.baseline import Model
     from podium.training.gather import gather_trajectories, gather_trajectory_groups
     from podium.training.in_process import InProcessBackend
-    from podium.training.model import Model, TrainableModel, TrainConfig, TrainSFTConfig
+    from podium.training.model import TrainableModel
     from podium.training.retry import retry
+    from podium.training.step_config import TrainConfig, TrainSFTConfig
     from podium.training.trajectories import History, Trajectory, TrajectoryGroup
 
 __version__ = "0.1.0"
@@ -135,7 +137,7 @@ _HOMES = {
     "LossSpec": "core.specs.generated",
     "MlflowSpec": "core.specs.generated",
     "ModelPlayer": "core.specs.generated",
-    "Model": "training.model",
+    "Model": "training.baseline",
     "OpenPipeSpec": "core.specs.generated",
     "RetentionSpec": "core.specs.generated",
     "RewardSpec": "core.specs.generated",
@@ -147,8 +149,8 @@ _HOMES = {
     "SftRun": "sdk.sft",
     "SftSpec": "core.specs.generated",
     "TrackingSpec": "core.specs.generated",
-    "TrainConfig": "training.model",
-    "TrainSFTConfig": "training.model",
+    "TrainConfig": "training.step_config",
+    "TrainSFTConfig": "training.step_config",
     "TrainableModel": "training.model",
     "TrainerSpec": "core.specs.generated",
     "TrainingSpec": "core.specs.generated",

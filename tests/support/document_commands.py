@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
-_PAGES = re.compile(
-    r"README\.md|docs/([^/]+/)?[^/]+\.md|(examples|libs)/(.*/)?README\.md|services/[^/]+/README\.md"
-)
+_NO_PAGES = re.compile(r"CHANGELOG\.md|\.github/.*")
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"(?:^ {4}.*\n)+", re.MULTILINE)
 _PROGRAM = re.compile(
-    r"\s*(?:[A-Z_]+=\S* )*"
-    r"(?:\.(?= \S*/)|export|eval|podium|make|helm|kubectl|npm|node|torchrun|"
-    r"python3?|pip|sh|curl|docker|kind)(?: |$)"
+    r"\s*(?:[A-Z_]+=\S* )*(?:"
+    r"[A-Z_]+=\$\(.*\)$|"
+    r"(?:\.(?= \S*/)|cd|export|eval|make|helm|kubectl|npm|node|torchrun|vllm|litellm|"
+    r"(?:[\w.-]+/bin/)?(?:podium|pip|python[\d.]*)|pre-commit|cluster|sh|curl|docker|kind)(?: |$))"
 )
 _CALL = re.compile(r"(?<![\w./-])podium [^|`)\n]+")
 
@@ -26,7 +29,7 @@ def pages() -> list[str]:
     listed = subprocess.run(
         ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return [name for name in listed.stdout.split() if _PAGES.fullmatch(name)]
+    return [name for name in listed.stdout.split() if not _NO_PAGES.fullmatch(name)]
 
 
 def commands(text: str) -> Iterator[str]:
@@ -35,6 +38,29 @@ def commands(text: str) -> Iterator[str]:
         for line in re.sub(r"\\\n\s*", "", block).splitlines():
             if _PROGRAM.match(line):
                 yield " ".join(re.sub(r"\s+#.*", "", line).split())
+
+
+def unclassified(text: str) -> Iterator[str]:
+    """Indented blocks that are neither commands, each line, nor YAML, JSON or Python.
+
+    A program that `commands` does not know would be such, and be seen by no test.
+    """
+    for block in _INDENTED.findall(_FENCED.sub("", text)):
+        lines = re.sub(r"\\\n\s*", "", block).splitlines()
+        if not all(map(_PROGRAM.match, lines)) and not _is_data(textwrap.dedent(block)):
+            yield block
+
+
+def _is_data(block: str) -> bool:
+    try:
+        if isinstance(yaml.safe_load(block), dict | list):
+            return True
+    except yaml.YAMLError:
+        pass
+    try:
+        return isinstance(ast.parse(block).body[0], ast.FunctionDef)
+    except SyntaxError:
+        return False
 
 
 def script_commands(text: str) -> list[str]:

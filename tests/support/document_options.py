@@ -29,7 +29,7 @@ def podium_words(line: str) -> list[str] | None:
         return None
     while words and re.match(r"[A-Z_]+=", words[0]):
         words.pop(0)
-    if words[:1] != ["podium"]:
+    if not words or words[0].rpartition("/bin/")[2] != "podium":
         return None
     end = next((n for n, word in enumerate(words) if _END.match(word)), len(words))
     return words[1:end]

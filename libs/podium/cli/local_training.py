@@ -13,7 +13,9 @@ from podium.sdk.client import AsyncClient
 _RECONNECT_SECONDS = 900.0
 
 
-def stack_config(data_dir: Path, model: str) -> LauncherConfig:
+def stack_config(
+    data_dir: Path, model: str, ready_timeout_seconds: float = 300.0
+) -> LauncherConfig:
     """The default ports, so that other commands find the stack; free ones when they are taken."""
     ports = layout.choose_ports(layout.DEFAULT_PORT_BASE).values()
     free = all(layout.is_free(port) for service in ports for port in vars(service).values() if port)
@@ -21,6 +23,7 @@ def stack_config(data_dir: Path, model: str) -> LauncherConfig:
         data_dir=data_dir,
         port_base=layout.DEFAULT_PORT_BASE if free else 0,
         model=model,
+        ready_timeout_seconds=ready_timeout_seconds,
     )
 
 

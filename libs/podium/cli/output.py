@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
+from podium.cli.columns import columns, padded
 from podium.cli.safe_text import one_line, visible
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def emit_one(item: M, view: TableView[M], output: str) -> None:
 
 def _field(title: str, text: str, width: int) -> str:
     """A field of a table of one item; lines that are too long go on below their beginning."""
-    columns = max(shutil.get_terminal_size((100, 24)).columns, width + 22)
-    lines = textwrap.wrap(text, columns - width - 2, break_long_words=False, break_on_hyphens=False)
+    room = max(shutil.get_terminal_size((100, 24)).columns, width + 22)
+    lines = textwrap.wrap(text, room - width - 2, break_long_words=False, break_on_hyphens=False)
     return f"{title:<{width}}  " + ("\n" + " " * (width + 2)).join(lines)
 
 
@@ -119,12 +120,12 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     if not body:
         note("(none)")
         return
-    widths = [max(map(len, column)) for column in zip(titles, *body, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(titles, *body, strict=True)]
     right = [all(_numeric(row[i]) for row in body) for i in range(len(titles))]
 
     def line(cells: Sequence[str]) -> str:
         return "  ".join(
-            cell.rjust(width) if to_right else cell.ljust(width)
+            padded(cell, width, right=to_right)
             for cell, width, to_right in zip(cells, widths, right, strict=True)
         ).rstrip()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from podium.cli.columns import cut
 from podium.cli.output import note, plain_terminal
 from podium.cli.views import duration, state
 from podium.core.total_steps import total_steps
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24
-_CODES = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> str:
@@ -93,17 +92,6 @@ class JobProgress:
             # One that wraps could not be taken away again.
             click.echo(cut(text, terminal_width() - 1), nl=False, err=True)
             self._drawn = True
-
-
-def cut(text: str, width: int) -> str:
-    """The first `width` columns of a line, codes of colours not counted and all kept."""
-    shown, used = [], 0
-    for part in _CODES.split(text):
-        if not _CODES.fullmatch(part):
-            part = part[: max(0, width - used)]
-            used += len(part)
-        shown.append(part)
-    return "".join(shown)
 
 
 def terminal_width(stream: TextIO | None = None) -> int:

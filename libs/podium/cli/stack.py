@@ -30,6 +30,15 @@ _NEEDS = {
 }
 
 
+ready_timeout_option = click.option(
+    "--ready-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds until every service must serve.",
+)
+
+
 @click.command(short_help="Run the services on this machine.")
 @click.option(
     "--data-dir",
@@ -70,6 +79,11 @@ _NEEDS = {
     show_default=True,
     help="LoRA jobs that run at once, sharing one trainer; above 1 the pool holds adapters.",
 )
+@click.option(
+    "--max-model-len",
+    type=click.IntRange(min=16),
+    help="Context window: tokens of prompt and answer together. [default: 2048]",
+)
 @click.option("--only", metavar="A,B", default="", help="Start these services only.")
 @click.option(
     "--tracking",
@@ -85,13 +99,7 @@ _NEEDS = {
     help="Serve the pages for browsers too. [default: yes, unless --only chooses services]",
 )
 @click.option("--no-restart", is_flag=True, help="Stop everything when a service dies.")
-@click.option(
-    "--ready-timeout",
-    type=float,
-    default=300.0,
-    show_default=True,
-    help="Seconds until every service must serve.",
-)
+@ready_timeout_option
 def up(
     data_dir: Path,
     port_base: int,
@@ -99,6 +107,7 @@ def up(
     dtype: str | None,
     weight_mode: str | None,
     jobs: int,
+    max_model_len: int | None,
     only: str,
     tracking: bool,
     auth: bool,
@@ -143,6 +152,7 @@ def up(
         jobs=jobs,
         auth=auth,
         restart=RestartPolicy(enabled=not no_restart),
+        environment={"PODIUM_INFERENCE_MAX_MODEL_LEN": str(max_model_len)} if max_model_len else {},
         ready_timeout_seconds=ready_timeout,
     )
     return asyncio.run(run_until_signal(config))

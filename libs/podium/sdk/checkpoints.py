@@ -21,7 +21,13 @@ _PAGE = 500
 
 
 class Checkpoints:
-    """RegistryService, as clients need it. Raises `podium.core.errors`, as the contract says."""
+    """RegistryService, as clients need it.
+
+    Every method raises `UnavailableError` while the registry cannot be reached,
+    `DeadlineExceededError` when it does not answer in time, and `UnauthenticatedError` or
+    `PermissionDeniedError` where a token is asked for. What else one raises stands there; all are
+    of `podium.core.errors`.
+    """
 
     def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
@@ -39,14 +45,26 @@ class Checkpoints:
                 yield model
 
     async def list(self, model: str) -> AsyncGenerator[pb.Version, None]:
-        """The versions of a model, newest first."""
+        """The versions of a model, newest first; none of one that there is not.
+
+        Args:
+            model: its name, which is its job's id.
+        """
         request = pb.ListVersionsRequest(model=model, page_size=_PAGE)
         with self._failures():
             async for version in pages(self._stub.ListVersions, request, lambda r: r.versions):
                 yield version
 
     async def get(self, model: str, version: int | str = "latest") -> pb.Version:
-        """Reads a version by number or alias."""
+        """Reads a version by number or alias.
+
+        Args:
+            model: its name, which is its job's id.
+            version: the step after which it was published, or an alias such as `latest` or `best`.
+
+        Raises:
+            NotFoundError: there is no such model, version or alias.
+        """
         request = (
             pb.GetVersionRequest(model=model, version=version)
             if isinstance(version, int)
@@ -56,13 +74,37 @@ class Checkpoints:
             return (await self._stub.GetVersion(request)).version
 
     async def record(self, model: str, version: int, metrics: Mapping[str, float]) -> None:
-        """Adds an evaluation's numbers to a version."""
+        """Adds an evaluation's numbers to a version; one that it has already is overwritten.
+
+        Args:
+            model: its name.
+            version: its number.
+            metrics: by name, such as `val/reward`; `retain` ranks by them.
+
+        Raises:
+            NotFoundError: there is no such version.
+            InvalidArgumentError: a number is not finite.
+        """
         request = pb.RecordEvaluationRequest(model=model, version=version, metrics=metrics)
         with self._failures():
             await self._stub.RecordEvaluation(request)
 
     async def retain(self, model: str, keep_last: int, keep_best: int, metric: str) -> None:
-        """Deletes the versions that are neither among the newest nor the best by a metric."""
+        """Deletes the versions that are neither among the newest nor the best by a metric.
+
+        What has an alias or is in use stays, and the newest two that have state, from which a job
+        goes on after a crash (one, with a `keep_last` of 1).
+
+        Args:
+            model: its name.
+            keep_last: how many of the newest stay, at least 1.
+            keep_best: how many of the best stay besides, from 0.
+            metric: the number that ranks them, the highest first. A version without it does not
+                rank.
+
+        Raises:
+            InvalidArgumentError: the rule keeps nothing, or a number is out of bounds.
+        """
         request = pb.ApplyRetentionRequest(
             model=model, keep_last=keep_last, keep_best=keep_best, metric=metric
         )
@@ -70,15 +112,21 @@ class Checkpoints:
             await self._stub.ApplyRetention(request)
 
     async def download(self, version: pb.Version, folder: Path, prefix: str = "") -> None:
-        """Writes a version's files to `folder`, which must not exist or be empty.
+        """Writes a version's files to a folder.
 
-        Only those under the folder `prefix`, which is taken off their paths,
-        when it is given. Every digest is verified, a broken transfer goes on
-        where it broke, and the folder appears whole or not at all.
+        Every digest is verified, a broken transfer goes on where it broke, and the folder appears
+        whole or not at all.
+
+        Args:
+            version: as `get` and `list` give it.
+            folder: must not exist, or be empty; those above it are made.
+            prefix: only the files under this folder, which is taken off their paths; empty for
+                all.
 
         Raises:
-            NotFoundError: the version has nothing under `prefix`.
+            NotFoundError: the version has nothing under `prefix`, or is gone.
             DataLossError: the bytes do not match the manifest.
+            OSError: the folder cannot be written.
         """
         manifest = version.manifest
         if not any(file.path.startswith(prefix) for file in manifest.files):

@@ -181,7 +181,10 @@ class AsyncClient:
         )
 
     async def openai_address(self, port: int) -> str:
-        """`host:port` of the OpenAI API, which the inference service has at `port`.
+        """`host:port` of the OpenAI API.
+
+        Args:
+            port: where the inference service has it, such as 50083.
 
         Raises:
             PodiumError: why it cannot be reached.

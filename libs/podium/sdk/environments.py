@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 class Environments:
-    """What jobs can train on, besides remote environments."""
+    """What jobs can train on, besides remote environments.
+
+    Every method raises `UnavailableError` while the rollout service cannot be reached,
+    `DeadlineExceededError` when it does not answer in time, and `UnauthenticatedError` or
+    `PermissionDeniedError` where a token is asked for. What else one raises stands there; all are
+    of `podium.core.errors`.
+    """
 
     def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
@@ -38,7 +44,18 @@ class Environments:
         split: str,
         limit: int | None = None,
     ) -> builtins.list[trajectory_pb2.Scenario]:
-        """The scenarios of a split, or the first `limit` of them."""
+        """The scenarios of a split, in the environment's order.
+
+        Args:
+            environment: its name, address and options, as a job has them.
+            split: `train` or `heldout`.
+            limit: the first so many; None for all.
+
+        Raises:
+            NotFoundError: there is no such environment or split.
+            InvalidArgumentError: what is wrong with its options.
+            FailedPreconditionError: PACKAGE_MISSING, the rollout service lacks what it needs.
+        """
         found: builtins.list[trajectory_pb2.Scenario] = []
         known = message_of(environment, spec_pb2.EnvironmentSpec)
         request = pb.ListScenariosRequest(environment=known, split=split)
@@ -59,7 +76,21 @@ class Environments:
         episode: spec_pb2.EpisodeSpec,
         **options: Any,
     ) -> builtins.list[Attempt]:
-        """Attempts of a policy; see `podium.sdk.evaluation.run_policy`."""
+        """Attempts of a policy, in the order of the scenarios.
+
+        Args:
+            environment: its name, address and options, as a job has them.
+            scenarios: as `scenarios` gives them.
+            policy: who plays, which must be served.
+            sampling, episode: with their defaults filled in.
+            options: those of `podium.sdk.evaluation.run_policy`: `pool`, `attempts` of each
+                scenario, `seed`, `concurrency`, `done`, `recorded`, `known`.
+
+        Raises:
+            NotFoundError: there is no such environment or policy.
+            InvalidArgumentError: what is wrong with the environment's options, or a setting.
+            FailedPreconditionError: NO_TOOL_TEMPLATE, the model cannot be told of the tools.
+        """
         from podium.sdk.evaluation import run_policy
 
         with self._failures():

@@ -25,7 +25,13 @@ _RETRY_SECONDS = 60.0
 
 
 class Evaluations:
-    """EvaluationService. Every method raises `podium.core.errors`, as the contract says."""
+    """EvaluationService.
+
+    Every method raises `UnavailableError` while the controller cannot be reached,
+    `DeadlineExceededError` when it does not answer in time, and `UnauthenticatedError` or
+    `PermissionDeniedError` where a token is asked for. What else one raises stands there; all are
+    of `podium.core.errors`.
+    """
 
     def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
@@ -46,9 +52,18 @@ class Evaluations:
         """Stores an evaluation, once, however often the connection is lost.
 
         Args:
+            evaluation: what was evaluated, of what and how; its id and numbers are the
+                controller's.
+            results: each scenario's, at least one.
             request_id: the same one again, from whatever client, is the same evaluation; made up
                 when empty.
             patience_seconds: how long a controller that is away is asked again.
+
+        Raises:
+            InvalidArgumentError: there is no scenario, one comes twice, or a number is not finite.
+            AlreadyExistsError: `request_id` was used with another one, or its evaluation was
+                deleted.
+            ResourceExhaustedError: it is too large, or the store is full.
         """
         header = pb.EvaluationHeader(
             evaluation=evaluation, request_id=request_id or uuid.uuid4().hex
@@ -67,7 +82,14 @@ class Evaluations:
         return await retry_unavailable(once, timeout_s=patience_seconds)
 
     async def get(self, evaluation_id: str) -> pb.StoredEvaluation:
-        """Reads an evaluation, without its scenarios."""
+        """Reads an evaluation, without its scenarios.
+
+        Args:
+            evaluation_id: its id.
+
+        Raises:
+            NotFoundError: there is no such evaluation.
+        """
         request = pb.GetStoredEvaluationRequest(evaluation_id=evaluation_id)
         with self._failures():
             return (await self._stub.GetStoredEvaluation(request)).evaluation
@@ -75,7 +97,11 @@ class Evaluations:
     async def list(
         self, *, project: str = "", environment: str = "", job_id: str = "", name: str = ""
     ) -> AsyncGenerator[pb.StoredEvaluation, None]:
-        """Evaluations, newest first; only those of what is given."""
+        """Evaluations, newest first.
+
+        Args:
+            project, environment, job_id, name: only those of it; empty for all.
+        """
         request = pb.ListStoredEvaluationsRequest(
             project=project, environment=environment, job_id=job_id, name=name, page_size=_PAGE
         )
@@ -86,14 +112,28 @@ class Evaluations:
                 yield each
 
     async def results(self, evaluation_id: str) -> builtins.list[pb.ScenarioResult]:
-        """All scenarios of an evaluation, in its order."""
+        """All scenarios of an evaluation, in its order.
+
+        Args:
+            evaluation_id: its id.
+
+        Raises:
+            NotFoundError: there is no such evaluation.
+        """
         request = pb.ListScenarioResultsRequest(evaluation_id=evaluation_id, page_size=_PAGE)
         with self._failures():
             found = pages(self._stub.ListScenarioResults, request, lambda r: r.results)
             return [each async for each in found]
 
     async def delete(self, evaluation_id: str) -> None:
-        """Deletes an evaluation."""
+        """Deletes an evaluation. Again it is no error.
+
+        Args:
+            evaluation_id: its id.
+
+        Raises:
+            NotFoundError: there never was such an evaluation.
+        """
         request = pb.DeleteStoredEvaluationRequest(evaluation_id=evaluation_id)
         with self._failures():
             await self._stub.DeleteStoredEvaluation(request)

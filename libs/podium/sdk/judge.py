@@ -20,7 +20,13 @@ _CHECK_SECONDS = 60.0
 
 
 class Judge:
-    """JudgeService. Every method raises `podium.core.errors`, as the contract says."""
+    """JudgeService.
+
+    Every method raises `UnavailableError` while the judge service cannot be reached,
+    `DeadlineExceededError` when it does not answer in time, and `UnauthenticatedError` or
+    `PermissionDeniedError` where a token is asked for. What else one raises stands there; all are
+    of `podium.core.errors`.
+    """
 
     def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
@@ -31,7 +37,20 @@ class Judge:
         group: trajectory_pb2.Group,
         reward: spec_pb2.RewardSpec | RewardSpec | Mapping[str, Any],
     ) -> pb.ScoreGroupResponse:
-        """The group with its rewards, or with a skip_reason and none, and what it cost."""
+        """The group with its rewards, or with a skip_reason and none, and what it cost.
+
+        Args:
+            group: the attempts of one scenario.
+            reward: the scorers, as a job has them.
+
+        Raises:
+            InvalidArgumentError: what is wrong with the scorers, by field.
+            FailedPreconditionError: JUDGE_MISCONFIGURED, a judge refuses its key, address or
+                model.
+            ResourceExhaustedError: it has no room for another group.
+            UnavailableError: the judge service, or what it asks, does not answer. It is given 900
+                seconds.
+        """
         stub: pb_grpc.JudgeServiceAsyncStub = pb_grpc.JudgeServiceStub(self._channel())
         known = message_of(reward, spec_pb2.RewardSpec)
         request = pb.ScoreGroupRequest(group=group, reward=known)
@@ -44,6 +63,7 @@ class Judge:
         """Whether groups can be scored so; no judge is asked for an answer.
 
         Args:
+            reward: the scorers, as a job has them.
             base_model: which model trains with it, and so is not to judge itself; empty for none.
 
         Raises:

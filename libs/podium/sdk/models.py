@@ -27,9 +27,21 @@ class Models:
     ) -> TrainableModel:
         """A model by name, made if there is none, when it can be called.
 
-        A new one starts from the checkpoint `fork`, `MODEL`, `MODEL@VERSION` or
-        `MODEL@ALIAS`, weights, optimizer and step number, when that is given. `options` are
-        TrainableModel's. Raises what `RemoteBackend.register` does.
+        Args:
+            name: its job's id, and what to name in a request.
+            base_model: a name of the model cache, or of the Hugging Face hub.
+            project: stands before the name, with a hyphen; empty for none.
+            fork: the checkpoint a new one starts from: `MODEL`, `MODEL@VERSION` or `MODEL@ALIAS`,
+                with its weights, optimizer and step number; empty for the base model.
+            options: other fields of `TrainableModel`, such as `spec`.
+
+        Raises:
+            InvalidArgumentError: what is wrong with the name or the spec, each by its path.
+            NotFoundError: there is no such checkpoint to fork.
+            AlreadyExistsError: the name is another kind of job's, or another base model's.
+            FailedPreconditionError: its job has ended, or people have paused it.
+            DeadlineExceededError: it is not served in time.
+            UnavailableError: a service cannot be reached.
         """
         model = TrainableModel(name=name, project=project, base_model=base_model, **options)
         if fork:

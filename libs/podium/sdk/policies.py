@@ -22,7 +22,13 @@ _RENDER_SECONDS = 120.0
 
 
 class Policies:
-    """InferenceService. Every method raises `podium.core.errors`, as the contract says."""
+    """InferenceService.
+
+    Every method raises `UnavailableError` while the service cannot be reached,
+    `DeadlineExceededError` when it does not answer in time, and `UnauthenticatedError` or
+    `PermissionDeniedError` where a token is asked for. What else one raises stands there; all are
+    of `podium.core.errors`.
+    """
 
     def __init__(self, channel: Callable[[], grpc.aio.Channel], place: str = "") -> None:
         self._channel = channel
@@ -33,12 +39,16 @@ class Policies:
         return pb_grpc.InferenceServiceStub(self._channel())
 
     async def engine(self) -> pb.GetEngineResponse:
-        """Describes the engine."""
+        """Describes the engine: its base model, context length in tokens, and what it can do."""
         with self._failures():
             return await self._stub.GetEngine(pb.GetEngineRequest())
 
     async def list(self, job: str = "") -> AsyncGenerator[pb.LoadedPolicy, None]:
-        """The policies that are loaded, newest version first within a job."""
+        """The policies that are loaded, newest version first within a job.
+
+        Args:
+            job: only those of this one; empty for all.
+        """
         request = pb.ListPoliciesRequest(job=job)
         with self._failures():
             async for policy in pages(self._stub.ListPolicies, request, lambda r: r.policies):
@@ -47,8 +57,20 @@ class Policies:
     async def load(self, job: str, version: int) -> pb.LoadPolicyResponse:
         """Has every pod of the pool fetch a version from the registry and serve it.
 
-        One pod is called, which orders it of the others: from outside a cluster they
-        cannot be reached, nor seen.
+        One pod is called, which orders it of the others: from outside a cluster they cannot be
+        reached, nor seen. It is given 300 seconds.
+
+        Args:
+            job: the model, by its job's id.
+            version: its number.
+
+        Raises:
+            NotFoundError: the registry has no such version.
+            FailedPreconditionError: POOL_IN_USE, a merged pool serves another job; WEIGHT_MODE,
+                BASE_MODEL_MISMATCH, BAD_ADAPTER or BAD_WEIGHTS, it does not fit this pool.
+            DataLossError: its files are damaged.
+            UnavailableError: the service cannot be reached; REQUESTS_DID_NOT_END or
+                WEIGHTS_NOT_EXCHANGED, the old version is served on.
         """
         request = pb.LoadPolicyRequest(job=job, version=version, whole_pool=True)
         with self._failures():
@@ -58,14 +80,27 @@ class Policies:
         """Has the pod that is called stop serving a version, or all of a job's.
 
         In a pool of merged weights the base model is served again. Requests do not bring it back:
-        `load` does.
+        `load` does. What is not loaded is no error.
+
+        Args:
+            job: the model, by its job's id.
+            version: its number; None for all.
         """
         request = pb.UnloadPolicyRequest(job=job, version=version)
         with self._failures():
             await self._stub.UnloadPolicy(request, timeout=_LOAD_SECONDS)
 
     async def take_capture(self, key: str) -> builtins.list[pb.CapturedCall]:
-        """The calls of the OpenAI API under a rollout's key, oldest first."""
+        """The calls of the OpenAI API under a rollout's key: those that have ended, oldest first.
+
+        Args:
+            key: the bearer token that they came with, which begins with `podium-rollout-`.
+
+        Raises:
+            NotFoundError: NOTHING_CAPTURED, no call came with the key.
+            DataLossError: CAPTURE_DROPPED or CAPTURE_LOST, some are gone: sample again.
+            UnavailableError: the service, or a pod that may have some, does not answer.
+        """
         with self._failures():
             stream = self._stub.TakeCapture(pb.TakeCaptureRequest(key=key), timeout=_STREAM_SECONDS)
             return [response.call async for response in stream]
@@ -73,7 +108,16 @@ class Policies:
     async def demonstrate(
         self, request: pb.RenderDemonstrationRequest
     ) -> pb.RenderDemonstrationResponse:
-        """A whole conversation as tokens, and which of them the assistant would have sampled."""
+        """A whole conversation as tokens, and which of them the assistant would have sampled.
+
+        Args:
+            request: the messages and tools.
+
+        Raises:
+            InvalidArgumentError: a message cannot be rendered, by its field.
+            FailedPreconditionError: NO_TOOL_TEMPLATE, the model's template knows no tools;
+                HISTORY_NOT_CONTINUABLE, it rewrites what came before.
+        """
         with self._failures():
             return await self._stub.RenderDemonstration(request, timeout=_RENDER_SECONDS)
 
@@ -89,8 +133,21 @@ class Policies:
         """The answer to a conversation, piece by piece.
 
         Args:
+            messages: the conversation, oldest first.
+            policy: who answers; None for the base model.
+            sampling: temperature and the like; None for the defaults of the contract.
+            tools: what it may call.
             chat_template_kwargs: what the chat template is told besides, such as
                 `{"enable_thinking": False}`.
+
+        Raises:
+            NotFoundError: POLICY_NOT_LOADED, the policy is not served.
+            InvalidArgumentError: a message or a setting is wrong, by its field.
+            FailedPreconditionError: the template cannot render it, as of tools that it does not
+                know.
+            DataLossError: the policy's files are damaged.
+            ResourceExhaustedError: the engine's queue is full.
+            UnavailableError: the service cannot be reached, or the policy is still being loaded.
         """
         request = pb.StreamChatRequest(
             policy=policy, messages=messages, sampling=sampling, tools=tools

@@ -21,7 +21,13 @@ _RETRY_SECONDS = 600.0
 
 
 class Sessions:
-    """SessionService. Every method raises `podium.core.errors`, as the contract says."""
+    """SessionService.
+
+    Every method raises `UnavailableError` while the controller cannot be reached,
+    `DeadlineExceededError` when it does not answer in time, and `UnauthenticatedError` or
+    `PermissionDeniedError` where a token is asked for. What else one raises stands there; all are
+    of `podium.core.errors`.
+    """
 
     def __init__(
         self,
@@ -49,8 +55,23 @@ class Sessions:
     ) -> int:
         """Gives a job its next step's groups, once, however often the connection is lost.
 
+        Args:
+            job_id: a job that a client drives.
+            groups: of the step, with their rewards.
+            request_id: the same one with the same groups is the same step.
+            step: which one it is to be, from 1; None for whichever is next.
+
         Returns:
             The step.
+
+        Raises:
+            NotFoundError: there is no such job.
+            InvalidArgumentError: there is no group, or a token record is inconsistent.
+            AlreadyExistsError: `request_id` was used with other groups.
+            FailedPreconditionError: NOT_CLIENT_DRIVEN; JOB_ENDED, JOB_FINISHING or NO_STEP_LEFT;
+                BATCH_PENDING, batches still have to be trained; WRONG_STEP; STALE_BATCH, the
+                tokens are of another policy or too old a version.
+            UnavailableError: the controller stayed away for ten minutes.
         """
 
         async def messages() -> AsyncIterator[pb.SubmitBatchRequest]:
@@ -69,6 +90,12 @@ class Sessions:
         """Says from now on, until `close` or the end of the process, that the job's client lives.
 
         Of one that falls silent the controller gives the job's place away to one that waits.
+
+        Args:
+            job_id: a job that a client drives.
+
+        Raises:
+            PodiumError: no channel to the controller can be made, such as one through kubectl.
         """
         if self._heartbeats is None:
             self._heartbeats = Heartbeats(*await self._blocking())
@@ -81,6 +108,14 @@ class Sessions:
             await asyncio.to_thread(heartbeats.close)
 
     async def finish(self, job_id: str) -> job_service_pb2.Job:
-        """Ends a job as succeeded once it has trained what it has."""
+        """Ends a job as succeeded once it has trained what it has. Again it is no error.
+
+        Args:
+            job_id: a job that a client drives.
+
+        Raises:
+            NotFoundError: there is no such job.
+            FailedPreconditionError: NOT_CLIENT_DRIVEN; JOB_ENDED, it has failed or was cancelled.
+        """
         with self._failures():
             return (await self._stub.FinishJob(pb.FinishJobRequest(job_id=job_id))).job

@@ -24,6 +24,7 @@ from podium.sdk.runs import JobRun
 from podium.sdk.sessions import Sessions
 from podium.sdk.sft import SftRun
 from podium.sdk.sync_models import SyncModels
+from podium.sdk.words import words_of
 from podium.training.backend import Backend
 from podium.training.sft.files import File, Source
 
@@ -162,6 +163,7 @@ class Client:
     All that `AsyncClient` has is here, without `await` and `async for`.
     """
 
+    @words_of(AsyncClient.__init__)
     def __init__(
         self,
         addresses: Addresses | None = None,
@@ -209,6 +211,7 @@ class Client:
         """Closes the channels and ends the thread. Idempotent."""
         self._exit.close()
 
+    @words_of(AsyncClient.train)
     def train(
         self,
         spec: JobSource,
@@ -225,6 +228,7 @@ class Client:
             )
         )
 
+    @words_of(AsyncClient.train_sft)
     def train_sft(
         self,
         spec: JobSource,
@@ -249,10 +253,12 @@ class Client:
             )
         )
 
+    @words_of(AsyncClient.openai_address)
     def openai_address(self, port: int) -> str:
         """See `AsyncClient.openai_address`."""
         return self._portal.call(self._client.openai_address, port)
 
+    @words_of(AsyncClient.openai_token)
     def openai_token(self) -> str:
         """See `AsyncClient.openai_token`."""
         return self._portal.call(self._client.openai_token)

@@ -15,9 +15,11 @@ captured there, token for token. The names are those of OpenPipe's ART.
 from __future__ import annotations
 
 from podium.training.backend import Backend, TrainResult
+from podium.training.baseline import Model
 from podium.training.gather import gather_trajectories, gather_trajectory_groups
 from podium.training.histories import Joined
-from podium.training.model import Model, TrainableModel, TrainConfig
+from podium.training.model import TrainableModel
+from podium.training.step_config import TrainConfig
 from podium.training.trajectories import (
     History,
     Trajectory,

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from podium.core.errors import InvalidArgumentError
 from podium.core.openai_messages import message_of, messages_of, tools_of
+from podium.core.openai_parts import no_words
 from podium.core.rollout_keys import PREFIX, verified
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.kit.http_server import end_http_server
@@ -80,6 +82,9 @@ class InProcessApi:
             messages = list(fields["messages"])
         except (ValueError, KeyError, TypeError) as error:
             _send(http, 400, _error(f"the request cannot be read: {error!r}"))
+            return
+        if wrong := no_words(fields):
+            _send(http, 400, _error(str(InvalidArgumentError(violations=wrong)), wrong[0].field))
             return
         step = self._step_of(name)
         if step is None or version not in ("", str(step)):
@@ -183,8 +188,8 @@ def _head(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
     }
 
 
-def _error(message: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": "invalid_request_error"}}
+def _error(message: str, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": param}}
 
 
 def _send(http: BaseHTTPRequestHandler, status: int, body: Mapping[str, Any]) -> None:

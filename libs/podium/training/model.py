@@ -1,20 +1,18 @@
-"""Models that an agent's own code calls and trains. ART's names where the meaning is the same."""
+"""The model that an agent's own code calls and trains. ART's names, where they mean the same."""
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 from podium.core.contract import apply_defaults, complete_training
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.names import slug
 from podium.core.packages import needed
-from podium.core.specs.sources import JobSource, read_job
 from podium.core.total_steps import MAX_STEPS
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
@@ -22,8 +20,11 @@ from podium.training import rollouts
 from podium.training.backend import Backend, HasBackend, TrainResult
 from podium.training.batch import batch_of
 from podium.training.log import Log, summary
-from podium.training.sft.files import File, Source, read_rows
+from podium.training.sft.attempts import rows_of
+from podium.training.sft.files import File, read_rows
 from podium.training.sft.render import rendered
+from podium.training.spec_field import SpecField
+from podium.training.step_config import TrainConfig, TrainSFTConfig
 from podium.training.trajectories import Trajectory, TrajectoryGroup
 from podium.types.v1 import spec_pb2
 
@@ -34,72 +35,7 @@ REQUEST_SECONDS = 1200.0
 """How long a call of the model may take; as ART's."""
 
 _MAX_NAME = 63
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """ART's: what may be said anew with every step. Here the job's own rate must be named."""
-
-    learning_rate: float
-    """Of the step, and the job's own: any other is refused."""
-
-
-@dataclass(frozen=True)
-class TrainSFTConfig:
-    """ART's: how `train_sft` trains. Here the job has the rate, and its schedule."""
-
-    learning_rate: float | None = None
-    """None for the job's; any other must be the same."""
-    batch_size: int | Literal["auto"] = "auto"
-    """Rows of a step; `auto` for `sft.batch_size` of the spec."""
-
-
-@dataclass
-class Model:
-    """A model behind an OpenAI-compatible API that is called and not trained: a baseline."""
-
-    name: str
-    """What it is called in logs, and in requests without `inference_model_name`."""
-    inference_base_url: str
-    """Of its OpenAI API, such as `http://localhost:8000/v1`."""
-    inference_api_key: str = "none"
-    """The bearer token of its requests."""
-    inference_model_name: str = ""
-    """What to name in a request; empty for `name`."""
-
-    def get_inference_name(self, step: int | None = None) -> str:
-        """What to name in a request; a model that is not trained has no steps."""
-        return self.inference_model_name or self.name
-
-    def openai_client(self, **options: Any) -> openai.AsyncOpenAI:
-        """OpenAI's client for it; `options` as its constructor's.
-
-        Raises:
-            FailedPreconditionError: PACKAGE_MISSING, the package `openai` is not installed.
-        """
-        library = needed("openai", "openai>=2.54", "an OpenAI client")
-        client: openai.AsyncOpenAI = library.AsyncOpenAI(
-            base_url=self.inference_base_url, api_key=self.inference_api_key, **options
-        )
-        return client
-
-
-class _SpecField:
-    """Takes a job in any form, whole or in part, and gives the message, its own copy."""
-
-    def __get__(self, model: object, owner: type | None = None) -> spec_pb2.JobSpec:
-        # Of the class itself it is the default, which must not be one message for all.
-        return cast(spec_pb2.JobSpec, None if model is None else vars(model)["spec"])
-
-    def __set__(self, model: object, source: JobSource | None) -> None:
-        source = spec_pb2.JobSpec() if source is None else source
-        message, _, alias = read_job(source, partial=True)
-        if alias:
-            text = f"got {alias!r}; allowed is a number here: register(fork=...) takes an alias"
-            raise InvalidArgumentError(violations=[Violation("fork.version", text)])
-        own = spec_pb2.JobSpec()
-        own.CopyFrom(message)
-        vars(model)["spec"] = own
+_SPEC = SpecField()
 
 
 @dataclass
@@ -118,7 +54,7 @@ class TrainableModel:
     base_model: str = ""
     """What is trained: a name of the model cache, or of the Hugging Face hub; empty for the
     spec's."""
-    spec: _SpecField = _SpecField()
+    spec: SpecField = _SPEC
     """How it trains; base_model and client are set from here."""
     base_path: str | Path = ".podium/models"
     """Where `log` writes."""
@@ -154,6 +90,9 @@ class TrainableModel:
 
     async def register(self, backend: Backend | HasBackend) -> None:
         """Makes the model's job or goes on with it; returns when it can be called.
+
+        Args:
+            backend: where it trains: a client, or its `backend`.
 
         Raises:
             InvalidArgumentError: what is wrong with the spec, each by its path.
@@ -201,17 +140,21 @@ class TrainableModel:
         return self.name
 
     def get_inference_name(self, step: int | None = None) -> str:
-        """What to name in a request: the newest version, or that of a step."""
+        """What to name in a request.
+
+        Args:
+            step: of the version after this step; None for the newest one.
+        """
         return self.name if step is None else f"{self.name}@{step}"
 
     def openai_client(self, **options: Any) -> openai.AsyncOpenAI:
         """OpenAI's client for it; one may serve many rollouts, each call under its own's key.
 
-        `options` are those of its constructor; a call may take 1,200 seconds by default.
+        Args:
+            options: those of its constructor; a call may take 1,200 seconds by default.
 
         Raises:
-            FailedPreconditionError: NOT_REGISTERED; or PACKAGE_MISSING, the package `openai` is
-                not installed.
+            FailedPreconditionError: NOT_REGISTERED; or PACKAGE_MISSING, `openai` is not installed.
         """
         library = needed("openai", "openai>=2.54", "an OpenAI client")
 
@@ -230,7 +173,13 @@ class TrainableModel:
         """One attempt: calls made in the block, with its key, are the trajectory's at its end.
 
         For code that makes its rollouts itself; `gather_trajectory_groups` does it for others.
-        `fields` are the trajectory's.
+
+        Args:
+            fields: the trajectory's, such as `reward`.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED.
+            DataLossError: CAPTURE_DROPPED or CAPTURE_LOST, some of its calls are gone.
         """
         trajectory = Trajectory(**fields)
         with rollouts.entered(rollouts.Rollout()) as rollout:
@@ -239,7 +188,15 @@ class TrainableModel:
         trajectory.finish()
 
     async def take(self, key: str) -> list[inference_pb.CapturedCall]:
-        """The calls under a rollout's key; only those that have ended."""
+        """The calls under a rollout's key; only those that have ended, and none when none was made.
+
+        Args:
+            key: as `inference_api_key` gave it.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED.
+            DataLossError: CAPTURE_DROPPED or CAPTURE_LOST, some are gone: sample again.
+        """
         return await self.backend.take(key)
 
     async def train(
@@ -251,13 +208,18 @@ class TrainableModel:
     ) -> TrainResult:
         """Takes one step on the groups; returns when it is committed and its version served.
 
-        The same `request_id` with the same groups is the same step; made up when empty.
+        Args:
+            groups: attempts of one scenario each, with their rewards. One whose rewards are all
+                alike teaches nothing.
+            config: the learning rate, to be held against the job's; None for no question.
+            request_id: the same one with the same groups is the same step; made up when empty.
 
         Raises:
             InvalidArgumentError: there is no attempt, a reward is not finite, or `config`
                 contradicts the job's.
             FailedPreconditionError: NOTHING_CAPTURED; what SubmitBatch fails with; or the job
                 ended.
+            UnavailableError: a service stayed away for ten minutes.
         """
         self._check(config)
         batch = batch_of(groups, self.name)
@@ -279,11 +241,14 @@ class TrainableModel:
         Args:
             rows: attempts, rows with `messages` and `tools` as OpenAI's fine-tuning files have
                 them, or such a file. Each of the assistant's messages trains.
+            config: rows of a step, and the learning rate, to be held against the job's; None for
+                the job's.
             request_id: the same with the same rows are the same steps; made up when empty.
 
         Raises:
             InvalidArgumentError: every row that cannot train, or `config` contradicts the job's.
             FailedPreconditionError: NOT_SFT; what SubmitBatch fails with; or the job ended.
+            UnavailableError: a service stayed away for ten minutes.
         """
         if not self.spec.HasField("sft"):
             raise FailedPreconditionError(
@@ -303,7 +268,7 @@ class TrainableModel:
         training = self.spec.training
         limit = training.max_row_tokens if training.HasField("max_row_tokens") else 0
         found = await rendered(
-            read_rows(_rows(rows), name="rows").rows,
+            read_rows(rows_of(rows), name="rows").rows,
             self.backend.demonstrate,
             self.spec.rollout.episode,
             limit,
@@ -334,9 +299,25 @@ class TrainableModel:
     ) -> dict[str, float]:
         """Writes attempts and their mean metrics down, and the metrics to the checkpoint too.
 
+        The files are below `base_path`.
+
+        Args:
+            groups: what was attempted; of none only `metrics` are written.
+            split: which scenarios they were of, such as `val`: the first part of each metric's
+                name.
+            metrics: further numbers, by name.
+            step: after which step they were played; None for the newest.
+
         Returns:
             The metrics as `{split}/{name}`: `reward`, `reward_std_dev`, `exception_rate`, the
             means of the attempts' own, and `metrics`.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED.
+            NotFoundError: there is no checkpoint of this step.
+            InvalidArgumentError: a number is not finite.
+            OSError: the files cannot be written.
+            UnavailableError: a service cannot be reached.
         """
         at = await self.get_step() if step is None else step
         whole = [
@@ -351,20 +332,48 @@ class TrainableModel:
         return numbers
 
     async def checkpoints(self) -> list[registry_pb.Version]:
-        """Its checkpoints, newest first."""
+        """Its checkpoints, newest first.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED.
+        """
         return [version async for version in self.backend.checkpoints(self.name)]
 
     async def download(self, folder: str | Path, step: int | None = None) -> None:
-        """Writes a checkpoint, the newest by default, to a folder, as PEFT and vLLM load it."""
+        """Writes a checkpoint to a folder, as PEFT and vLLM load it.
+
+        Args:
+            folder: must not exist, or be empty; those above it are made.
+            step: after which it was published; None for the newest.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED.
+            NotFoundError: there is no checkpoint of this step.
+            DataLossError: the bytes do not match the manifest.
+            OSError: the folder cannot be written.
+        """
         at = await self.get_step() if step is None else step
         await self.backend.download(self.name, at, Path(folder))
 
     async def delete_checkpoints(self, best_checkpoint_metric: str = "val/reward") -> None:
-        """Keeps the newest checkpoint and the one of the highest metric."""
+        """Keeps the newest checkpoint and the one of the highest metric.
+
+        Those in use stay too, and those with an alias.
+
+        Args:
+            best_checkpoint_metric: as `log` names it, `{split}/{name}`.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED.
+        """
         await self.backend.retain(self.name, 1, 1, best_checkpoint_metric)
 
     async def finish(self) -> None:
-        """Ends its training for good, as succeeded; what it has published stays."""
+        """Ends its training for good, as succeeded; what it has published stays.
+
+        Raises:
+            FailedPreconditionError: NOT_REGISTERED; or its job has failed or was cancelled.
+        """
         await self.backend.finish(self.name)
 
     def _check(self, config: TrainConfig | None) -> None:
@@ -385,14 +394,3 @@ class TrainableModel:
                     )
                 ]
             )
-
-
-def _rows(rows: Iterable[Trajectory | Mapping[str, Any]] | File) -> Source:
-    if isinstance(rows, str | os.PathLike):
-        return rows
-    return [
-        {"messages": each.messages(), "tools": each.offered_tools() or None}
-        if isinstance(each, Trajectory)
-        else each
-        for each in rows
-    ]

@@ -329,7 +329,8 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                     Violation(
                         field,
                         f"got {len(tokens)} tokens{beside}; allowed are fewer than the context"
-                        f" window's {self._engine.max_model_len}",
+                        f" window's {self._engine.max_model_len}, which"
+                        " PODIUM_INFERENCE_MAX_MODEL_LEN sets (podium up --max-model-len)",
                     )
                 ],
                 reason="CONTEXT_LENGTH_EXCEEDED",

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 import pytest
+from podium.cli.columns import columns, cut
 from podium.cli.html_report.plot import curves, whole_ticks
-from podium.cli.output import emit_one
-from podium.cli.progress import cut, status_line, step_line
+from podium.cli.output import emit_one, table
+from podium.cli.progress import status_line, step_line
 from podium.cli.views import JOB
 from podium.jobs.v1 import job_service_pb2 as pb
 from support import job_records
@@ -23,6 +24,30 @@ def test_a_cut_line_keeps_its_colours() -> None:
     assert click.unstyle(cut(line, 10)) == "running  1"
     assert cut(line, 10).endswith("\x1b[0m  1")
     assert cut(line, 100) == line
+
+
+def test_wide_letters_are_counted_as_they_stand() -> None:
+    assert [columns(text) for text in ("", "abc", "任务", "e\u0301", "🙂a")] == [0, 3, 4, 1, 3]
+    # Half of a letter cannot be shown: it would wrap, and stay when the line is drawn anew.
+    assert (cut("任务 running", 3), cut("任务 running", 5)) == ("任", "任务 ")
+
+
+def test_columns_stand_below_each_other_with_wide_letters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table(["JOB", "STEP"], [["任务", "2"], ["email-search", "11"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["JOB           STEP", "任务             2", "email-search    11"]
+    assert {columns(line) for line in lines} == {18}
+
+
+def test_a_long_id_stays_whole_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    name = "email-search-" * 5
+    table(["JOB", "STATE"], [[name, "running"]])
+    assert capsys.readouterr().out.splitlines()[1] == f"{name}  running"
 
 
 def test_a_job_s_many_numbers_are_several_lines(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from podium.cli import stack
-from podium.cli.exits import CliError, Exit
+from podium.cli.demo.__main__ import demo
+from podium.cli.exits import CliError, Exit, show
 from podium.cli.main import run
-from podium.core.errors import UnavailableError
+from podium.core.errors import FailedPreconditionError, UnavailableError
+from podium.local.launcher import LauncherConfig
 from podium.local.models import prepare, resolve
+from podium_inference.settings import Settings
+from support.document_options import faults
 
 
 @pytest.fixture
@@ -59,3 +64,35 @@ def test_what_is_not_installed_is_said_at_once(
     assert "podium[inference,trainer]" in said
     assert not (cache.parent / ".podium").exists()
     stack.check_packages(("rollout", "judge"))
+
+
+@pytest.mark.parametrize(("words", "window"), [((), 2048), (("--max-model-len", "4096"), 4096)])
+def test_the_context_window_is_told_to_the_engine(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], window: int
+) -> None:
+    seen: list[LauncherConfig] = []
+
+    async def end_at_once(config: LauncherConfig) -> int:
+        seen.append(config)
+        return Exit.OK
+
+    monkeypatch.setattr(stack, "run_until_signal", end_at_once)
+    assert run(["up", "--only", "rollout", *words]) == 0
+    for name, value in seen[0].environment.items():
+        monkeypatch.setenv(name, value)
+    assert Settings().max_model_len == window
+
+
+def test_a_window_for_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "--max-model-len", "8"]) == 2
+    assert "8 is not in the range x>=16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("up",), ("train", "task.py")])
+def test_whoever_starts_services_takes_the_option_that_the_error_names(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(FailedPreconditionError("not serving", reason="SERVICE_NOT_READY"))
+    (option,) = re.findall(r"--[a-z-]+", capsys.readouterr().err)
+    assert list(faults([*words, option, "900"])) == []
+    assert option in {name for each in demo.params for name in each.opts}

@@ -50,12 +50,14 @@ def wanted() -> Wanted:
     return Wanted()
 
 
-def application(wanted: Wanted) -> Starlette:
+def application(wanted: Wanted, *, text_only: bool = False) -> Starlette:
     async def echo(request: Request) -> JSONResponse:
         return JSONResponse({"body": (await request.body()).decode("latin-1")})
 
     app = Starlette(routes=[Route("/v1/chat/completions", echo, methods=["POST", "GET"])])
-    app.user_middleware.append(Middleware(NamedPolicies, want=wanted, base_model="base-model"))
+    app.user_middleware.append(
+        Middleware(NamedPolicies, want=wanted, base_model="base-model", text_only=text_only)
+    )
     return app
 
 
@@ -89,6 +91,22 @@ async def test_names_of_policies_are_wanted_and_the_body_goes_on(
     response = await post(application(wanted), pieces())
     assert (response.status_code, response.json()["body"]) == (200, body)
     assert wanted.names == names
+
+
+async def test_a_model_of_text_is_not_shown_an_image_and_the_refusal_names_it(
+    wanted: Wanted,
+) -> None:
+    parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    body = json.dumps({"model": "job-a", "messages": [{"role": "user", "content": parts}]})
+    response = await post(application(wanted, text_only=True), body)
+    error = response.json()["error"]
+    assert response.status_code == 400
+    assert error["param"] == "messages[0].content[1].type"
+    assert "got 'image_url'; the model reads text alone" in error["message"]
+    assert error["code"] == "INVALID_ARGUMENT"
+    # Nothing is fetched for it; and a model with eyes has its own server judge.
+    assert wanted.names == []
+    assert (await post(application(wanted), body)).json()["body"] == body
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff"])

@@ -103,7 +103,11 @@ async def test_weights_that_give_no_numbers_are_refused_by_name(broken: float) -
         ([1], "got 1 token; allowed are 2 or more"),
         ([1, 10], "got id 10; allowed are 0 to 9"),
         ([1, -1], "got id -1; allowed are 0 to 9"),
-        ([1] * 8, "got 8 tokens; allowed are fewer than the context window's 8"),
+        (
+            [1] * 8,
+            "got 8 tokens; allowed are fewer than the context window's 8, which"
+            " PODIUM_INFERENCE_MAX_MODEL_LEN sets (podium up --max-model-len)",
+        ),
     ],
 )
 async def test_a_sequence_that_cannot_be_read_is_refused_with_what_came(

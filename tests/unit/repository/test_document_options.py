@@ -16,7 +16,7 @@ from google.protobuf.descriptor import Descriptor
 from podium.core.contract import parse_yaml, scorer_violations
 from podium.core.contract.fork_alias import take_alias
 from podium.types.v1 import spec_pb2
-from support.document_commands import commands, script_commands
+from support.document_commands import commands, script_commands, unclassified
 from support.document_options import faults, podium_words, unknown_key
 from support.programs import missing
 
@@ -75,6 +75,11 @@ def test_each_command_of_a_page_is_there(page: str) -> None:
         words = podium_words(line)
         wrong += faults(words) if words is not None else make_faults(line)
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_line_of_a_block_is_a_command_that_is_known(page: str) -> None:
+    assert list(unclassified((ROOT / page).read_text())) == []
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -140,6 +145,14 @@ def unknown_fields(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_each_field_of_a_job_that_a_page_names_is_in_the_contract(page: str) -> None:
     assert unknown_fields((ROOT / page).read_text()) == []
+
+
+def test_a_program_that_no_test_knows_is_seen() -> None:
+    known = "    cd there\n    vf/bin/podium doctor\n"
+    assert list(unclassified(f"{known}\nand:\n\n    key: value\n")) == []
+    (block,) = unclassified("    podium doctor\n    frobnicate --all\n")
+    assert "frobnicate" in block
+    assert podium_words("vf/bin/podium doctor") == ["doctor"]
 
 
 def test_what_is_not_there_is_seen() -> None:

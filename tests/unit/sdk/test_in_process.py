@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
 import podium
 import pytest
 from podium.core.errors import (
@@ -31,8 +32,8 @@ def backend() -> Iterator[podium.InProcessBackend]:
 
 
 async def rollout(model: podium.TrainableModel, text: str) -> podium.Trajectory:
-    async with model.openai_client() as openai:
-        answer = await openai.chat.completions.create(
+    async with model.openai_client() as calls:
+        answer = await calls.chat.completions.create(
             model=model.name, messages=[{"role": "user", "content": text}]
         )
     return podium.Trajectory(reward=float(len(answer.choices[0].message.content or "")))
@@ -113,3 +114,17 @@ def test_a_backend_and_an_installation_exclude_each_other(
             AsyncClient(backend=backend, **more)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError, match="backend: takes the place"):
             Client(backend=backend, **more)  # type: ignore[arg-type]
+
+
+async def test_an_image_is_refused_as_the_engine_refuses_it(
+    backend: podium.InProcessBackend,
+) -> None:
+    async with podium.AsyncClient(backend=backend) as client:
+        model = await client.models.register("seer", "any")
+        part: Any = {"type": "image_url", "image_url": {"url": "x"}}
+        async with model.openai_client() as calls:
+            with pytest.raises(openai.BadRequestError, match="the model reads text alone") as told:
+                await calls.chat.completions.create(
+                    model=model.name, messages=[{"role": "user", "content": [part]}]
+                )
+    assert told.value.param == "messages[0].content[0].type"

@@ -12,6 +12,7 @@ import click
 from podium.cli.demo.run import Demo, run
 from podium.cli.exits import Exit, colour_choice, debugging, show
 from podium.cli.output import note
+from podium.cli.stack import ready_timeout_option
 
 
 @click.command()
@@ -36,6 +37,7 @@ from podium.cli.output import note
     help="Where results, and the stack's data, go. The data of the last run is deleted.",
 )
 @click.option("--keep", is_flag=True, help="Leave the services running at the end, until Ctrl-C.")
+@ready_timeout_option
 def demo(
     seed: int,
     steps: int | None,
@@ -43,10 +45,11 @@ def demo(
     settings: tuple[str, ...],
     folder: Path,
     keep: bool,
+    ready_timeout: float,
 ) -> int:
     """Train an agent, by default the email search, through all six services and show the gain."""
     chosen = [*settings, f"seed={seed}"] + ([f"training.steps={steps}"] if steps else [])
-    return asyncio.run(run(Demo(job_file, tuple(chosen), folder, keep)))
+    return asyncio.run(run(Demo(job_file, tuple(chosen), folder, keep, ready_timeout)))
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ class Demo:
     settings: tuple[str, ...]
     folder: Path
     keep: bool = False
+    ready_timeout_seconds: float = 300.0
 
     @property
     def stack(self) -> Path:
@@ -53,7 +54,8 @@ async def run(demo: Demo) -> int:
     resolve(spec.base_model)
     _clear(demo)
     note(click.style("starting the six services", bold=True))
-    async with Launcher(stack_config(demo.stack, spec.base_model), print_event) as stack:
+    config = stack_config(demo.stack, spec.base_model, demo.ready_timeout_seconds)
+    async with Launcher(config, print_event) as stack:
         addresses = locate(data_dir=demo.stack)
         async with AsyncClient(addresses) as client:
             name = slug(title_of(spec))[:_MAX_ID].strip("-") or "job"

@@ -13,6 +13,7 @@ import click
 from podium.cli.exits import CliError, Exit
 from podium.cli.findings import show as show_findings
 from podium.cli.output import note
+from podium.cli.stack import ready_timeout_option
 
 if TYPE_CHECKING:
     from podium.environments import Environment
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option("--new", is_flag=True, help="Begin anew: cancel the unfinished job of this task.")
 @click.option("--no-check", is_flag=True, help="Do not play the task without a model first.")
+@ready_timeout_option
 def train(
     task: str,
     job_file: Path | None,
@@ -60,6 +62,7 @@ def train(
     report: Path | None,
     new: bool,
     no_check: bool,
+    ready_timeout: float,
 ) -> int:
     """Train on TASK (task.py or task.py:Class) through a stack of this machine.
 
@@ -99,6 +102,7 @@ def train(
         data_dir=find_data_dir(folder, data_dir),
         report=report,
         new=new,
+        ready_timeout_seconds=ready_timeout,
     )
     # All that may take long and is no coroutine goes before the loop: Ctrl-C ends it at once.
     is_running = get_ready(training, spec)

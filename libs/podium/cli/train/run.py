@@ -40,6 +40,8 @@ class Training:
     data_dir: Path
     report: Path | None = None
     new: bool = False
+    ready_timeout_seconds: float = 300.0
+    """How long the services may take to serve, where they are started."""
 
 
 def find_data_dir(folder: Path, named: Path | None) -> Path:
@@ -85,7 +87,7 @@ async def run(training: Training, spec: spec_pb2.JobSpec, *, is_running: bool) -
     data_dir = training.data_dir
     async with (
         TaskServer(training.task, training.name, data_dir, _tell_task) as server,
-        _stack(data_dir, spec, started=not is_running),
+        _stack(training, spec, started=not is_running),
         AsyncClient(locate(data_dir=data_dir)) as client,
     ):
         spec.environment.address = server.address
@@ -129,13 +131,16 @@ def _need_same_model(running: upfile.UpFile, model: str, data_dir: Path) -> None
 
 
 @asynccontextmanager
-async def _stack(data_dir: Path, spec: spec_pb2.JobSpec, *, started: bool) -> AsyncIterator[None]:
+async def _stack(
+    training: Training, spec: spec_pb2.JobSpec, *, started: bool
+) -> AsyncIterator[None]:
     """The six services, if none run."""
     if not started:
         yield
         return
     note(click.style("starting the six services; the engine takes about a minute", bold=True))
-    async with Launcher(stack_config(data_dir, spec.base_model), print_event):
+    config = stack_config(training.data_dir, spec.base_model, training.ready_timeout_seconds)
+    async with Launcher(config, print_event):
         yield
 
 

@@ -1,14 +1,21 @@
-"""The OpenAI API's requests name policies: one that is not served is fetched before vLLM looks."""
+"""What the OpenAI API's requests hold before vLLM looks: the policy that they name is fetched, and
+what a model of text cannot read is refused."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
-from podium.core.errors import NotFoundError, PodiumError, UnavailableError
+from podium.core.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    PodiumError,
+    UnavailableError,
+)
+from podium.core.openai_parts import no_words
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,11 +42,12 @@ _NAME = re.compile(r"(?P<job>[a-z0-9]([-a-z0-9]{0,126}[a-z0-9])?)(@(?P<version>[
 class NamedPolicies:
     """ASGI middleware, behind whatever decides who may call."""
 
-    def __init__(self, app: App, want: Want, base_model: str) -> None:
-        """`base_model` is the name that needs no policy."""
+    def __init__(self, app: App, want: Want, base_model: str, *, text_only: bool = False) -> None:
+        """`base_model` is the name that needs no policy, `text_only` what it can read."""
         self._app = app
         self._want = want
         self._base_model = base_model
+        self._text_only = text_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one connection."""
@@ -47,7 +55,11 @@ class NamedPolicies:
             await self._app(scope, receive, send)
             return
         messages, whole = await _read(receive)
-        name = _model(messages) if whole else ""
+        fields = _fields(messages) if whole else {}
+        if self._text_only and (wrong := no_words(fields)):
+            await _refuse(send, InvalidArgumentError(violations=wrong), param=wrong[0].field)
+            return
+        name = _model(fields)
         policy = ("", None) if name == self._base_model else _policy(name)
         if policy is not None and policy[0]:
             try:
@@ -82,12 +94,17 @@ async def _read(receive: Receive) -> tuple[list[MutableMapping[str, Any]], bool]
             return messages, True
 
 
-def _model(messages: list[MutableMapping[str, Any]]) -> str:
+def _fields(messages: list[MutableMapping[str, Any]]) -> Mapping[str, Any]:
+    """The body's JSON object; empty for anything else."""
     try:
         fields = json.loads(b"".join(message.get("body", b"") for message in messages))
     except (ValueError, RecursionError):
-        return ""
-    model = fields.get("model") if isinstance(fields, dict) else None
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _model(fields: Mapping[str, Any]) -> str:
+    model = fields.get("model")
     return model if isinstance(model, str) else ""
 
 
@@ -99,14 +116,14 @@ def _policy(name: str) -> Named | None:
     return match["job"], int(match["version"]) if match["version"] else None
 
 
-async def _refuse(send: Send, error: PodiumError) -> None:
+async def _refuse(send: Send, error: PodiumError, param: str = "model") -> None:
     """As OpenAI's API tells of errors; its clients repeat a 503."""
     away = isinstance(error, UnavailableError)
     body = {
         "error": {
-            "message": error.message,
+            "message": str(error),
             "type": "service_unavailable_error" if away else "invalid_request_error",
-            "param": "model",
+            "param": param,
             "code": error.reason or None,
         }
     }

@@ -173,7 +173,12 @@ class OpenAiApi:
         await init_app_state(client, app.state, arguments, tasks)
         # The innermost: who may not call has nothing fetched.
         app.user_middleware.append(
-            Middleware(NamedPolicies, want=pool.want, base_model=self._settings.model)
+            Middleware(
+                NamedPolicies,
+                want=pool.want,
+                base_model=self._settings.model,
+                text_only=not config.is_multimodal_model,
+            )
         )
         mode = MERGED if pool.merged else ADAPTER
         app.user_middleware.append(Middleware(TellsWeightMode, mode=mode))
