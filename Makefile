@@ -10,6 +10,8 @@ TORCH_INDEX_URL ?= https://download.pytorch.org/whl/cpu
 PYTEST_ARGS ?=
 # Most tests wait for something: three at a time fill two cores. `-n 0` for a debugger.
 TEST_WORKERS ?= -n 3 --no-loadscope-reorder
+# Unit tests wait for nothing, and each worker spends a quarter of a minute to collect them all.
+UNIT_WORKERS ?= -n 2 --no-loadscope-reorder
 SIMULATE_ARGS ?=
 FUZZ_ARGS ?=
 DEMO_ARGS ?=
@@ -101,7 +103,7 @@ test-programs: ## Check for PostgreSQL and Prometheus, which tests start, or ins
 
 .PHONY: test-unit
 test-unit: test-programs setup model ## Run the fast tests, which start no service (a minute)
-	$(PYTEST) $(TEST_WORKERS) tests/unit
+	$(PYTEST) $(UNIT_WORKERS) tests/unit
 
 .PHONY: test-integration
 test-integration: test-programs setup model ## Run the tests over real processes and real gRPC

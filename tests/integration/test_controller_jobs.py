@@ -27,7 +27,7 @@ from support.controlled import (
 from support.controlled_fixtures import client, fleet, registry
 from support.fake_judge import fake_judge, scores
 from support.fleet import Fleet
-from support.fleet_doubles import HELDOUT_SCENARIOS, TRAIN_SCENARIOS
+from support.fleet_doubles import HELDOUT_SCENARIOS
 from support.waiting import eventually
 
 __all__ = ["client", "fleet", "registry"]
@@ -104,24 +104,6 @@ async def test_a_whole_job(fleet: Fleet, client: Client) -> None:
     assert sample("reward_mean", job=job.id) is None
 
 
-@pytest.mark.long
-async def test_scenarios_are_drawn_without_replacement(fleet: Fleet, client: Client) -> None:
-    job = await client.create(small_job(7))
-    await client.succeeded(job.id)
-    drawn = [request.scenario.id for request in sorted_requests(fleet)]
-    assert len(drawn) == 7 * GROUPS
-    for start in range(0, len(drawn) - TRAIN_SCENARIOS, TRAIN_SCENARIOS):
-        assert len(set(drawn[start : start + TRAIN_SCENARIOS])) == TRAIN_SCENARIOS
-
-
-def sorted_requests(fleet: Fleet) -> list:
-    def order(request):
-        _, step, index = request.group_id.split("/")
-        return int(step[1:]), int(index[1:])
-
-    return sorted(fleet.rollout.requests, key=order)
-
-
 async def test_series_of_a_running_job(fleet: Fleet, client: Client) -> None:
     release = asyncio.Event()
 
@@ -181,35 +163,6 @@ async def test_t22_collection_overlaps_training_within_its_staleness(
     assert set(fleet.rollout.collected.values()) == {1}
 
 
-async def test_groups_that_are_too_old_are_collected_again(fleet: Fleet, client: Client) -> None:
-    lied: set[str] = set()
-
-    def claim(group_id: str, version: int) -> int:
-        first = group_id.endswith("/s3/g1") and fleet.rollout.collected[group_id] == 0
-        if first:
-            lied.add(group_id)
-        return 0 if first else version
-
-    before = sample("groups_total", outcome="stale") or 0
-    fleet.rollout.version_of = claim
-    job = await client.create(small_job(3, max_staleness=1))
-    await client.succeeded(job.id)
-    assert lied == {f"{job.id}/s3/g1"}
-    assert fleet.rollout.collected[f"{job.id}/s3/g1"] == 2
-    assert sample("groups_total", outcome="stale") == before + 1
-    assert min(fleet.trainer.ages[3]) >= 1
-    await assert_every_step_once(fleet, client, job.id, 3)
-
-
-@pytest.mark.full
-async def test_groups_that_stay_too_old_fail_the_job(fleet: Fleet, client: Client) -> None:
-    fleet.rollout.version_of = lambda _, version: version - 1
-    job = await client.create(small_job(3))
-    failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-    assert failed.failure_reason == "STALENESS_EXCEEDED"
-    assert fleet.trainer.taken == []
-
-
 @pytest.mark.full
 async def test_an_environment_that_always_fails_ends_the_job_in_its_own_words(
     fleet: Fleet, client: Client
@@ -224,21 +177,6 @@ async def test_an_environment_that_always_fails_ends_the_job_in_its_own_words(
     assert all("the inbox is missing" in event.message for event in warnings)
     assert fleet.trainer.taken == []
     assert (fleet.trainer.job, fleet.inference.job) == ("", "")
-
-
-@pytest.mark.long
-async def test_a_judge_that_recovers_costs_no_collection(fleet: Fleet, client: Client) -> None:
-    fleet.judge.broken = True
-
-    async def repair(point: str, about: str) -> None:
-        if point == "judge:begin" and len(fleet.judge.judged) > GROUPS:
-            fleet.judge.broken = False
-
-    fleet.at = repair
-    job = await client.create(small_job(1))
-    await client.succeeded(job.id)
-    assert set(fleet.rollout.collected.values()) == {1}
-    assert len(fleet.judge.judged) == 2 * GROUPS
 
 
 @pytest.mark.full

@@ -110,20 +110,6 @@ async def test_jobs_share_a_pool_of_adapters_as_far_as_it_goes(fleet: Fleet) -> 
             await assert_every_step_once(fleet, client, job, 1)
 
 
-@pytest.mark.long
-async def test_two_pools_of_a_base_model_take_a_job_each(fleet: Fleet) -> None:
-    await fleet.add_pool("second")
-    release = asyncio.Event()
-    fleet.at = holding("each-0", release)
-    async with running_controller(fleet, max_active_jobs=8) as client:
-        await client.create(small_job(1), "each-0")
-        await client.until("each-0", lambda j: j.phase == "collect")
-        await client.create(small_job(1), "each-1")
-        assert (await client.succeeded("each-1")).pool == "second"
-        release.set()
-        assert (await client.succeeded("each-0")).pool == "default"
-
-
 @pytest.mark.full
 async def test_the_bound_of_the_installation_is_named_too(fleet: Fleet) -> None:
     release = asyncio.Event()

@@ -136,7 +136,7 @@ async def test_t22_a_controller_killed_again_and_again_while_it_collects_ahead(
     assert max(s.metrics["staleness_max"] for s in await client.steps(job.id)) <= 1
 
 
-@pytest.mark.long
+@pytest.mark.full
 async def test_a_controller_killed_again_and_again_repeats_the_steps_that_took_what_was_ready(
     fleet: Fleet, controller: tuple[ControllerProcess, Client]
 ) -> None:
@@ -174,7 +174,7 @@ async def test_a_controller_killed_again_and_again_repeats_the_steps_that_took_w
         full("trainer", "step:begin", "2"),
         ("trainer", "step:taken", "2"),
         full("trainer", "save:begin", "2"),
-        ("trainer", "save:published", "2"),
+        full("trainer", "save:published", "2"),
         ("registry", "save:begin", "2"),
         full("registry", "load:begin", "@2"),
         full("registry", "collect:end", "/v2-sampled/g4"),

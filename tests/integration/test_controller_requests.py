@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from podium.core.errors import (
     AlreadyExistsError,
-    FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
 )
@@ -135,12 +134,6 @@ async def test_options_that_the_environment_refuses(fleet: Fleet, client: Client
         await client.create(spec)
     assert [v.field for v in raised.value.violations] == ["job.spec.environment.config"]
     assert "`refuse` is refused" in raised.value.violations[0].description
-
-
-async def test_a_model_that_no_pool_serves(fleet: Fleet, client: Client) -> None:
-    with pytest.raises(FailedPreconditionError) as raised:
-        await client.create(small_job(1, base_model="other"))
-    assert raised.value.reason == "BASE_MODEL_NOT_SERVED"
 
 
 async def test_requests_to_jobs_that_are_not_there(fleet: Fleet, client: Client) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
-from simulation.befalls import disturb
+from simulation.befalls import die, disturb
 from simulation.loop import StuckError
 from simulation.record import Record, faults_of, record_of
 from simulation.scenario import Shape, shape_of
@@ -40,15 +41,25 @@ def simulate(seed: int, world_type: type[World] = World, shape: Shape | None = N
 
     The job is of `shape`, or of one that follows from the seed.
     """
-    return _simulate(seed, world_type, shape or shape_of(seed), random.Random(seed))
-
-
-def _simulate(seed: int, world_type: type[World], shape: Shape, draw: random.Random) -> Outcome:
-    expected = undisturbed(shape.left_alone)
+    shape, draw = shape or shape_of(seed), random.Random(seed)
     world = world_type(shape, seed, disturbed=True)
-    outcome = Outcome(seed, shape, trace=world.trace)
+    return _compare(seed, world, lambda work: disturb(world, draw, work))
+
+
+def crash(point: int, shape: Shape, world_type: type[World] = World) -> Outcome:
+    """Has the controller of a job die after so many pieces of work, and nothing else befall it.
+
+    Until then all is as in the job left alone: its points are `range(1, undisturbed(shape).work)`.
+    """
+    world, draw = world_type(shape, 0, disturbed=False), random.Random(point)
+    return _compare(point, world, lambda _: world.loop.at(point, lambda: die(world, draw)))
+
+
+def _compare(seed: int, world: World, befall: Callable[[int], None]) -> Outcome:
+    expected = undisturbed(world.shape.left_alone)
+    outcome = Outcome(seed, world.shape, trace=world.trace)
     with clocks_of(world, seed):
-        disturb(world, draw, expected.work)
+        befall(expected.work)
         try:
             _run(world)
         except (StuckError, TimeoutError) as error:

@@ -17,10 +17,7 @@ CLIENTS = (GITOPS, TRACKING)
 
 def settings_class(service: str) -> type[ServerSettings]:
     """The home of a service's defaults."""
-    module = f"podium_{service}.settings"
-    if service == GITOPS:
-        module = "podium_gitops.__main__"
-    found: type[ServerSettings] = importlib.import_module(module).Settings
+    found: type[ServerSettings] = importlib.import_module(f"podium_{service}.settings").Settings
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import pkgutil
 from collections.abc import AsyncIterator
@@ -131,6 +132,7 @@ _INT_RANGES = {
 }
 
 
+@functools.cache
 def messages(kind: type[Message], depth: int = 4) -> st.SearchStrategy[Message]:
     """Messages with right types and any values, rules or not; known enum values only, no NaN."""
     descriptor = kind.DESCRIPTOR
@@ -179,6 +181,7 @@ def _fill(draw: Any, message: Message, field: FieldDescriptor, depth: int) -> No
         setattr(message, field.name, draw(scalars(field)))
 
 
+@functools.cache
 def scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     """Values of a scalar field."""
     if field.enum_type is not None:
@@ -196,6 +199,7 @@ def scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     return texts()
 
 
+@functools.cache
 def texts() -> st.SearchStrategy[str]:
     """Text, with what YAML could take for something else."""
     tricky = ["", "no", "null", "~", "1e-5", "0x10", "2026-01-01", "a: b", "- a", "#", "1:30"]
@@ -203,6 +207,7 @@ def texts() -> st.SearchStrategy[str]:
     return st.one_of(st.text(max_size=20), st.sampled_from(tricky + breaks))
 
 
+@functools.cache
 def _structs() -> st.SearchStrategy[Message]:
     leaves = st.one_of(
         st.none(),

@@ -23,7 +23,7 @@ from podium.kit.kubernetes.reflector import Reflector
 from podium.sdk.jobs import TERMINAL
 from podium.types.v1 import spec_pb2
 
-from podium_gitops.resource import (
+from podium_gitops.domain.resource import (
     FINALIZER,
     Manifest,
     condition,

@@ -15,6 +15,7 @@ from podium.sdk import AsyncClient
 from podium.sdk.evaluation import Attempt, attempts_of, compare, results_of, summarise
 from support.cli import Result, invoke
 from support.fake_podium import FakePodium, fake_podium
+from support.full import full
 
 
 @pytest.fixture
@@ -185,12 +186,14 @@ def test_numbers_that_are_none_are_left_out_here_and_where_they_are_stored() -> 
     assert nothing.reward_low is None
 
 
-async def test_ten_thousand_scenarios_of_many_attempts_are_stored_and_read(
-    fake: FakePodium,
+# Two thousand fill several messages already.
+@pytest.mark.parametrize("scenarios", [2_000, full(10_000)])
+async def test_thousands_of_scenarios_of_many_attempts_are_stored_and_read(
+    fake: FakePodium, scenarios: int
 ) -> None:
     attempts = [
-        Attempt(f"s/{i}", j, i / 1e4, True, 3, {"success": float(j % 2)})
-        for i in range(10_000)
+        Attempt(f"s/{i}", j, i / scenarios, True, 3, {"success": float(j % 2)})
+        for i in range(scenarios)
         for j in range(2)
     ]
     described = pb.StoredEvaluation(agent="baseline:x")
@@ -200,6 +203,6 @@ async def test_ten_thousand_scenarios_of_many_attempts_are_stored_and_read(
         again = await client.evaluations.store(described, results_of(attempts), request_id="r")
         found = await client.evaluations.results(made.id)
     assert again == made
-    assert (made.scenarios, made.counted, made.success.mean) == (10_000, 20_000, 0.5)
+    assert (made.scenarios, made.counted, made.success.mean) == (scenarios, 2 * scenarios, 0.5)
     assert attempts_of(found)[-1].reward == attempts[-1].reward
-    assert len(found) == 10_000
+    assert len(found) == scenarios

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -16,3 +17,11 @@ def tried_again_soon() -> Iterator[None]:
         patch.setattr(recovery, "_FIRST_PAUSE", 0.001)
         patch.setattr(trainers, "_FIRST_PAUSE", 0.01)
         yield
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """What befalls a simulated job is logged thousands of times."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)

@@ -15,6 +15,7 @@ from podium.core.skip_reasons import (
     GROUP_REFUSED,
     JUDGE_BUDGET,
     JUDGE_ERROR,
+    JUDGE_FAILED,
     JUDGE_MISCONFIGURED,
 )
 from podium.judge.v1.judge_service_pb2 import ScoreGroupRequest, ScoreGroupResponse
@@ -27,6 +28,7 @@ from podium_controller.training.group_sources import RolloutGroups
 from podium_controller.training.judging import Judging
 from podium_controller.training.mixture import Mixture
 from podium_controller.training.scenario_order import ScenarioOrder
+from prometheus_client import REGISTRY
 from support.fakes.bench import JOB, Bench
 
 ROLLOUT = spec_pb2.RolloutSpec(
@@ -82,16 +84,52 @@ async def test_what_is_stored_is_not_collected_again() -> None:
     assert set(bench.judge.judged.values()) == {1}
 
 
+def stale_groups() -> float:
+    labels = {"outcome": "stale"}
+    return REGISTRY.get_sample_value("podium_controller_groups_total", labels) or 0
+
+
 async def test_a_group_of_weights_that_are_too_old_is_collected_again() -> None:
     bench, collector = await collecting()
     await collector.collect(1)
     for row in bench.database.jobs[JOB].groups.values():
         row.step = 3
     bench.inference.version = 2
+    before = stale_groups()
     batch = await collector.collect(3)
     assert (batch.staleness, batch.stale) == (0, 2)
+    assert stale_groups() == before + 2
     told = [event.message for event in bench.events if "versions ago" in event.message]
     assert len(told) == 2
+
+
+def ask_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(seconds: float) -> None:
+        return None
+
+    monkeypatch.setattr(useless_module.asyncio, "sleep", at_once)
+
+
+async def test_a_group_that_judges_fail_is_judged_again_and_not_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, collector = await collecting()
+    ask_again_at_once(monkeypatch)
+    score = bench.judge.score
+
+    async def fail_at_first(request: ScoreGroupRequest) -> ScoreGroupResponse:
+        answer = await score(request)
+        if bench.judge.judged[request.group.id] == 1:
+            for trajectory in answer.group.trajectories:
+                trajectory.ClearField("reward")
+            answer.group.skip_reason = JUDGE_FAILED
+        return answer
+
+    bench.judge.score = fail_at_first  # type: ignore[method-assign]
+    batch = await collector.collect(1)
+    assert all(t.HasField("reward") for group in batch.groups for t in group.trajectories)
+    assert set(bench.judge.judged.values()) == {2}
+    assert set(bench.rollout.collected.values()) == {1}
 
 
 async def test_a_pool_that_stays_behind_ends_the_job() -> None:
@@ -105,11 +143,7 @@ async def test_a_step_of_nothing_but_failures_has_three_rounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench, collector = await collecting()
-
-    async def at_once(seconds: float) -> None:
-        return None
-
-    monkeypatch.setattr(useless_module.asyncio, "sleep", at_once)
+    ask_again_at_once(monkeypatch)
     bench.rollout.fails = lambda group_id: bench.rollout.collected[group_id] < 3
     assert (await collector.collect(1)).groups
     assert set(bench.rollout.collected.values()) == {3}

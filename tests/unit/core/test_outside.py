@@ -23,7 +23,8 @@ from podium.types.v1 import trajectory_pb2 as pb
 ANY_TEXT = st.text(st.characters(exclude_categories=()) | st.sampled_from("\ud800\udfff\0"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXT,
-    lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
+    max_leaves=12,
 )
 
 
@@ -75,7 +76,7 @@ def test_clean_json_is_the_same_but_for_its_texts(value: object, ascii_only: boo
     assert "\\u0000" not in json.dumps(decoded)
 
 
-@given(st.dictionaries(ANY_TEXT, JSON))
+@given(st.dictionaries(ANY_TEXT, JSON, max_size=4))
 def test_any_json_becomes_a_struct_that_can_be_read(value: dict[str, object]) -> None:
     struct = struct_of(value)
     assert Struct.FromString(struct.SerializeToString()) == struct

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Callable
 from statistics import fmean
 
+import numpy
+import numpy.typing
 import pytest
 from podium.core.statistics import (
     clustered_mean_interval,
@@ -20,6 +23,7 @@ from support.full import full
 DRAWS = [(200, 0.046), full(4000, 0.0104)]
 """How many, and three standard deviations of a share of 95 % of so many."""
 SCENARIOS = 50
+Numbers = numpy.typing.NDArray[numpy.float64]
 
 
 def bimodal(rng: random.Random) -> float:
@@ -92,28 +96,34 @@ def test_a_difference_is_held_as_often(gain: float, count: int, draws: int, slac
     assert 0.93 - slack <= held / draws <= 0.98 + slack, held / draws
 
 
+def scores(rng: numpy.random.Generator, means: Numbers, count: int) -> Numbers:
+    """Whole numbers about each of the means, [scenarios, count]."""
+    return numpy.rint(rng.normal(means, 1.0, (len(means), count)))
+
+
+@functools.cache
+def win_rate(edge: float) -> float:
+    """By a large sample, for ties have no formula."""
+    rng = numpy.random.default_rng(round(edge * 10))
+    means = rng.random((200_000, 1))
+    own, others = scores(rng, edge + means, 1), scores(rng, means, 1)
+    assert 0.05 < (own == others).mean() < 0.4
+    return float(((own > others) + 0.5 * (own == others)).mean())
+
+
 @pytest.mark.parametrize(("draws", "slack"), DRAWS)
 @pytest.mark.parametrize("count", [1, 4, 8, 16])
 @pytest.mark.parametrize("edge", [0.0, 0.8, 2.0])
 def test_a_win_rate_is_held_as_often(edge: float, count: int, draws: int, slack: float) -> None:
     """Each attempt against each of the reference's, whose luck they share; a third are ties."""
-    rng = random.Random(f"{edge}{count}")
-
-    def score(mean: float) -> int:
-        return round(rng.gauss(mean, 1.0))
-
-    # By a large sample of the same, for ties have no formula.
-    pairs = [(score(edge + m), score(m)) for m in (rng.random() for _ in range(200_000))]
-    truth = fmean((a > b) + 0.5 * (a == b) for a, b in pairs)
-    assert 0.05 < fmean(a == b for a, b in pairs) < 0.4
+    rng = numpy.random.default_rng([round(edge * 10), count])
+    truth = win_rate(edge)
     held, width, of_trials = 0, 0.0, 0.0
     for _ in range(draws):
-        shares = []
-        for _ in range(SCENARIOS):
-            mean = rng.random()
-            others = [score(mean) for _ in range(count)]
-            own = [score(edge + mean) for _ in range(count)]
-            shares.append([fmean((a > b) + 0.5 * (a == b) for b in others) for a in own])
+        means = rng.random((SCENARIOS, 1))
+        others = scores(rng, means, count)[:, None, :]
+        own = scores(rng, edge + means, count)[:, :, None]
+        shares = ((own > others) + 0.5 * (own == others)).mean(axis=2).tolist()
         low, high = clustered_share_interval(shares)
         held += low <= truth <= high
         width += high - low

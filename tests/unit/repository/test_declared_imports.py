@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -88,14 +89,15 @@ SHIPPED = {
 }
 
 
-def declared(extra: str) -> set[str]:
+@functools.cache
+def declared(extra: str) -> frozenset[str]:
     """What `pip install podium[extra]` asks for by name, with the extras that it names."""
     found = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
     for requirement in map(Requirement, EXTRAS[extra] if extra else ()):
         found |= {canonicalize_name(requirement.name)}
         if requirement.name == PROJECT["name"]:
             found = found.union(*map(declared, requirement.extras))
-    return found
+    return frozenset(found)
 
 
 def imported(source: str) -> Iterator[str]:

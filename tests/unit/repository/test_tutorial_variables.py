@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -33,15 +34,21 @@ def told() -> dict[str, str]:
     return dict(re.findall(r"^\| `([A-Z_]+)` \| (.+) \|$", DOCUMENT, re.MULTILINE))
 
 
-def read_in(folder: str, name: str) -> list[Path]:
-    """The files of the product that name a variable: code, chart, images."""
-    return [
-        path
+@functools.cache
+def texts(folder: str) -> dict[Path, str]:
+    """The code, charts and images below a folder."""
+    return {
+        path: path.read_text(errors="ignore")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in {".py", ".yaml", ".tpl", ""} and path.is_file()
-        # A name of a setting of ours may end as one of theirs.
-        if re.search(rf"(?<![A-Z_]){name}(?![A-Z_])", path.read_text(errors="ignore"))
-    ]
+    }
+
+
+def read_in(folder: str, name: str) -> list[Path]:
+    """The files of the product that name a variable: code, chart, images."""
+    # A name of a setting of ours may end as one of theirs.
+    whole = re.compile(rf"(?<![A-Z_]){name}(?![A-Z_])")
+    return [path for path, text in texts(folder).items() if name in text and whole.search(text)]
 
 
 def test_every_variable_of_the_tutorial_is_in_the_table() -> None:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import random
 
 import grpc
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from podium.kit.rpc import Server, ServerSettings
 from podium.kit.rpc.details import KEY
 from support.descriptors import EchoHandlers, add_echo, class_of, finish, messages, methods, path_of
+from support.full import full
 
 ALLOWED = {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT}
 LEAKS = ("DecodeError", "Error parsing", "upb", "Traceback", "Exception", "<class")
 
 
-def inputs(method, randomness: random.Random) -> list[bytes]:
+def inputs(method, randomness: random.Random, examples: int) -> list[bytes]:
     """Noise, and right messages with bits flipped, cut short or doubled."""
-    found = [randomness.randbytes(randomness.randint(1, 200)) for _ in range(10)]
+    found = [randomness.randbytes(randomness.randint(1, 200)) for _ in range(2 * examples)]
     right: list[bytes] = []
 
     @settings(
-        max_examples=5,
+        max_examples=examples,
         database=None,
         derandomize=True,
         phases=[Phase.generate],
@@ -51,7 +53,8 @@ def _nested(depth: int) -> bytes:
     return data
 
 
-async def test_no_bytes_are_an_internal_error_and_nothing_leaks() -> None:
+@pytest.mark.parametrize("examples", [2, full(5)])
+async def test_no_bytes_are_an_internal_error_and_nothing_leaks(examples: int) -> None:
     server = Server("all", ServerSettings())
     server.add(add_echo, EchoHandlers(), "all")
     await server.start()
@@ -59,7 +62,7 @@ async def test_no_bytes_are_an_internal_error_and_nothing_leaks() -> None:
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             for method in methods():
-                for data in inputs(method, random.Random(path_of(method))):
+                for data in inputs(method, random.Random(path_of(method)), examples):
                     call = await finish(channel, method, data)
                     code, trailing = await call.code(), dict(await call.trailing_metadata())
                     told = f"{await call.details()} {trailing}"
