@@ -11,8 +11,10 @@ from podium.cli.html_report.charts import dynamics, learning_curve
 from podium.cli.html_report.collect import SAMPLED, ReportData
 from podium.cli.html_report.episodes import episode_pairs
 from podium.cli.html_report.figures import head, script
+from podium.cli.html_report.rewards import reward_spread
 from podium.cli.html_report.scenarios import all_scenarios
 from podium.cli.html_report.scrolled import scrolled
+from podium.cli.html_report.steps import all_steps
 from podium.cli.html_report.style import CSS
 from podium.core.contract import to_yaml
 from podium.core.job_environments import title_of
@@ -31,7 +33,9 @@ def render(data: ReportData) -> str:
                 learning_curve(data),
                 _evaluations(data),
                 _gain(data),
+                reward_spread(data),
                 dynamics(data),
+                all_steps(data),
                 episode_pairs(data),
                 all_scenarios(data),
                 _configuration(data.job),
