@@ -325,3 +325,29 @@ def test_the_judges_words_stand_with_the_episode_and_are_no_markup() -> None:
     assert page.count("the judge</span>") == 3
     assert page.count("named &lt;b&gt;Dana&lt;/b&gt;, and not Ed") == 3
     assert said not in page
+
+
+def test_another_job_stands_beside_it_in_curves_numbers_and_keys() -> None:
+    longer = records.job("<i>other", steps=20, done=4)
+    longer.spec.training.learning_rate = 3e-4
+    longer.spec.environment.ClearField("name")
+    other = ReportData(job=longer, steps=records.steps(4), evaluations=records.evaluations()[:1])
+    page = render(data(other=other))
+    section = page.split("email-demo and &lt;i&gt;other</h2>")[1].split("<h2>")[0]
+    charts = [json.loads(unescape(each)) for each in re.findall(r'data-chart="([^"]*)"', section)]
+    assert [one["name"] for one in charts[0]["series"]] == ["email-demo", "<i>other"]
+    assert [sum(y is not None for y in one["y"]) for one in charts[1]["series"]] == [18, 4]
+    rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>", section)
+    found = {name: (one, two) for name, one, two in rows}
+    assert found["state"] == ("succeeded", "running")
+    assert found["steps"] == ("18 of 18", "4 of 20")
+    assert found["held-out success, sampled"] == (
+        "0.960 (95 % 0.90 to 0.98), version 18",
+        "0.060 (95 % 0.03 to 0.12), version 0",
+    )
+    assert found["held-out success, greedy"][1] == ""
+    assert found["training.steps"] == ("18", "20")
+    assert found["environment.name"] == ("email_search", "–")
+    assert "rollout.group_size" not in found
+    same = render(data(other=data()))
+    assert "Their specifications are the same" in same

@@ -9,6 +9,7 @@ import podium
 from podium.cli.html_report import analysis
 from podium.cli.html_report.charts import dynamics, learning_curve
 from podium.cli.html_report.collect import SAMPLED, ReportData
+from podium.cli.html_report.compare import compared
 from podium.cli.html_report.episodes import episode_pairs
 from podium.cli.html_report.figures import head, script
 from podium.cli.html_report.rewards import reward_spread
@@ -32,6 +33,7 @@ def render(data: ReportData) -> str:
                 _cards(data),
                 learning_curve(data),
                 _evaluations(data),
+                compared(data),
                 _gain(data),
                 reward_spread(data),
                 dynamics(data),
