@@ -58,7 +58,14 @@ async def _measure(options: argparse.Namespace) -> dict[str, Any]:
             async with services(Path(folder)) as url, chromium() as browser:
                 for name, (where, stands) in _pages(done).items():
                     seen = [
-                        await see(browser, f"{url}/#{where}", stands, options.width, picture)
+                        await see(
+                            browser,
+                            f"{url}/#{where}",
+                            stands,
+                            options.width,
+                            options.scheme,
+                            picture,
+                        )
                         for picture in _pictures(options, name)
                     ]
                     rows[name] = [vars(each) for each in seen]
@@ -125,7 +132,8 @@ def _line(name: str, seen: list[Seen]) -> str:
 def _pictures(options: argparse.Namespace, name: str) -> list[str]:
     """A file for the last look, where one is wanted; the others go without."""
     where = options.pictures
-    last = str(where / f"{name.replace(' ', '-')}-{options.width}.png") if where else ""
+    file = f"{name.replace(' ', '-')}-{options.width}-{options.scheme}.png"
+    last = str(where / file) if where else ""
     return [""] * (options.repeats - 1) + [last]
 
 
@@ -136,6 +144,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--attempts", type=int, default=4, help="a group")
     parser.add_argument("--repeats", type=int, default=5, help="looks at each page")
     parser.add_argument("--width", type=int, default=1280, help="of the window, in pixels")
+    parser.add_argument("--scheme", choices=("light", "dark"), default="light", help="colours")
     parser.add_argument("--pictures", type=Path, help="a folder for a picture of each page")
     parser.add_argument("--output", type=Path, default=Path("build/bench/console.json"))
     return parser.parse_args()

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from playwright.async_api import Browser, Request, async_playwright
 
@@ -16,6 +17,9 @@ new PerformanceObserver((list) => {
 }).observe({ type: "longtask", buffered: true });
 """
 _PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+
+
+Scheme = Literal["light", "dark"]
 
 
 @dataclass(frozen=True)
@@ -53,16 +57,25 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 async def see(
-    browser: Browser, url: str, stands: str, width: int = 1280, picture: str = ""
+    browser: Browser,
+    url: str,
+    stands: str,
+    width: int = 1280,
+    scheme: Scheme = "light",
+    picture: str = "",
 ) -> Seen:
     """Opens an address.
 
     Args:
         stands: an expression of JavaScript that is true when the page is whole.
+        width: of the window, in pixels.
+        scheme: the colours that the system prefers.
         picture: a file for a picture of the page; none without.
     """
     # Playwright's own questions need what the console's pages are forbidden.
-    context = await browser.new_context(viewport={"width": width, "height": 900}, bypass_csp=True)
+    context = await browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+    )
     finished: list[Request] = []
     try:
         page = await context.new_page()

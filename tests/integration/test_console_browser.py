@@ -18,6 +18,21 @@ from support.programs import program
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
+SLOW = """
+let [real, frame] = [null, 0];
+window.drawn = [];
+const count = () => { frame += 1; requestAnimationFrame(count); };
+requestAnimationFrame(count);
+Object.defineProperty(window, "uPlot", { get: () => real, set: (given) => {
+  real = new Proxy(given, { construct(target, options) {
+    window.drawn.push(frame);
+    for (const end = performance.now() + 20; performance.now() < end;);
+    return Reflect.construct(target, options);
+  } });
+} });
+"""
+"""A chart takes longer than a frame has, and tells in which it was drawn."""
+
 LONG = f"{HOSTILE}{'y' * 5000}its end"
 
 
@@ -86,6 +101,16 @@ async def test_a_curve_grows_as_steps_are_committed_and_ends_with_the_job(
         # Version 0 was evaluated, then six steps; the last evaluation is of version 18.
         await chromium.until(f"() => ({POINTS})()[1] === 6")
         await chromium.page.locator("h1 .state.succeeded").wait_for()
+        assert chromium.complaints == []
+
+
+async def test_a_page_of_curves_is_drawn_a_frame_at_a_time(fake: FakePodium) -> None:
+    async with console(fake) as here, browser(here.url) as chromium:
+        await chromium.page.add_init_script(SLOW)
+        await chromium.open("/jobs/live")
+        await chromium.until("() => window.drawn.length === 10")
+        # Between any two of them the page answers.
+        assert len(set(await chromium.ask("() => window.drawn"))) == 10
         assert chromium.complaints == []
 
 

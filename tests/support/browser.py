@@ -15,6 +15,21 @@ POINTS = """() => [...document.querySelectorAll('.chart:not(.spark)')]
 """How many points each chart of the page has."""
 
 
+FOCUSED = """() => {
+  const here = document.activeElement;
+  const look = getComputedStyle(here);
+  const name = here.getAttribute('aria-label') ?? here.labels?.[0]?.textContent ?? here.textContent;
+  const box = here.getBoundingClientRect();
+  const outline = look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) > 0;
+  const inside = box.right > 0 && box.left < innerWidth && box.bottom > 0 && box.top < innerHeight;
+  return { name: name.trim(), seen: here === document.body || (outline && inside) };
+}"""
+"""What has the focus, and whether one sees that."""
+
+WIDER = "() => document.documentElement.scrollWidth - innerWidth"
+"""By how many pixels a page is wider than its window."""
+
+
 @dataclass
 class Browser:
     """One page, and what went wrong in it."""
@@ -29,6 +44,18 @@ class Browser:
         await self.page.goto("about:blank")
         await self.page.goto(f"{self.url}/#{where}")
         await self.page.locator("main h1").first.wait_for()
+
+    async def tab_to(self, name: str, presses: int = 60) -> None:
+        """Presses Tab until what has this name has the focus; one sees each that has it before."""
+        passed = []
+        for _ in range(presses):
+            await self.page.keyboard.press("Tab")
+            found = await self.ask(FOCUSED)
+            assert found["seen"], f"nobody sees that {found['name']!r} has the focus"
+            passed.append(found["name"])
+            if found["name"] == name:
+                return
+        raise AssertionError(f"no key reaches {name!r}, but {passed}")
 
     async def ask(self, script: str, argument: Any = None) -> Any:
         """What a script of the page gives."""

@@ -18,6 +18,7 @@ from podium.sdk import Addresses
 from podium.types.v1 import trajectory_pb2
 from podium_console.adapters.http_server import serving
 from podium_console.adapters.installation import Installation
+from podium_console.domain.views import ENDED
 from podium_console.settings import Settings
 from podium_console.web.app import build
 from starlette.applications import Starlette
@@ -125,6 +126,35 @@ class PagedJobs(FakeJobs):
         found, more = page_of(rows, request.page_size or 100, request.page_token, made_for)
         self.pages.append(len(found))
         return found, more
+
+
+@dataclass
+class LiveJobs(PagedJobs):
+    """Tells its watches what happens while they are open, until the job has ended."""
+
+    news: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def tell(self, kind: jobs.EventType.ValueType, message: str, **of: Any) -> None:
+        """Something happens to the job `live`: of a step, `step=` too."""
+        update = jobs.WatchJobResponse(job=self.known["live"], **of)
+        update.event.sequence = len(self.updates) + 1
+        update.event.type, update.event.message = kind, message
+        update.event.time.seconds = 1_800_000_000 + len(self.updates)
+        async with self.news:
+            self.updates.append(update)
+            self.news.notify_all()
+
+    async def WatchJob(
+        self, request: jobs.WatchJobRequest, context: Context
+    ) -> AsyncIterator[jobs.WatchJobResponse]:
+        known, seen = self._job(request.job_id), request.after_sequence
+        while known.state not in ENDED:
+            async with self.news:
+                await self.news.wait_for(lambda seen=seen: len(self.updates) > seen)  # type: ignore[misc]
+                found = self.updates[seen:]
+            for update in found:
+                yield update
+            seen += len(found)
 
 
 def trajectory(

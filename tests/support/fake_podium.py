@@ -89,6 +89,16 @@ class FakeRegistry(registry_grpc.RegistryServiceServicer):
                 return registry.GetVersionResponse(version=item)
         raise NotFoundError(f"no such version of {request.model}")
 
+    async def GetLineage(
+        self, request: registry.GetLineageRequest, context: Context
+    ) -> registry.GetLineageResponse:
+        known = {(i.manifest.model, i.manifest.version): i.manifest for i in self.versions}
+        here, found = known.get((request.model, request.version)), registry.GetLineageResponse()
+        while here and here.parents:
+            found.ancestors.append(here.parents[0])
+            here = known.get((here.parents[0].model, here.parents[0].version))
+        return found
+
     async def SetAlias(
         self, request: registry.SetAliasRequest, context: Context
     ) -> registry.SetAliasResponse:

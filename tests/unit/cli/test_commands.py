@@ -191,6 +191,11 @@ async def test_report(cli: Cli) -> None:
     done = await cli("job", "report", "w", "-o", "r.html")
     assert (done.code, done.out) == (0, "r.html\n")
     assert "Learning curve" in (cli.folder / "r.html").read_text()
+    add_job(cli.fake, "x")
+    assert (await cli("job", "report", "w", "-o", "r.html", "--with", "x")).code == 0
+    assert "<h2>w and x</h2>" in (cli.folder / "r.html").read_text()
+    missing = await cli("job", "report", "w", "--with", "none")
+    assert (missing.code, "there is no job 'none'" in missing.err) == (5, True)
 
 
 async def test_environments(cli: Cli) -> None:

@@ -173,6 +173,29 @@ async def test_streams_end_when_the_service_drains(fake: FakePodium) -> None:
         assert len([line async for line in lines if line.startswith("id")]) <= 6
 
 
+async def test_what_the_coach_found_and_is_not_over_is_told_with_the_events(
+    fake: FakePodium, here: Console
+) -> None:
+    fake.jobs.known["a"] = job("a")
+    warning, recovery = jobs.EVENT_TYPE_WARNING, jobs.EVENT_TYPE_RECOVERY
+    told = [
+        (warning, "step 3: every group is alike (NO_VARIANCE)"),
+        (warning, "step 4: a judge was away"),
+        (warning, f"step 5: {'x' * 2000} (ANSWERS_CUT)"),
+        (warning, "step 6: as no coach says (MADE_UP)"),
+        (recovery, "step 7: groups differ again (NO_VARIANCE)"),
+    ]
+    fake.jobs.updates = watched_job(fake.jobs.known["a"], len(told))
+    for update, (kind, message) in zip(fake.jobs.updates, told, strict=False):
+        update.event.type, update.event.message = kind, message
+    page = await ok(here, "/api/jobs/a/events", size=1)
+    assert list(page["open"]) == ["ANSWERS_CUT"]
+    assert len(page["open"]["ANSWERS_CUT"]) < 1100
+    every = (await ok(here, "/api/jobs/a/events"))["events"]
+    found = [each["finding"] for each in every[: len(told)]]
+    assert found == ["NO_VARIANCE", "", "ANSWERS_CUT", "", "NO_VARIANCE"]
+
+
 async def test_events_are_the_newest_and_older_ones_come_when_asked(
     fake: FakePodium, here: Console
 ) -> None:

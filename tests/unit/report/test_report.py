@@ -288,3 +288,85 @@ def test_every_scenario_is_on_the_page() -> None:
     assert sum(cells[0] == "1 of 1" for cells in found.values()) == 6
     assert sum(cells[2] == "1 of 1" for cells in found.values()) == 96
     assert "Every scenario" not in render(data(before=(), after=()))
+
+
+def test_every_step_is_a_row_and_what_is_no_number_is_said() -> None:
+    made = records.steps(500)
+    made[3].metrics["train/loss"] = float("nan")
+    made[4].metrics["reward_mean"] = 0.123456
+    del made[5].metrics["success_mean"]
+    page = render(data(steps=made))
+    table = page.split("<h2>Every step</h2>")[1].split("</table>")[0]
+    rows = re.findall(r"<tr><td.*?</tr>", table)
+    assert len(rows) == 500
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    assert re.findall(r"<th[^>]*>(.*?)</th>", table)[:4] == ["step", "reward", "success", "loss"]
+    assert (cells[3][3], cells[4][1], cells[5][2]) == ("nan", "0.1235", "")
+    assert cells[7][-2:] == ["17.0", "08:02:16 UTC"]
+    # What no step has takes no column.
+    for step in made:
+        del step.metrics["train/kl_reference"]
+    assert ">KL<" in table
+    assert ">KL<" not in render(data(steps=made)).split("Every step")[1].split("</table>")[0]
+    assert "Every step" not in render(data(steps=[]))
+
+
+def spread(page: str) -> list[list[str]]:
+    rows = re.findall(r"<tr><td>.*?</tr>", page.split("<h2>Rewards</h2>")[1].split("</table>")[0])
+    return [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in rows]
+
+
+def test_the_rewards_of_before_and_after_are_spread_over_their_values() -> None:
+    assert spread(render(data())) == [["0", "94 %", "4 %"], ["1", "6 %", "96 %"]]
+    one, other = records.episodes(0, 1, 1, 1), records.episodes(18, 1, 1, 1)
+    for at, episode in enumerate(one):
+        episode.reward = at / 100
+    for episode in other:
+        episode.reward = 0.5
+    other[0].reward = 1.0
+    other[1].reward = float("inf")
+    other[2].ClearField("reward")
+    rows = spread(render(data(before=one, after=other)))
+    assert [row[0] for row in rows][::9] == ["0 to 0.1", "0.9 to 1"]
+    assert [row[1] for row in rows] == ["10 %"] * 10
+    # The highest of all is in the last; what is no number, and who has none, is in no row.
+    assert [row[2] for row in rows] == ["0 %"] * 5 + ["99 %"] + ["0 %"] * 3 + ["1 %"]
+    assert "<h2>Rewards</h2>" not in render(data(before=[], after=[]))
+
+
+def test_the_judges_words_stand_with_the_episode_and_are_no_markup() -> None:
+    said = "named <b>Dana</b>, and not Ed"
+    before, after = records.episodes(0, 30, 12, 6), records.episodes(18, 99, 98, 96)
+    assert "the judge" not in render(data())
+    for episode in after:
+        episode.explanation = said
+    page = render(data(before=before, after=after))
+    assert page.count("the judge</span>") == 3
+    assert page.count("named &lt;b&gt;Dana&lt;/b&gt;, and not Ed") == 3
+    assert said not in page
+
+
+def test_another_job_stands_beside_it_in_curves_numbers_and_keys() -> None:
+    longer = records.job("<i>other", steps=20, done=4)
+    longer.spec.training.learning_rate = 3e-4
+    longer.spec.environment.ClearField("name")
+    other = ReportData(job=longer, steps=records.steps(4), evaluations=records.evaluations()[:1])
+    page = render(data(other=other))
+    section = page.split("email-demo and &lt;i&gt;other</h2>")[1].split("<h2>")[0]
+    charts = [json.loads(unescape(each)) for each in re.findall(r'data-chart="([^"]*)"', section)]
+    assert [one["name"] for one in charts[0]["series"]] == ["email-demo", "<i>other"]
+    assert [sum(y is not None for y in one["y"]) for one in charts[1]["series"]] == [18, 4]
+    rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>", section)
+    found = {name: (one, two) for name, one, two in rows}
+    assert found["state"] == ("succeeded", "running")
+    assert found["steps"] == ("18 of 18", "4 of 20")
+    assert found["held-out success, sampled"] == (
+        "0.960 (95 % 0.90 to 0.98), version 18",
+        "0.060 (95 % 0.03 to 0.12), version 0",
+    )
+    assert found["held-out success, greedy"][1] == ""
+    assert found["training.steps"] == ("18", "20")
+    assert found["environment.name"] == ("email_search", "–")
+    assert "rollout.group_size" not in found
+    same = render(data(other=data()))
+    assert "Their specifications are the same" in same

@@ -21,7 +21,7 @@ class ReportData:
 
     `before` and `after` are the sampled episodes of the first and the last
     evaluation, all of them; `shown` says how many pairs of the same scenario
-    the page tells in full.
+    the page tells in full. `other` is a job to hold this one against, without episodes.
     """
 
     job: jobs.Job
@@ -32,6 +32,7 @@ class ReportData:
     after: Sequence[trajectory_pb2.Trajectory] = ()
     shown: int = 3
     notes: Sequence[str] = field(default_factory=tuple)
+    other: ReportData | None = None
 
     def of_mode(self, mode: str) -> list[jobs.Evaluation]:
         """The evaluations in one mode, by version."""
@@ -39,9 +40,12 @@ class ReportData:
         return sorted(chosen, key=lambda item: item.version)
 
 
-async def collect(client: AsyncClient, job_id: str, *, episodes: int = 3) -> ReportData:
-    """Reads a job's records. Raises what `Jobs` raises."""
+async def collect(
+    client: AsyncClient, job_id: str, *, episodes: int = 3, other: str = ""
+) -> ReportData:
+    """Reads a job's records, and those of another to hold it against. Raises what `Jobs` raises."""
     job = await client.jobs.get(job_id)
+    beside = await _curves(client, other) if other else None
     evaluations = [item async for item in client.jobs.evaluations(job_id)]
     versions = sorted({item.version for item in evaluations if item.mode == SAMPLED})
     before = await sampled_episodes(client, job_id, versions[0]) if versions else []
@@ -54,6 +58,15 @@ async def collect(client: AsyncClient, job_id: str, *, episodes: int = 3) -> Rep
         before=before,
         after=after,
         shown=episodes,
+        other=beside,
+    )
+
+
+async def _curves(client: AsyncClient, job_id: str) -> ReportData:
+    return ReportData(
+        job=await client.jobs.get(job_id),
+        steps=[step async for step in client.jobs.steps(job_id)],
+        evaluations=[item async for item in client.jobs.evaluations(job_id)],
     )
 
 

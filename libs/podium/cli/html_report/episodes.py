@@ -49,7 +49,8 @@ def _episode(when: str, episode: pb.Trajectory) -> str:
     )
     return (
         f'<div class="episode">{verdict}<h3>{when}</h3>{told}{failure}'
-        f'{_rewards(episode)}<p class="end">{escape(_ending(episode))}{_trace(episode)}</p></div>'
+        f'{_rewards(episode)}{_judge(episode)}<p class="end">{escape(_ending(episode))}'
+        f"{_trace(episode)}</p></div>"
     )
 
 
@@ -100,6 +101,16 @@ def _rewards(episode: pb.Trajectory) -> str:
     if episode.score_reward:
         parts.append(f"and {episode.score_reward:g} in the end")
     return f'<p class="end">rewards of the steps: {" · ".join(parts)}</p>'
+
+
+def _judge(episode: pb.Trajectory) -> str:
+    """The judge's words; nothing where none judged, or said why."""
+    if not episode.explanation:
+        return ""
+    return (
+        '<div class="turn judge"><span class="who">the judge</span>'
+        f"<pre>{escape(episode.explanation)}</pre></div>"
+    )
 
 
 def _trace(episode: pb.Trajectory) -> str:

@@ -9,10 +9,13 @@ import podium
 from podium.cli.html_report import analysis
 from podium.cli.html_report.charts import dynamics, learning_curve
 from podium.cli.html_report.collect import SAMPLED, ReportData
+from podium.cli.html_report.compare import compared
 from podium.cli.html_report.episodes import episode_pairs
 from podium.cli.html_report.figures import head, script
+from podium.cli.html_report.rewards import reward_spread
 from podium.cli.html_report.scenarios import all_scenarios
 from podium.cli.html_report.scrolled import scrolled
+from podium.cli.html_report.steps import all_steps
 from podium.cli.html_report.style import CSS
 from podium.core.contract import to_yaml
 from podium.core.job_environments import title_of
@@ -30,8 +33,11 @@ def render(data: ReportData) -> str:
                 _cards(data),
                 learning_curve(data),
                 _evaluations(data),
+                compared(data),
                 _gain(data),
+                reward_spread(data),
                 dynamics(data),
+                all_steps(data),
                 episode_pairs(data),
                 all_scenarios(data),
                 _configuration(data.job),

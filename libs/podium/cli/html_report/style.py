@@ -73,6 +73,8 @@ td.n, th.n { text-align: right; }
 pre { margin: 3px 0 0; padding: 9px 11px; background: var(--wash); border-radius: 7px;
   white-space: pre-wrap; overflow-wrap: anywhere;
   font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.turn.judge pre { box-shadow: inset 3px 0 0 var(--c4); }
+td.wide { width: 40%; min-width: 90px; } td .bar { height: 16px; margin: 2px 0; }
 .turn.assistant pre { box-shadow: inset 3px 0 0 var(--c1); }
 details > summary { cursor: pointer; color: var(--soft); font-size: 13px; }
 footer { margin-top: 40px; font-size: 13px; color: var(--soft); }

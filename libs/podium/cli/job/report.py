@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.completers import job_argument
+from podium.cli.completers import complete_jobs, job_argument
 from podium.cli.connection import connected
 from podium.cli.output import note
 
@@ -26,8 +26,18 @@ if TYPE_CHECKING:
 @click.option(
     "--episodes", type=click.IntRange(0, 50), default=3, show_default=True, help="Pairs to show."
 )
+@click.option(
+    "--with",
+    "other",
+    metavar="JOB",
+    default="",
+    shell_complete=complete_jobs,
+    help="Another job to compare it with.",
+)
 @connected
-async def report(client: AsyncClient, job: str, output: Path | None, episodes: int) -> None:
+async def report(
+    client: AsyncClient, job: str, output: Path | None, episodes: int, other: str
+) -> None:
     """Write one HTML page about a job: curves, evaluations, and episodes before and after.
 
     The page needs no network and no other file.
@@ -35,7 +45,7 @@ async def report(client: AsyncClient, job: str, output: Path | None, episodes: i
     from podium.cli.html_report import collect, render
 
     target = output or Path(f"{job}.html")
-    page = render(await collect(client, job, episodes=episodes))
+    page = render(await collect(client, job, episodes=episodes, other=other))
     target.write_text(page, encoding="utf-8")
     note(f"wrote {target} ({len(page) / 1024:.0f} KiB)")
     click.echo(str(target))

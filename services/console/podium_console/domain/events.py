@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from podium.core.findings import open_findings
 from podium.jobs.v1 import job_service_pb2 as pb
 
 from podium_console.domain import views
@@ -19,6 +20,12 @@ class Events:
         """There are none yet."""
         self._rows: list[dict[str, Any]] = []
         self._chars = 0
+        self._open: dict[str, str] = {}
+
+    @property
+    def open(self) -> dict[str, str]:
+        """What the job's coach has found and is not over: its words by reason."""
+        return {reason: views.cut(message) for reason, message in self._open.items()}
 
     @property
     def weight(self) -> int:
@@ -33,6 +40,8 @@ class Events:
     def extend(self, rows: Iterable[pb.Event]) -> None:
         """Adds events that came after those before."""
         for event in rows:
+            before = ((pb.EVENT_TYPE_WARNING, message) for message in self._open.values())
+            self._open = open_findings([*before, (event.type, event.message)])
             plain = views.event(event)
             self._chars += len(plain["message"])
             self._rows.append(plain)

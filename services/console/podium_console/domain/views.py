@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from podium.core.contract import to_yaml
+from podium.core.findings import finding_of
 from podium.core.job_environments import title_of
 from podium.core.total_steps import total_steps
 from podium.core.version_state import all_files, has_state
@@ -116,6 +117,7 @@ def event(found: pb.Event) -> dict[str, Any]:
         "type": pb.EventType.Name(found.type).removeprefix("EVENT_TYPE_").lower(),
         "time": seconds(found.time),
         "message": cut(found.message),
+        "finding": finding_of(found.message),
         "step": found.step,
     }
 

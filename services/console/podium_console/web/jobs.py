@@ -59,11 +59,12 @@ async def list_evaluations(request: Request) -> Response:
 
 
 async def list_events(request: Request) -> Response:
-    """The newest events before a sequence number, oldest first, and the last one there is."""
+    """The newest events before a sequence number, oldest first; the last one, and what is open."""
     size = arguments.size(request, _EVENTS, _MOST_EVENTS)
     before = arguments.integer(request, "before")
     found = await installation(request).history.events(request.path_params["job"])
-    return JSONResponse({"events": found.before(before, size), "last": found.last})
+    page = {"events": found.before(before, size), "last": found.last, "open": found.open}
+    return JSONResponse(page)
 
 
 async def watch(request: Request) -> Response:

@@ -4,7 +4,8 @@ import { number } from "./format.js";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const charts = new Set();
-dark.addEventListener("change", () => { for (const chart of charts) chart.redraw(); });
+const colours = new Map();
+dark.addEventListener("change", () => { colours.clear(); for (const chart of charts) chart.redraw(); });
 
 // So many points on a curve, and its noise hides where it goes: their mean is drawn over it.
 const MANY = 150;
@@ -12,7 +13,10 @@ const MANY = 150;
 /** Of how many steps a thick line is the mean, where there are so many; 0 where it is none. */
 export function meanOf(points) { return points > MANY ? Math.max(5, Math.round(points / 50)) : 0; }
 
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+function css(name) {
+  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colours.get(name);
+}
 const colour = (style) => () => css(`--c${style}`);
 
 const sizes = new ResizeObserver((entries) => {
@@ -22,6 +26,26 @@ const sizes = new ResizeObserver((entries) => {
     if (chart && width > 0 && width !== chart.width) chart.setSize({ width, height: chart.height });
   }
 });
+
+// What is to be drawn, by its place. Ten charts at once would hold up whoever scrolls or types.
+const waiting = new Map();
+const FRAME_MS = 8;
+let frame = null;
+
+/** Draws in one of the next frames, as much as a frame has time for and at least one chart. */
+function soon(place, work) {
+  waiting.set(place, work);
+  frame ??= requestAnimationFrame(some);
+}
+
+function some(began) {
+  for (const [place, work] of waiting) {
+    waiting.delete(place);
+    if (place.isConnected) work();
+    if (performance.now() - began > FRAME_MS) break;
+  }
+  frame = waiting.size ? requestAnimationFrame(some) : null;
+}
 
 function axes(unit) {
   const look = { stroke: () => css("--soft"), grid: { stroke: () => css("--line"), width: 1 },
@@ -52,6 +76,7 @@ function draw(place, options, data) {
 /** Ends every chart under an element that goes. */
 export function drop(element) {
   for (const place of element.querySelectorAll(".chart")) {
+    waiting.delete(place);
     if (!place.chart) continue;
     sizes.unobserve(place);
     charts.delete(place.chart);
@@ -83,6 +108,9 @@ export function lineChart(title, unit, lines, { height = 190, shared = undefined
     window = meanOf(x.length);
     const none = Array(x.length).fill(null);
     const data = [x, ...columns, ...lines.map(({ dots }, at) => (window && !dots ? means(columns[at], window) : none))];
+    soon(place, () => show(data));
+  }
+  function show(data) {
     if (chart) { chart.setData(data); return; }
     chart = draw(place, {
       height,
@@ -136,7 +164,9 @@ export function stackedChart(title, unit, { height = 190, shared = undefined } =
     columns.forEach((column, at) => {
       sums.push(column.map((value, i) => (value ?? 0) + (at ? sums[at - 1][i] : 0)));
     });
-    const data = [x, ...sums];
+    soon(place, () => show([x, ...sums], names));
+  }
+  function show(data, names) {
     if (chart && parts === names.join()) { chart.setData(data); return; }
     if (chart) drop(panel);
     parts = names.join();

@@ -38,6 +38,19 @@ export function toast(words, kind = "bad") {
   setTimeout(() => note.remove(), 8000);
 }
 
+/**
+ * Disables buttons while something is asked for. What it returns ends that, but for those that are
+ * not `allowed`, and gives the focus back: a browser takes it from a button that is disabled.
+ */
+export function hold(...buttons) {
+  const had = buttons.find((each) => each === document.activeElement);
+  for (const each of buttons) each.disabled = true;
+  return (allowed = () => true) => {
+    for (const each of buttons) each.disabled = !allowed(each);
+    if (had && document.activeElement === document.body) (had.disabled ? buttons.find((each) => !each.disabled) : had)?.focus();
+  };
+}
+
 /** What a page shows in place of what it could not get. */
 export function problem(error, again) {
   return h("div", { class: "problem", role: "alert" },

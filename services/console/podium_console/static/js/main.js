@@ -95,6 +95,8 @@ live.onConnection((state, error) => {
   fill(connection, state === "live" ? "live" : state === "lost" ? error.message : "");
 });
 whenSignInIsNeeded(askForToken);
+// The address names the page, not a place on it.
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 signOut.addEventListener("click", async () => { await remove("/session"); await begin(); });
 window.addEventListener("hashchange", () => { show(); main.focus({ preventScroll: true }); });
 await begin();

@@ -1,6 +1,6 @@
 // One episode to read: every turn, the tools, the rewards, and what the judge said.
 import { get } from "../api.js";
-import { fill, h, toast } from "../dom.js";
+import { fill, h, hold, toast } from "../dom.js";
 import { duration, number, words } from "../format.js";
 import { card } from "./jobs.js";
 
@@ -26,9 +26,9 @@ export async function episodePage({ main, signal, query }, job) {
     }
     more.hidden = page.next === null;
     more.onclick = async () => {
-      more.disabled = true;
+      const free = hold(more);
       try { add(await get(path, { id, start: page.next }, signal)); } catch (error) { toast(error.message); }
-      more.disabled = false;
+      free();
     };
   }
   const [, step] = id.match(/\/[sv](\d+)/) ?? [];
@@ -98,7 +98,7 @@ function text(found, ask) {
   if (at >= found.chars) return pre;
   const button = h("button", { class: "quiet small" }, `Show the other ${number(found.chars - at)} characters`);
   button.addEventListener("click", async () => {
-    button.disabled = true;
+    const free = hold(button);
     try {
       const slice = await ask(at);
       pre.append(slice.text);
@@ -106,7 +106,7 @@ function text(found, ask) {
       if (slice.next === null) button.remove();
       else fill(button, `Show the other ${number(slice.chars - at)} characters`);
     } catch (error) { toast(error.message); }
-    button.disabled = false;
+    free();
   });
   return h("div", {}, pre, button);
 }

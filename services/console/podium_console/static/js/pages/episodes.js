@@ -1,6 +1,6 @@
 // A job's episodes, a page at a time: ten thousand are as quick as fifty.
 import { get } from "../api.js";
-import { fill, h, problem } from "../dom.js";
+import { fill, h, hold, problem } from "../dom.js";
 import { duration, number } from "../format.js";
 
 const SIZE = 50;
@@ -50,7 +50,7 @@ export async function episodesPage({ main, signal, query }, id) {
   }
   async function turn() {
     fill(label, kind.value ? "Version" : "Step");
-    back.disabled = on.disabled = true;
+    const free = hold(on, back);
     fill(said, h("p", { class: "soft" }, "Loading…"));
     try {
       const found = await get(`${path}/episodes`, { step: step.value, evaluation: kind.value, after: turned.at(-1), size: SIZE }, signal);
@@ -63,8 +63,7 @@ export async function episodesPage({ main, signal, query }, id) {
       fill(body);
       fill(said, problem(error, turn));
     }
-    back.disabled = turned.length < 2;
-    on.disabled = !next;
+    free((each) => (each === on ? next : turned.length > 1));
   }
   back.addEventListener("click", () => { turned.pop(); turn(); });
   on.addEventListener("click", () => { turned.push(next); turn(); });

@@ -1,6 +1,6 @@
 // What clients measured and stored: a list, one by its scenarios, and two against each other.
 import { get } from "../api.js";
-import { fill, h, problem, scrolled } from "../dom.js";
+import { fill, h, hold, problem, scrolled } from "../dom.js";
 import { ago, number, percent, when } from "../format.js";
 
 const SIZE = 25;
@@ -154,7 +154,7 @@ function turning(signal, said, load, body) {
   let asked = 0;
   async function turn() {
     const mine = asked += 1;
-    back.disabled = on.disabled = true;
+    const free = hold(on, back);
     fill(said, h("p", { class: "soft" }, "Loading…"));
     try {
       const [following, rows, word] = await load(turned.at(-1));
@@ -170,8 +170,7 @@ function turning(signal, said, load, body) {
       fill(body);
       fill(said, problem(error, turn));
     }
-    back.disabled = turned.length < 2;
-    on.disabled = !next;
+    free((each) => (each === on ? next : turned.length > 1));
   }
   return {
     element: h("nav", { class: "row", "aria-label": "Pages of the list" }, back, on, place),

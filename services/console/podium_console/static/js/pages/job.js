@@ -28,7 +28,7 @@ export async function jobPage(context, id) {
     stepsOf(id, signal), get(`${path}/evaluations`, {}, signal),
   ]);
   until(() => drop(main));
-  const head = header(id, path);
+  const head = header(id, path, new Map(Object.entries(events.open)));
   const curves = charts(steps, evaluations.evaluations);
   const told = eventList(path, events, signal);
   fill(main, head.element, curves.element, told.element, used(job.usage),
@@ -45,6 +45,7 @@ export async function jobPage(context, id) {
       end: () => { ended = true; context.until(() => {}); stop(); },
       update: (update) => {
         ended = update.job.ended;
+        head.found(update.event);
         head.update({ ...update.job, spec: job.spec });
         told.add(update.event);
         if (update.step) curves.add(update.step);
@@ -60,7 +61,8 @@ export async function jobPage(context, id) {
   function stop() { head.lost(""); }
 }
 
-function header(id, path) {
+/** `findings` are what the job's coach has found and is not over: its words by reason. */
+function header(id, path, findings) {
   const state = h("span", {});
   const doing = h("p", { class: "soft", role: "status" });
   const actions = h("div", { class: "row" });
@@ -70,17 +72,45 @@ function header(id, path) {
   const lostNote = h("p", { class: "note", hidden: true, role: "status" });
   const meter = h("progress", { max: 1, value: 0, "aria-label": "steps committed" });
   let last = null;
+  let offered = null;
+  // What was pressed, until it is answered.
+  let pressed = null;
 
-  async function act(name) {
+  async function act(name, label) {
     if (name === "cancel" && !(await confirmed(`Cancel ${id}? It stops for good; what it has published stays.`, "Cancel the job"))) return;
-    for (const button of actions.children) button.disabled = true;
+    pressed = label;
+    for (const button of actions.querySelectorAll("button")) button.disabled = true;
     try {
-      update({ ...last, ...(await post(`${path}/${name}`)) });
+      const answer = await post(`${path}/${name}`);
+      offered = null;
+      update({ ...last, ...answer });
       toast(`${id}: asked to ${name}`, "good");
-    } catch (error) { toast(error.message); update(last); }
+    } catch (error) { toast(error.message); offered = null; update(last); }
+    pressed = null;
   }
   function button(name, label, kind) {
-    return h("button", { class: kind, onclick: () => act(name) }, label);
+    return h("button", { class: kind, onclick: () => act(name, label) }, label);
+  }
+  /** What can be done with the job; who works by keys stays where they are. */
+  function offer(job) {
+    if (job.state === offered) return;
+    offered = job.state;
+    const here = pressed ?? (actions.contains(document.activeElement) ? document.activeElement.textContent : null);
+    fill(actions,
+      job.state === "running" || job.state === "queued" ? button("pause", "Pause", "quiet") : null,
+      job.state === "paused" || job.state === "pausing" ? button("resume", "Resume", "") : null,
+      job.ended || job.state === "cancelling" ? null : button("cancel", "Cancel", "danger"),
+      h("a", { class: "button quiet", href: `#/jobs/${encodeURIComponent(id)}/episodes` }, "Episodes"),
+      h("a", { class: "button quiet", href: `#/models/${encodeURIComponent(id)}` }, "Checkpoints"),
+      h("a", { class: "button quiet", href: `#/evaluations?${new URLSearchParams({ job: id })}` }, "Evaluations"),
+      h("a", { class: "button quiet", href: `#/compare?a=${encodeURIComponent(id)}` }, "Compare"));
+    if (here !== null && document.activeElement === document.body) {
+      ([...actions.children].find((each) => each.textContent === here) ?? actions.firstChild).focus();
+    }
+  }
+  function found(event) {
+    if (event.finding && event.type === "warning") findings.set(event.finding, event.message);
+    if (event.finding && event.type === "recovery") findings.delete(event.finding);
   }
   function counts(job) {
     if (!last) return;
@@ -112,15 +142,9 @@ function header(id, path) {
     fill(notes,
       job.failure ? h("div", { class: "problem", role: "alert" }, h("p", {}, h("b", {}, job.failure_reason, " "), job.failure)) : null,
       job.wait && !job.ended ? h("p", { class: "note" }, h("b", {}, job.wait_reason, " "), job.wait) : null,
+      [...findings.values()].map((text) => h("p", { class: "note" }, text)),
       job.not_finite.length ? h("p", { class: "problem" }, `No number in the last step: ${job.not_finite.map(words).join(", ")}.`) : null);
-    fill(actions,
-      job.state === "running" || job.state === "queued" ? button("pause", "Pause", "quiet") : null,
-      job.state === "paused" || job.state === "pausing" ? button("resume", "Resume", "") : null,
-      job.ended || job.state === "cancelling" ? null : button("cancel", "Cancel", "danger"),
-      h("a", { class: "button quiet", href: `#/jobs/${encodeURIComponent(id)}/episodes` }, "Episodes"),
-      h("a", { class: "button quiet", href: `#/models/${encodeURIComponent(id)}` }, "Checkpoints"),
-      h("a", { class: "button quiet", href: `#/evaluations?${new URLSearchParams({ job: id })}` }, "Evaluations"),
-      h("a", { class: "button quiet", href: `#/compare?a=${encodeURIComponent(id)}` }, "Compare"));
+    offer(job);
   }
   function lost(message) {
     lostNote.hidden = !message;
@@ -129,7 +153,7 @@ function header(id, path) {
   const element = h("header", {},
     h("div", { class: "row spread" }, h("h1", {}, id, " ", state), actions),
     doing, meter, place, lostNote, notes, cards);
-  return { element, update, counts, lost };
+  return { element, update, counts, found, lost };
 }
 
 function used(usage) {

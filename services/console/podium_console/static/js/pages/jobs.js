@@ -1,7 +1,7 @@
 // All jobs, what goes on now, the queue, the workers and the pools.
 import { get } from "../api.js";
 import { drop, spark } from "../charts.js";
-import { fill, h, problem } from "../dom.js";
+import { fill, h, hold, problem } from "../dom.js";
 import { ago, duration, number, percent } from "../format.js";
 import { follow } from "../live.js";
 
@@ -36,7 +36,7 @@ export async function jobsPage({ main, signal, until }) {
     if (onTop) body.prepend(made.element); else body.append(made.element);
   }
   async function turn() {
-    more.disabled = true;
+    const free = hold(more);
     try {
       const page = await get("/api/jobs", { after: next }, signal);
       for (const job of page.jobs) show(job, false);
@@ -45,7 +45,7 @@ export async function jobsPage({ main, signal, until }) {
       if (!rows.size) {
         fill(said, h("p", { class: "empty" }, "No job yet. ", h("a", { href: "#/submit" }, "Submit one"), "."));
       } else fill(said);
-    } finally { more.disabled = false; }
+    } finally { free(); }
   }
   more.addEventListener("click", () => turn().catch((error) => fill(said, problem(error))));
   const running = new Set();

@@ -1,6 +1,6 @@
 // A job file, checked as the command line checks it.
 import { post } from "../api.js";
-import { fill, h, problem, violation } from "../dom.js";
+import { fill, h, hold, problem, violation } from "../dom.js";
 
 const EXAMPLE = `# Every key: podium job schema
 base_model: smollm2-135m-instruct
@@ -35,7 +35,7 @@ export async function submitPage({ main }) {
   async function send(dry) {
     const body = { text: text.value, id: id.value.trim() };
     if (JSON.stringify(body) !== request.body) request = { body: JSON.stringify(body), id: name() };
-    check.disabled = submit.disabled = true;
+    const free = hold(check, submit);
     fill(said, h("p", { class: "soft" }, dry ? "Checking…" : "Submitting…"));
     try {
       const { job, warnings } = await post("/api/jobs", { ...body, dry_run: dry, request_id: dry ? "" : request.id });
@@ -53,7 +53,7 @@ export async function submitPage({ main }) {
           h("ul", {}, error.violations.map((each) => h("li", {}, each.line ? h("button", { type: "button", class: "link", onclick: () => goTo(text, each.line) }, violation(each)) : violation(each)))))
         : problem(error));
     }
-    check.disabled = submit.disabled = false;
+    free();
   }
   fill(main, h("h1", {}, "Submit a job"),
     h("form", { class: "panel", onsubmit: (event) => { event.preventDefault(); send(false); } },
