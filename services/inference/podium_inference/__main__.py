@@ -134,7 +134,12 @@ def main() -> None:
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))
         try:
-            async with api.run(engine, pool, shows_tools=renderer.shows_tools):
+            async with api.run(
+                engine,
+                pool,
+                call_format=renderer.call_format,
+                shows_tools=renderer.shows_tools,
+            ):
                 # Before it is ready: the first request for a job need not wait.
                 await join(pool, pool_peers, settings.load_timeout_seconds)
                 yield
