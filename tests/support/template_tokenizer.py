@@ -25,7 +25,7 @@ class TemplateTokenizer:
         template: str,
         eos_token: str = "<eos>",
         ends: Sequence[str] = (),
-        bos_token: str = "<bos>",
+        bos_token: str = "",
     ) -> None:
         """`ends` are special tokens besides, such as those that end turns."""
         self.eos_token = eos_token

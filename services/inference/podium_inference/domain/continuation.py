@@ -140,7 +140,8 @@ class Continuation:
     def _begins(self, head: str) -> bool:
         """Whether what stands before the turn's words is what stood before it was sampled."""
         if not self._thought:
-            return head == self._before
+            # Space before the words, such as GLM's after thoughts left out, is the model's to write.
+            return head.startswith(self._before) and not head[len(self._before) :].strip()
         opening, mark, _ = head.partition(_THOUGHTS)
         between = opening.removeprefix(self._before).strip()
         return bool(mark) and opening.startswith(self._before) and between in OPENINGS
