@@ -117,7 +117,7 @@ def main() -> None:
             vocabulary_digest=vocabulary_digest(engine.tokenizer.get_vocab()),
             rendering=spec_pb2.Rendering(
                 chat_template_digest=digest_of(
-                    settings.chat_template or engine.tokenizer.chat_template
+                    settings.chat_template or getattr(engine.tokenizer, "chat_template", None)
                 ),
                 reasoning_parser=settings.reasoning_parser,
                 tool_format=renderer.call_format,

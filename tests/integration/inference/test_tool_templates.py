@@ -171,6 +171,20 @@ def test_every_format_but_podiums_own_bears_the_name_of_a_parser_of_vllms() -> N
     assert set(FORMATS) > SPECIAL
 
 
+def test_the_openai_api_reads_the_models_own_format_where_vllm_can(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pytest.importorskip("vllm")
+    from podium_inference.adapters.http.openai_api import parser_of
+
+    assert parser_of("qwen3_coder") == "qwen3_coder"
+    assert parser_of(TEXT) == "hermes"
+    assert not caplog.records
+    # Of a package that is not installed.
+    assert parser_of("cohere_command3") == "hermes"
+    assert "cohere_command3" in caplog.text
+
+
 # vLLM's of these needs a package that is not there, a tokenizer of its own, token ids for text,
 # or strings and flat arguments alone.
 UNLIKE = {"cohere_command3", "functiongemma", "mistral", "openai", "phi4_mini_json"}

@@ -140,7 +140,7 @@ class Continuation:
     def _begins(self, head: str) -> bool:
         """Whether what stands before the turn's words is what stood before it was sampled."""
         if not self._thought:
-            # Space before the words, such as GLM's after thoughts left out, is the model's to write.
+            # Space before the words, such as GLM's where thoughts would be, is the model's.
             return head.startswith(self._before) and not head[len(self._before) :].strip()
         opening, mark, _ = head.partition(_THOUGHTS)
         between = opening.removeprefix(self._before).strip()

@@ -115,7 +115,7 @@ class GatedClient:
         self._pool = pool
         self._captures = captures
         self._announce = announce
-        self._call_format = call_format if call_format in FORMATS else DEFAULT_FORMAT
+        self._call_format = DEFAULT_FORMAT if call_format == TEXT else call_format
         self._parser = reasoning_parser
 
     def __getattr__(self, name: str) -> Any:
@@ -193,7 +193,7 @@ class OpenAiApi:
             pool,
             self._captures,
             self._announce,
-            named_parser or (DEFAULT_FORMAT if call_format == TEXT else call_format),
+            named_parser if named_parser in FORMATS else call_format,
             self._settings.reasoning_parser,
             shows_tools=shows_tools,
         )
