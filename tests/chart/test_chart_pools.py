@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import jsonschema
 import kubernetes_validate
 import pytest
 from chart_golden import render
+from podium.core.reasoning_formats import PARSERS
+from podium.core.tool_formats import FORMATS
 from podium.types.v1 import spec_pb2
 from podium_controller.cluster.jobset import wrap
 from podium_controller.cluster.template import TrainerTemplate
@@ -65,6 +68,38 @@ def test_a_pod_of_a_pool_finds_its_siblings() -> None:
     assert env["PODIUM_INFERENCE_POOL_ADDRESS"]["value"] == f"{name}:50053"
     where = env["PODIUM_INFERENCE_POD_IP"]["valueFrom"]
     assert where == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+def test_a_pool_renders_as_it_is_told() -> None:
+    told = {
+        "chatTemplate": "{{ messages[0].content }}$(x)",
+        "reasoningParser": "qwen3",
+        "toolFormat": "qwen3_coder",
+        "toolParser": "hermes",
+    }
+    objects = render({"pools": [{"name": "a", **told}, {"name": "b"}]})
+    prefix = "PODIUM_INFERENCE_"
+    env = {
+        pod.component: {e["name"]: e.get("value") for e in pod.spec["containers"][0]["env"]}
+        for pod in pods(objects)
+        if pod.component.startswith("inference-")
+    }
+    own = env["inference-a"]
+    # As Kubernetes hands it on.
+    assert own[f"{prefix}CHAT_TEMPLATE"] == "{{ messages[0].content }}$$(x)"
+    assert own[f"{prefix}REASONING_PARSER"] == "qwen3"
+    assert own[f"{prefix}TOOL_FORMAT"] == "qwen3_coder"
+    assert own[f"{prefix}TOOL_PARSER"] == "hermes"
+    assert not {"CHAT_TEMPLATE", "REASONING_PARSER", "TOOL_FORMAT", "TOOL_PARSER"} & {
+        name.removeprefix(prefix) for name in env["inference-b"]
+    }
+
+
+def test_the_chart_names_the_formats_and_parsers_that_there_are() -> None:
+    schema = json.loads(Path("charts/podium/values.schema.json").read_text())
+    pool = schema["$defs"]["pool"]["properties"]
+    assert pool["toolFormat"]["enum"] == ["auto", *sorted(FORMATS)]
+    assert pool["reasoningParser"]["enum"] == ["", *sorted(PARSERS)]
 
 
 def test_the_controller_can_make_trainers_of_the_template(objects: list[dict[str, Any]]) -> None:

@@ -8,6 +8,7 @@ import zlib
 from podium.core.reasoning_formats import PARSERS
 from podium.core.tool_formats import FORMATS
 from support.wild_text import Wild
+from support.written_calls import WRITTEN
 
 CALL_FORMATS = tuple(FORMATS)
 REASONING = ("", *PARSERS)
@@ -27,16 +28,6 @@ _HUGE = ("1" * 400, "1" * 5_000, "-1e400", "1e-400", "NaN", "Infinity", "0x10", 
 _MUTATED = 0.35
 
 
-_CALLS = {
-    "text": "call: look {}",
-    "hermes": '<tool_call>{{"name": "look", "arguments": {}}}</tool_call>',
-    "llama3_json": '{{"name": "look", "parameters": {}}}',
-    "mistral": "[TOOL_CALLS]look[ARGS]{}",
-    "kimi_k2": "<|tool_call_begin|>functions.look:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
-    "deepseek_v3": "<｜tool▁call▁begin｜>look<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
-}
-
-
 class Wilder(Wild):
     """As `Wild`, and worse: a third of what it says is changed once more."""
 
@@ -51,7 +42,7 @@ class Wilder(Wild):
         return text
 
     def _call(self, call_format: str) -> str:
-        return _CALLS[call_format].format(self.json(self.object()))
+        return WRITTEN[call_format]([("look", self.object())])
 
     def verdict(self, labels: list[str]) -> str:
         """What a judge says of attempts."""

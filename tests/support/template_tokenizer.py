@@ -20,9 +20,16 @@ class TemplateTokenizer:
 
     eos_token_id = 0
 
-    def __init__(self, template: str, eos_token: str = "<eos>", ends: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        template: str,
+        eos_token: str = "<eos>",
+        ends: Sequence[str] = (),
+        bos_token: str = "",
+    ) -> None:
         """`ends` are special tokens besides, such as those that end turns."""
         self.eos_token = eos_token
+        self.bos_token = bos_token
         self.added_tokens_decoder = {
             n: AddedToken(end, special=True) for n, end in enumerate([eos_token, *ends])
         }
@@ -34,7 +41,8 @@ class TemplateTokenizer:
         del options["tokenize"]
         options.setdefault("chat_template", self._template)
         self.rendered += len(conversation)
-        (text,), _ = render_jinja_template([conversation], eos_token=self.eos_token, **options)
+        ends = {"eos_token": self.eos_token, "bos_token": self.bos_token}
+        (text,), _ = render_jinja_template([conversation], **ends, **options)
         return str(text)
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:

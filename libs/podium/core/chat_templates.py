@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from google.protobuf.struct_pb2 import Struct
@@ -35,6 +36,13 @@ RESERVED = frozenset(
     }
 )
 """Names that are not a template's own."""
+
+
+def digest_of(template: object) -> str:
+    """Of a template's text, `sha256:…`; empty of a model without one, or with several."""
+    if not isinstance(template, str) or not template:
+        return ""
+    return f"sha256:{hashlib.sha256(template.encode()).hexdigest()}"
 
 
 def violations_of(arguments: Struct, field: str) -> list[Violation]:

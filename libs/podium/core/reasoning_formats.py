@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from podium.core.harmony import CHANNEL, MESSAGE, RECIPIENT
 
 Split = tuple[str | None, str]
 """Thoughts, None for none, and the answer."""
@@ -13,11 +14,6 @@ _THINK = ("<think>", "</think>")
 _MISTRAL = ("[THINK]", "[/THINK]")
 _SEED = ("<seed:think>", "</seed:think>")
 _HARMONY_OPENING = "<|channel|>analysis<|message|>"
-_HARMONY = re.compile(
-    r"<\|channel\|>\s*(\w*)[^<]*<\|message\|>(.*?)"
-    r"(?=<\|end\|>|<\|call\|>|<\|return\|>|<\|start\|>|<\|channel\|>|$)",
-    re.DOTALL,
-)
 
 
 def _between(reply: str, signs: tuple[str, str], *, assumed: bool) -> Split:
@@ -38,13 +34,22 @@ def _between(reply: str, signs: tuple[str, str], *, assumed: bool) -> Split:
 
 
 def _harmony(reply: str) -> Split:
-    """gpt-oss: a channel `analysis` for thoughts, all others are said to somebody."""
+    """gpt-oss: a channel `analysis` for thoughts, all others are said to somebody.
+
+    What is said to a tool stays as it is written, and is read as a call afterwards.
+    """
     if "<|channel|>" not in reply:
         return None, reply
     thoughts: list[str] = []
     answer: list[str] = []
-    for channel, words in _HARMONY.findall(reply):
-        (thoughts if channel == "analysis" else answer).append(words.strip())
+    for message in MESSAGE.finditer(reply):
+        channel = CHANNEL.search(message["header"])
+        if RECIPIENT.search(message["header"]):
+            answer.append(message[0])
+        elif channel and channel[1] == "analysis":
+            thoughts.append(message["body"].strip())
+        else:
+            answer.append(message["body"].strip())
     return "\n".join(thoughts) if thoughts else None, "\n".join(answer)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from podium.core.outside import clean, clean_json
 from podium.core.reasoning_formats import PARSERS
-from podium.core.tool_formats import FORMATS
+from podium.core.tool_formats import FORMATS, Types
 from podium.types.v1 import trajectory_pb2 as pb
 
 DEFAULT_FORMAT = "hermes"
@@ -18,7 +20,12 @@ def reply_format(parser: str, call_format: str) -> str:
     return f"{parser}{_BETWEEN}{call_format}" if parser else call_format
 
 
-def parse_reply(text: str, format_of_reply: str, calls_before: int = 0) -> pb.Message:
+def parse_reply(
+    text: str,
+    format_of_reply: str,
+    calls_before: int = 0,
+    tools: Sequence[pb.Tool] = (),
+) -> pb.Message:
     """The assistant's message in a reply; never raises.
 
     What it thought is apart, and no call is read from it.
@@ -26,19 +33,23 @@ def parse_reply(text: str, format_of_reply: str, calls_before: int = 0) -> pb.Me
     Args:
         format_of_reply: see `reply_format`.
         calls_before: how many calls the conversation holds already.
+        tools: those that the model was told of.
     """
     parser, _, call_format = format_of_reply.rpartition(_BETWEEN)
     thoughts, answer = PARSERS[parser](text) if parser else (None, text)
     message = pb.Message(role=pb.ROLE_ASSISTANT, content=clean(answer))
     if call_format:
-        message = parse_tool_calls(answer, call_format, calls_before)
+        message = parse_tool_calls(answer, call_format, calls_before, tools)
     if thoughts is not None:
         message.reasoning = clean(thoughts)
     return message
 
 
 def parse_tool_calls(
-    text: str, call_format: str = DEFAULT_FORMAT, calls_before: int = 0
+    text: str,
+    call_format: str = DEFAULT_FORMAT,
+    calls_before: int = 0,
+    tools: Sequence[pb.Tool] = (),
 ) -> pb.Message:
     """The assistant's message in a reply; never raises.
 
@@ -50,8 +61,10 @@ def parse_tool_calls(
     Args:
         call_format: one of `tool_formats.FORMATS`.
         calls_before: how many calls the conversation holds already.
+        tools: those that the model was told of; formats that write every argument as text
+            take its type from their schemas.
     """
-    reply = FORMATS[call_format](text)
+    reply = FORMATS[call_format](text, Types(tools))
     calls: list[pb.ToolCall] = []
     ids: set[str] = set()
     for number, call in enumerate(reply.calls):

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from podium.core.chat_templates import digest_of
 from podium.core.reasoning_formats import SPECIAL_SIGNS
 from podium.core.tool_formats import SPECIAL
 from podium.inference.v1 import inference_service_pb2 as pb
@@ -19,7 +20,7 @@ from podium.kit.registry_client import RegistryClient
 from podium.kit.rpc import Server, connect_peer, load_settings, run_service
 from podium.kit.rpc.members import Members
 from podium.local import models
-from podium.types.v1 import trajectory_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_inference.adapters import node_worker
 from podium_inference.adapters.engine import VllmEngine
@@ -94,17 +95,6 @@ def main() -> None:
             load_timeout_s=settings.load_timeout_seconds,
             on_change=api.update,
         )
-        description = pb.GetEngineResponse(
-            base_model=settings.model,
-            base_model_digest=digest,
-            max_model_len=engine.max_model_len,
-            weight_mode=(pb.WEIGHT_MODE_MERGED if pool.merged else pb.WEIGHT_MODE_ADAPTER),
-            http_port=settings.http_port,
-            dtype=engine.dtype,
-            vocab_size=engine.vocab_size,
-            gpus=engine.gpus,
-            vocabulary_digest=vocabulary_digest(engine.tokenizer.get_vocab()),
-        )
         renderer = Renderer(
             engine.tokenizer,
             "" if settings.tool_format == "auto" else settings.tool_format,
@@ -115,6 +105,24 @@ def main() -> None:
             # A template that cannot be read is an operator's mistake, not a request's.
             asked = trajectory_pb2.Message(role=trajectory_pb2.ROLE_USER, content="?")
             renderer.first([asked], (), "")
+        description = pb.GetEngineResponse(
+            base_model=settings.model,
+            base_model_digest=digest,
+            max_model_len=engine.max_model_len,
+            weight_mode=(pb.WEIGHT_MODE_MERGED if pool.merged else pb.WEIGHT_MODE_ADAPTER),
+            http_port=settings.http_port,
+            dtype=engine.dtype,
+            vocab_size=engine.vocab_size,
+            gpus=engine.gpus,
+            vocabulary_digest=vocabulary_digest(engine.tokenizer.get_vocab()),
+            rendering=spec_pb2.Rendering(
+                chat_template_digest=digest_of(
+                    settings.chat_template or getattr(engine.tokenizer, "chat_template", None)
+                ),
+                reasoning_parser=settings.reasoning_parser,
+                tool_format=renderer.call_format,
+            ),
+        )
         engine.keep_special_tokens = (
             renderer.call_format in SPECIAL or settings.reasoning_parser in SPECIAL_SIGNS
         )
@@ -134,7 +142,12 @@ def main() -> None:
         )
         watch = asyncio.create_task(_end_with_engine(engine, server))
         try:
-            async with api.run(engine, pool, shows_tools=renderer.shows_tools):
+            async with api.run(
+                engine,
+                pool,
+                call_format=renderer.call_format,
+                shows_tools=renderer.shows_tools,
+            ):
                 # Before it is ready: the first request for a job need not wait.
                 await join(pool, pool_peers, settings.load_timeout_seconds)
                 yield

@@ -115,7 +115,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
     async def Chat(self, request: pb.ChatRequest, context: _Context) -> pb.ChatResponse:
         prompt, reply_format = await self._prompt(request)
         generation = await _whole(self._generate(request.policy, prompt, request.sampling))
-        message = _message(generation, reply_format, request.messages)
+        message = _message(generation, reply_format, request)
         return pb.ChatResponse(message=message, prompt_token_ids=prompt, generation=generation)
 
     async def StreamChat(
@@ -128,7 +128,7 @@ class InferenceServicer(pb_grpc.InferenceServiceServicer):
                 _append(whole, piece)
                 response = pb.StreamChatResponse(delta=piece)
                 if piece.finish_reason:
-                    response.message.CopyFrom(_message(whole, reply_format, request.messages))
+                    response.message.CopyFrom(_message(whole, reply_format, request))
                 yield response
 
     async def Render(self, request: pb.RenderRequest, context: _Context) -> pb.RenderResponse:
@@ -369,10 +369,10 @@ def _append(whole: pb.Generation, piece: pb.Generation) -> None:
 
 
 def _message(
-    generation: pb.Generation, reply_format: str, messages: Sequence[types_pb.Message]
+    generation: pb.Generation, reply_format: str, request: pb.ChatRequest | pb.StreamChatRequest
 ) -> types_pb.Message:
-    before = sum(len(message.tool_calls) for message in messages)
-    message = parse_reply(generation.text, reply_format, before)
+    before = sum(len(message.tool_calls) for message in request.messages)
+    message = parse_reply(generation.text, reply_format, before, request.tools)
     if message.tool_calls:
         generation.finish_reason = types_pb.FINISH_REASON_TOOL_CALLS
     return message

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
+from podium.core.tool_formats import FORMATS
 from podium.kit.rpc import ServerSettings
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -63,10 +64,9 @@ class Settings(ServerSettings):
     """Adapters in one batch, in adapter mode."""
     max_lora_rank: int = Field(default=64, ge=1, le=512)
     """Greatest rank of an adapter, in adapter mode."""
-    tool_format: Literal[
-        "auto", "text", "hermes", "llama3_json", "mistral", "kimi_k2", "deepseek_v3"
-    ] = "auto"
-    """How the model writes tool calls. `auto`: as its chat template shows; `text`: not at all."""
+    tool_format: str = "auto"
+    """How the model writes tool calls, one of `tool_formats.FORMATS`. `auto`: as its chat template
+    shows; `text`: not at all."""
     reasoning_parser: Literal[
         "",
         "deepseek_r1",
@@ -85,8 +85,8 @@ class Settings(ServerSettings):
     there are any, are a part of the answer."""
     chat_template: str = ""
     """A file with the Jinja template to use in place of the model's own, or the template itself."""
-    tool_parser: str = "hermes"
-    """vLLM's tool-call parser for the OpenAI API."""
+    tool_parser: str = ""
+    """vLLM's tool-call parser for the OpenAI API; empty for that of the model's format of calls."""
     capture_max_calls: int = Field(default=100_000, ge=1)
     """Calls of rollouts that are kept until they are taken."""
     capture_max_tokens: int = Field(default=50_000_000, ge=1)
@@ -106,6 +106,13 @@ class Settings(ServerSettings):
     """Fetched versions, while they are served."""
     load_timeout_seconds: float = Field(default=300.0, gt=0)
     """For fetching a version, and for running generations to end."""
+
+    @field_validator("tool_format")
+    @classmethod
+    def _check_format(cls, value: str) -> str:
+        if value not in (allowed := ("auto", *sorted(FORMATS))):
+            raise ValueError(f"got {value!r}; allowed are {', '.join(allowed)}")
+        return value
 
     @field_validator("chat_template")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import numpy as np
@@ -113,3 +114,9 @@ async def test_pools_of_one_tokenizer_say_so(merged: TinyPool, shared: TinyPool)
     }
     assert len(said) == 1
     assert said.pop().startswith("sha256:")
+
+
+async def test_a_pool_says_how_it_renders(merged: TinyPool) -> None:
+    said = (await merged.stub.GetEngine(pb.GetEngineRequest())).rendering
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", said.chat_template_digest)
+    assert (said.reasoning_parser, said.tool_format) == ("", "text")

@@ -46,6 +46,7 @@ class FakeInference:
         """What loads have asked for."""
         self._forbidden: set[str] = set()
         self.vocabulary = "sha256:one"
+        self.rendering = spec_pb2.Rendering()
         self.busy: Callable[[], list[inference_pb.EngineLoad | None]] = lambda: [None]
         """What its pods say of their queue."""
         self.scored: list[tuple[int, ...]] = []
@@ -64,6 +65,7 @@ class FakeInference:
             max_model_len=self.window,
             weight_mode=self.weight_mode,
             vocabulary_digest=self.vocabulary,
+            rendering=self.rendering,
         )
         return await self._wire.call("inference", "engine", lambda: answer)
 

@@ -65,6 +65,25 @@ async def test_a_base_model_that_no_pool_serves_is_refused() -> None:
     assert raised.value.reason == "BASE_MODEL_NOT_SERVED"
 
 
+async def test_a_job_runs_only_where_conversations_are_rendered_as_it_asks() -> None:
+    bench, admission = asked()
+    bench.inference.rendering = spec_pb2.Rendering(
+        chat_template_digest="sha256:ab", tool_format="qwen3_coder"
+    )
+    wanted = bench.spec.rollout.episode.rendering
+    wanted.tool_format = "qwen3_coder"
+    assert await admission.check_model(bench.spec) == []
+    wanted.reasoning_parser = "qwen3"
+    wanted.chat_template_digest = "sha256:cd"
+    template, parser = await admission.check_model(bench.spec)
+    assert template.field == "job.spec.rollout.episode.rendering.chat_template_digest"
+    assert "got 'sha256:cd'" in template.description
+    assert template.description.endswith("has sha256:ab")
+    assert parser.field == "job.spec.rollout.episode.rendering.reasoning_parser"
+    assert parser.description.startswith("got 'qwen3'; ")
+    assert parser.description.endswith("has none")
+
+
 async def test_a_pool_that_never_answered_may_serve_it() -> None:
     bench, admission = asked()
     bench.before("engine", away("inference"))

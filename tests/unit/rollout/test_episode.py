@@ -145,6 +145,7 @@ async def test_t20_a_history_that_the_template_rewrites_is_begun_anew_and_counte
     assert [len(h.tokens.spans) for h in trajectory.histories] == [1, 1]
     assert trajectory.environment_reward == 1.0
     assert REGISTRY.get_sample_value("podium_rollout_history_splits_total") == counted + 1
+    assert trajectory.metrics["history_splits"] == 1
 
 
 class NeverContinues(PolicyDouble):

@@ -26,6 +26,7 @@ __all__ = [
     "MlflowSpec",
     "ModelPlayer",
     "OpenPipeSpec",
+    "Rendering",
     "RetentionSpec",
     "RewardSpec",
     "RolloutSpec",
@@ -533,6 +534,9 @@ class EpisodeSpec(Spec[spec_pb2.EpisodeSpec]):
         chat_template_kwargs: What the model's chat template is told besides the messages, as
             far as it knows it: `enable_thinking: false` of Qwen3, `reasoning_effort: low` of
             gpt-oss. At most 16 KiB.
+        rendering: How the job's pool must render and read: only pools whose own is this are
+            taken, and a job that none of them could run is refused when it is created. What
+            is empty may be anything.
     """
 
     message_class = spec_pb2.EpisodeSpec
@@ -572,6 +576,10 @@ class EpisodeSpec(Spec[spec_pb2.EpisodeSpec]):
     chat_template_kwargs: Mapping[str, Any] | None = None
     """What the model's chat template is told besides the messages, as far as it knows it:
     `enable_thinking: false` of Qwen3, `reasoning_effort: low` of gpt-oss. At most 16 KiB.
+    """
+    rendering: Rendering | None = None
+    """How the job's pool must render and read: only pools whose own is this are taken, and a job
+    that none of them could run is refused when it is created. What is empty may be anything.
     """
 
 
@@ -1072,6 +1080,34 @@ class OpenPipeSpec(Spec[spec_pb2.OpenPipeSpec]):
     secret: str | None = None
     """Secret of the tracking service, with `OPENPIPE_API_KEY`; empty for the service's own
     variables. Allowed: matches [a-z0-9]([-a-z0-9]*[a-z0-9])?; at most 63 characters.
+    """
+
+
+class Rendering(Spec[spec_pb2.Rendering]):
+    """How a pool writes conversations for its model, and reads the model's replies.
+
+    Args:
+        chat_template_digest: Digest of the chat template's text, `sha256:…`. Allowed: at most
+            128 characters.
+        reasoning_parser: How thoughts are read, by the names of
+            PODIUM_INFERENCE_REASONING_PARSER; empty of a pool that takes them for a part of
+            the answer. Allowed: at most 64 characters.
+        tool_format: How calls of tools are written, by the names of
+            PODIUM_INFERENCE_TOOL_FORMAT; `text` where the template shows no format. Allowed:
+            at most 64 characters.
+    """
+
+    message_class = spec_pb2.Rendering
+
+    chat_template_digest: str | None = None
+    """Digest of the chat template's text, `sha256:…`. Allowed: at most 128 characters."""
+    reasoning_parser: str | None = None
+    """How thoughts are read, by the names of PODIUM_INFERENCE_REASONING_PARSER; empty of a pool
+    that takes them for a part of the answer. Allowed: at most 64 characters.
+    """
+    tool_format: str | None = None
+    """How calls of tools are written, by the names of PODIUM_INFERENCE_TOOL_FORMAT; `text` where
+    the template shows no format. Allowed: at most 64 characters.
     """
 
 

@@ -738,6 +738,7 @@ class GetEngineResponse(_message.Message):
     GPUS_FIELD_NUMBER: _builtins.int
     VOCABULARY_DIGEST_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
+    RENDERING_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model's name, as jobs write it."""
     base_model_digest: _builtins.str
@@ -762,6 +763,10 @@ class GetEngineResponse(_message.Message):
     def load(self) -> Global___EngineLoad:
         """How busy it is now; absent where it does not say."""
 
+    @_builtins.property
+    def rendering(self) -> _spec_pb2.Rendering:
+        """How it writes conversations and reads replies; absent where it does not say."""
+
     def __init__(
         self,
         *,
@@ -775,10 +780,11 @@ class GetEngineResponse(_message.Message):
         gpus: _builtins.int = ...,
         vocabulary_digest: _builtins.str = ...,
         load: Global___EngineLoad | None = ...,
+        rendering: _spec_pb2.Rendering | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "rendering", b"rendering"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_model_len", b"max_model_len", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_model_len", b"max_model_len", "rendering", b"rendering", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

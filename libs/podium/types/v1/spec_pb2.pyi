@@ -1592,6 +1592,7 @@ class EpisodeSpec(_message.Message):
     PLAYERS_FIELD_NUMBER: _builtins.int
     MODEL_PLAYERS_FIELD_NUMBER: _builtins.int
     CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
+    RENDERING_FIELD_NUMBER: _builtins.int
     max_turns: _builtins.int
     """Most assistant turns. Default 8."""
     timeout_seconds: _builtins.float
@@ -1638,6 +1639,13 @@ class EpisodeSpec(_message.Message):
         gpt-oss. At most 16 KiB.
         """
 
+    @_builtins.property
+    def rendering(self) -> Global___Rendering:
+        """How the job's pool must render and read: only pools whose own is this are
+        taken, and a job that none of them could run is refused when it is created.
+        What is empty may be anything.
+        """
+
     def __init__(
         self,
         *,
@@ -1650,10 +1658,11 @@ class EpisodeSpec(_message.Message):
         players: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         model_players: _abc.Mapping[_builtins.str, Global___ModelPlayer] | None = ...,
         chat_template_kwargs: _struct_pb2.Struct | None = ...,
+        rendering: Global___Rendering | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "rendering", b"rendering", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "model_players", b"model_players", "players", b"players", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy", "_max_turns", b"_max_turns", "_session_wait_seconds", b"_session_wait_seconds", "_step_timeout_seconds", b"_step_timeout_seconds", "_timeout_seconds", b"_timeout_seconds", "_tool_format", b"_tool_format", "chat_template_kwargs", b"chat_template_kwargs", "context_policy", b"context_policy", "max_turns", b"max_turns", "model_players", b"model_players", "players", b"players", "rendering", b"rendering", "session_wait_seconds", b"session_wait_seconds", "step_timeout_seconds", b"step_timeout_seconds", "timeout_seconds", b"timeout_seconds", "tool_format", b"tool_format"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__context_policy: _TypeAlias = _typing.Literal["context_policy"]  # noqa: Y015
     _WhichOneofArgType__context_policy: _TypeAlias = _typing.Literal["_context_policy", b"_context_policy"]  # noqa: Y015
@@ -1681,6 +1690,40 @@ class EpisodeSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_format) -> _WhichOneofReturnType__tool_format | None: ...
 
 Global___EpisodeSpec: _TypeAlias = EpisodeSpec  # noqa: Y015
+
+@_typing.final
+class Rendering(_message.Message):
+    """How a pool writes conversations for its model, and reads the model's replies."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHAT_TEMPLATE_DIGEST_FIELD_NUMBER: _builtins.int
+    REASONING_PARSER_FIELD_NUMBER: _builtins.int
+    TOOL_FORMAT_FIELD_NUMBER: _builtins.int
+    chat_template_digest: _builtins.str
+    """Digest of the chat template's text, `sha256:…`."""
+    reasoning_parser: _builtins.str
+    """How thoughts are read, by the names of PODIUM_INFERENCE_REASONING_PARSER;
+    empty of a pool that takes them for a part of the answer.
+    """
+    tool_format: _builtins.str
+    """How calls of tools are written, by the names of
+    PODIUM_INFERENCE_TOOL_FORMAT; `text` where the template shows no format.
+    """
+    def __init__(
+        self,
+        *,
+        chat_template_digest: _builtins.str = ...,
+        reasoning_parser: _builtins.str = ...,
+        tool_format: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chat_template_digest", b"chat_template_digest", "reasoning_parser", b"reasoning_parser", "tool_format", b"tool_format"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rendering: _TypeAlias = Rendering  # noqa: Y015
 
 @_typing.final
 class RolloutSpec(_message.Message):

@@ -188,6 +188,9 @@ def engine(found: inference.GetEngineResponse) -> dict[str, Any]:
         "weight_mode": mode,
         "max_model_len": found.max_model_len,
         "dtype": found.dtype,
+        "tool_format": found.rendering.tool_format,
+        "reasoning_parser": found.rendering.reasoning_parser,
+        "chat_template_digest": found.rendering.chat_template_digest,
     }
 
 

@@ -68,6 +68,8 @@ class Admission:
         offers = await self._pools.ask()
         serving = [offer for offer in offers if offer.serves(spec)]
         if not serving:
+            if others := [offer for offer in offers if offer.has_model(spec)]:
+                return _rendered_otherwise(spec, others)
             raise _not_served(spec.base_model, offers)
         window = _window(serving)
         complete_row_length(spec, window)
@@ -243,6 +245,23 @@ class Admission:
 def _window(serving: Sequence[Offer]) -> int:
     """Tokens of their widest context; 0 if none is known."""
     return max((o.engine.max_model_len for o in serving if o.engine is not None), default=0)
+
+
+def _rendered_otherwise(spec: spec_pb2.JobSpec, offers: Sequence[Offer]) -> list[Violation]:
+    """Of each thing that is asked for and that some pool has otherwise, what the pools have."""
+    wanted = spec.rollout.episode.rendering
+    violations = []
+    for field, value in wanted.ListFields():
+        has = {
+            offer.pool.name: offer.renders_otherwise(spec).get(field.name, value)
+            for offer in offers
+        }
+        if all(own == value for own in has.values()):
+            continue
+        told = ", ".join(f"pool {name!r} has {own or 'none'}" for name, own in has.items())
+        text = f"got {value!r}; of {spec.base_model!r} {told}"
+        violations.append(Violation(f"job.spec.rollout.episode.rendering.{field.name}", text))
+    return violations
 
 
 def _not_served(base_model: str, offers: Sequence[Offer]) -> PodiumError:

@@ -20,7 +20,8 @@ FIRST_SHOWN = "judge_first_win_rate"
 RATE_STEPS = 8
 """Of how many steps the pace is told."""
 _SPLITS = "history_splits"
-"""Of attempts that a client made: calls that went on with what was said, not with its tokens."""
+"""Turns that went on with what was said, not with its tokens: the template, or a client's agent,
+writes it otherwise now."""
 ENVIRONMENT_PREFIX = "env/"
 """Of the numbers of one of a job's several environments, before its name."""
 

@@ -36,8 +36,22 @@ class Offer:
     """Why it does not; empty of one that has not been asked yet too."""
 
     def serves(self, spec: spec_pb2.JobSpec) -> bool:
+        """Whether it has the job's base model, and renders as the job asks for."""
+        return self.has_model(spec) and not self.renders_otherwise(spec)
+
+    def has_model(self, spec: spec_pb2.JobSpec) -> bool:
         """Whether it has the job's base model."""
         return self.engine is not None and self.engine.base_model == spec.base_model
+
+    def renders_otherwise(self, spec: spec_pb2.JobSpec) -> dict[str, str]:
+        """What it has in place of what the job asks for, by the fields of `Rendering`."""
+        wanted = spec.rollout.episode.rendering
+        own = self.engine.rendering if self.engine is not None else spec_pb2.Rendering()
+        return {
+            field.name: getattr(own, field.name)
+            for field, value in wanted.ListFields()
+            if getattr(own, field.name) != value
+        }
 
     def is_taken_by_teacher(self, spec: spec_pb2.JobSpec) -> bool:
         """Whether it is the pool of the job's teacher and has no room for the job beside it."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
 from podium.core.errors import InvalidArgumentError
 from podium.core.reasoning_formats import OPENINGS
+from podium.core.tool_formats import FORMATS, Types
 
 _WORDS = "\u2042podium-sampled-turn\u2042"
 _THOUGHTS = "\u2042podium-sampled-thoughts\u2042"
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 """What templates call an assistant's thoughts."""
 _END_OF_THOUGHTS = "</think>"
+_SIGN = re.compile(r"\s*<[^<>\s]+>")
+_SIGNS = re.compile(r"(?:\s*<[^<>\s]+>)+\s*\Z")
 
 Message = Mapping[str, Any]
 """As templates take it."""
@@ -31,6 +35,30 @@ class Text(Protocol):
         ...
 
 
+def end_of_calls(written: str, call_format: str) -> str | None:
+    """What a template writes after the calls of a turn that it does not end as it ends words.
+
+    Gemma 4's begins the results there. None when the turn does not end with signs at all.
+    """
+    if call_format not in FORMATS:
+        return None
+    read, types = FORMATS[call_format], Types()
+    whole = read(written, types)
+    signs = _SIGNS.search(written)
+    if signs is None or not whole.calls:
+        return None
+    found: tuple[int, int] | None = None
+    for sign in (*_SIGN.finditer(signs[0]), None):
+        place = len(written) if sign is None else signs.start() + sign.start()
+        so_far = read(written[:place], types)
+        if so_far.calls != whole.calls:
+            continue
+        # Of those that leave the fewest words over the longest has the calls' closing sign.
+        if found is None or len(so_far.content) <= found[0]:
+            found = len(so_far.content), place
+    return None if found is None else written[found[1] :]
+
+
 class Continuation:
     """Of the sampled turn `plain[covered - 1]`.
 
@@ -38,19 +66,29 @@ class Continuation:
     them in the whole conversation is what the template makes of the turn.
     """
 
-    def __init__(self, text: Text, plain: Sequence[Message], covered: int, *, called: bool) -> None:
+    def __init__(
+        self,
+        text: Text,
+        plain: Sequence[Message],
+        covered: int,
+        *,
+        called: bool,
+        call_format: str = "",
+    ) -> None:
         """`called`: the turn has calls, which may be a part of its words."""
         self._text = text
         self._plain = plain
         self._covered = covered
         self._called = called
+        self._call_format = call_format
         self._turn = plain[covered - 1]
 
-    def suffix(self, *, calls_apart: bool) -> str | None:
+    def suffix(self, *, calls_apart: bool, results_need_calls: bool = False) -> str | None:
         """What follows the turn; None when the template writes it or what is before it anew.
 
         Args:
             calls_apart: what follows calls is written otherwise than what follows words.
+            results_need_calls: a result that follows words is left out.
 
         Raises:
             InvalidArgumentError: the template refuses the messages.
@@ -62,7 +100,7 @@ class Continuation:
             _ = self._whole
         if calls_apart:
             found = self.after_calls()
-            return self.after_words() if found is None else found
+            return found if found is not None or results_need_calls else self.after_words()
         try:
             found = self.after_words()
         except InvalidArgumentError:
@@ -91,15 +129,19 @@ class Continuation:
         if not self._last.startswith(before) or not self._whole.startswith(self._last):
             return None
         words = {"role": "assistant", "content": _WORDS}
-        end = self._text(self._with(words, last=True), prompt=False).partition(_WORDS)[2]
-        if not self._last.endswith(end) or not self._shows_thoughts():
+        said = self._text(self._with(words, last=True), prompt=False)
+        end: str | None = said.partition(_WORDS)[2]
+        if not self._last.endswith(end or ""):
+            end = end_of_calls(self._last[len(before) :], self._call_format)
+        if end is None or not self._shows_thoughts():
             return None
         return end + self._whole[len(self._last) :]
 
     def _begins(self, head: str) -> bool:
         """Whether what stands before the turn's words is what stood before it was sampled."""
         if not self._thought:
-            return head == self._before
+            # Space before the words, such as GLM's where thoughts would be, is the model's.
+            return head.startswith(self._before) and not head[len(self._before) :].strip()
         opening, mark, _ = head.partition(_THOUGHTS)
         between = opening.removeprefix(self._before).strip()
         return bool(mark) and opening.startswith(self._before) and between in OPENINGS

@@ -15,6 +15,8 @@ class Habits:
 
     calls_apart: bool = True
     """Whether what follows calls is written otherwise than what follows words."""
+    results_need_calls: bool = False
+    """Whether a result that follows words is left out, so that none may stand for calls."""
     local: bool = True
     """Whether the recent messages are enough to tell what follows the sampled turn. False for
     good once they were not."""

@@ -10,26 +10,26 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
-from podium.core.openai_messages import to_openai, tools_to_openai
-from podium.core.outside import clean_json
+from podium.core.openai_messages import tools_to_openai
 from podium.core.reasoning_formats import thinks
 from podium.core.text_tools import as_text
 from podium.core.tool_calls import reply_format
-from podium.core.tool_formats import FORMATS, TEXT, Call
+from podium.core.tool_formats import FORMATS, TEXT, Call, Types
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 
 from podium_inference.domain import metrics
-from podium_inference.domain.continuation import THOUGHT_KEYS, Continuation, Message
+from podium_inference.domain.continuation import Continuation, Message
 from podium_inference.domain.habits import Habits, tried_conversations
+from podium_inference.domain.plain import as_templates_take, taken_apart
 from podium_inference.domain.recent import recent
 
 _MOST_WORLDS = 256
 """Whose habits are kept; callers choose what templates are told."""
-_ROLES = (pb.ROLE_SYSTEM, pb.ROLE_USER, pb.ROLE_ASSISTANT, pb.ROLE_TOOL)
 
 # Nine letters and digits: Mistral's templates accept no other ids.
 _PROBE = pb.ToolCall(id="probe0000", name="probe", arguments_json='{"x": 1}')
+_SEEN = "probed"
 
 
 class Tokenizer(Protocol):
@@ -224,10 +224,16 @@ class Renderer:
                 "the chat template writes earlier turns differently now",
                 reason="HISTORY_NOT_CONTINUABLE",
             )
-        eos = self._tokenizer.eos_token
-        if prefix_ids[-1] == self._tokenizer.eos_token_id:
-            suffix = suffix.removeprefix(eos)
+        # What ended the turn is in the record: the end, or a sign such as that of a call's end.
+        suffix = suffix.removeprefix(self._sign(prefix_ids[-1]))
         return list(prefix_ids) + self._tokenizer.encode(suffix, add_special_tokens=False)
+
+    def _sign(self, token: int) -> str:
+        """The token as templates write it, if it ends turns."""
+        if token == self._tokenizer.eos_token_id:
+            return self._tokenizer.eos_token
+        added = self._tokenizer.added_tokens_decoder.get(token)
+        return "" if added is None else str(added.content)
 
     def _following(self, messages: Sequence[pb.Message], covered: int, world: _World) -> str | None:
         """What follows the sampled turn, of the conversation's end where that is enough."""
@@ -256,14 +262,22 @@ class Renderer:
     def _suffix(
         self, messages: Sequence[pb.Message], covered: int, world: _World, habits: Habits
     ) -> str | None:
-        return self._continuation(messages, covered, world).suffix(calls_apart=habits.calls_apart)
+        return self._continuation(messages, covered, world).suffix(
+            calls_apart=habits.calls_apart, results_need_calls=habits.results_need_calls
+        )
 
     def _continuation(
         self, messages: Sequence[pb.Message], covered: int, world: _World
     ) -> Continuation:
         called = bool(messages[covered - 1].tool_calls)
         plain, covered = self._prepared(messages, covered, world)
-        return Continuation(partial(self._text, world=world), plain, covered, called=called)
+        return Continuation(
+            partial(self._text, world=world),
+            plain,
+            covered,
+            called=called,
+            call_format=world.call_format,
+        )
 
     def _prepared(
         self, messages: Sequence[pb.Message], covered: int, world: _World
@@ -271,14 +285,14 @@ class Renderer:
         """As the template takes them, and how many of those stand for the first `covered`."""
         if world.call_format == TEXT:
             messages, covered = as_text(messages, world.tools, covered)
-        return _plain(messages, arguments_as_text=self._arguments_as_text), covered
+        return as_templates_take(messages, arguments_as_text=self._arguments_as_text), covered
 
     def _habits_of(self, world: _World) -> Habits:
         if (known := self._habits.get(world.key)) is not None:
             return known
         habits = Habits()
         if world.tools and world.call_format != TEXT:
-            habits.calls_apart = self._sets_calls_apart(world)
+            self._try_calls(world, habits)
         habits.local = not self._always_whole and all(
             self._is_local(messages, world, habits)
             for messages in tried_conversations(bool(world.tools))
@@ -288,16 +302,19 @@ class Renderer:
         self._habits[world.key] = habits
         return habits
 
-    def _sets_calls_apart(self, world: _World) -> bool:
+    def _try_calls(self, world: _World, habits: Habits) -> None:
         asked = pb.Message(role=pb.ROLE_USER, content="?")
         turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[_PROBE])
-        result = pb.Message(role=pb.ROLE_TOOL, content="1", tool_call_id=_PROBE.id, name="probe")
+        result = pb.Message(
+            role=pb.ROLE_TOOL, content=_SEEN, tool_call_id=_PROBE.id, name=_PROBE.name
+        )
         tried = self._continuation([asked, turn, result], 2, world)
         try:
-            found = tried.after_calls()
-            return found is not None and found != tried.after_words()
+            calls, words = tried.after_calls(), tried.after_words()
+            habits.calls_apart = calls is not None and calls != words
+            habits.results_need_calls = words is not None and _SEEN not in words
         except InvalidArgumentError:
-            return True
+            habits.calls_apart = True
 
     def _is_local(self, messages: Sequence[pb.Message], world: _World, habits: Habits) -> bool:
         """Whether every turn's continuation is that of the conversation's end."""
@@ -329,7 +346,7 @@ class Renderer:
             except InvalidArgumentError:
                 continue
             for name, read in FORMATS.items():
-                if name != TEXT and _is_probe(read(written).calls):
+                if name != TEXT and _is_probe(read(written, Types()).calls):
                     return name
         self._arguments_as_text = False
         return TEXT
@@ -344,7 +361,11 @@ class Renderer:
         self.shows_tools = _PROBE.name in before
         if not self.shows_tools:
             return ""
-        written = self._text(plain, world=world, prompt=False).removeprefix(before).strip()
+        whole = self._text(plain, world=world, prompt=False)
+        if not whole.startswith(before):
+            # Some write more in a prompt than there is before a turn, such as thoughts' beginning.
+            before = self._text(plain[:1], world=world, prompt=False)
+        written = whole.removeprefix(before).strip()
         for token in (self._tokenizer.eos_token, "<|eot_id|>", "<|eom_id|>"):
             written = written.removesuffix(token).strip()
         return written
@@ -367,33 +388,7 @@ class Renderer:
             ) from error
 
 
-def _plain(messages: Sequence[pb.Message], *, arguments_as_text: bool) -> list[Message]:
-    # Most templates take them apart, DeepSeek's want them as they were written.
-    arguments = str if arguments_as_text else _arguments
-    result: list[Message] = []
-    for index, message in enumerate(messages):
-        if message.role not in _ROLES:
-            raise InvalidArgumentError(
-                violations=[Violation(f"messages[{index}].role", "is not a role")]
-            )
-        plain = to_openai(message)
-        if message.HasField("reasoning"):
-            plain |= dict.fromkeys(THOUGHT_KEYS, message.reasoning)
-        for call in plain.get("tool_calls", ()):
-            call["function"]["arguments"] = arguments(call["function"]["arguments"])
-        result.append(plain)
-    return result
-
-
 def _is_probe(calls: Sequence[Call]) -> bool:
     if [call.name for call in calls] != [_PROBE.name]:
         return False
-    return bool(_arguments(calls[0].arguments_json) == _arguments(_PROBE.arguments_json))
-
-
-def _arguments(text: str) -> Any:
-    # Templates iterate over arguments, but what a model wrote need not be JSON.
-    try:
-        return json.loads(clean_json(text))
-    except (ValueError, RecursionError):
-        return text
+    return bool(taken_apart(calls[0].arguments_json) == taken_apart(_PROBE.arguments_json))

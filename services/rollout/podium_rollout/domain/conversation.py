@@ -34,6 +34,8 @@ class History:
         self.record = RecordedTokens(self.generate.prompt_token_ids)
         self.calls = 0
         """The number of tool calls in its messages."""
+        self.is_split = False
+        """Whether it repeats the words of another, which the template writes otherwise now."""
 
     def said(self, message: pb.Message) -> None:
         """Takes the message whose tokens have just been recorded."""
@@ -47,6 +49,7 @@ class History:
         copy.request.messages.MergeFrom(self.request.messages)
         copy.request.tools.MergeFrom(self.request.tools)
         copy.calls = self.calls
+        copy.is_split = True
         return copy
 
 

@@ -87,7 +87,10 @@ class PolicySpeaker:
         record.context(context)
         record.sampled(generation, self.request.sampling.temperature)
         message = parse_reply(
-            generation.text, rendered.call_format, calls_before=conversations.history.calls
+            generation.text,
+            rendered.call_format,
+            conversations.history.calls,
+            conversations.history.request.tools,
         )
         conversations.said(message)
         return message

@@ -129,13 +129,17 @@ def _fill(
     trained: Callable[[str], bool],
     own: Mapping[str, float],
 ) -> None:
+    splits = 0
     for history in progress.conversations.histories:
         if belongs(history.conversation) and history.request.messages:
             _add(trajectory, history, trained(history.conversation))
+            splits += history.is_split
     trajectory.metrics["turns"] = float(_sum(progress.turns, belongs))
     if any(map(belongs, progress.malformed)):
         trajectory.metrics["malformed_calls"] = float(_sum(progress.malformed, belongs))
     trajectory.metrics.update(own)
+    if splits:
+        trajectory.metrics["history_splits"] = float(splits)
     trajectory.info.CopyFrom(progress.info)
     trajectory.start_time.FromNanoseconds(int(progress.began * 1e9))
     trajectory.end_time.GetCurrentTime()

@@ -244,7 +244,7 @@ def _call(
     reply = parse_reply(text, reply_format(parser, ""))
     finish = _FINISH.get(choice.finish_reason, types_pb.FINISH_REASON_ABORTED)
     if tools:
-        parsed = parse_reply(text, reply_format(parser, how.call_format))
+        parsed = parse_reply(text, reply_format(parser, how.call_format), tools=tools)
         reply = parsed if parsed.tool_calls else reply
     if reply.tool_calls and finish == types_pb.FINISH_REASON_STOP:
         finish = types_pb.FINISH_REASON_TOOL_CALLS

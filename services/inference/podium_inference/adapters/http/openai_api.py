@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 from podium.core.errors import PodiumError
 from podium.core.tool_calls import DEFAULT_FORMAT
-from podium.core.tool_formats import FORMATS
+from podium.core.tool_formats import FORMATS, TEXT
 from podium.core.weight_modes import ADAPTER, MERGED
 
 from podium_inference.adapters.engine import VllmEngine
@@ -43,6 +43,25 @@ def take_api_key() -> str:
     return os.environ.pop(_API_KEY, "")
 
 
+def parser_of(call_format: str) -> str:
+    """vLLM's parser of a format of calls; that of Hermes where vLLM has none, or cannot load it."""
+    from vllm.tool_parsers import ToolParserManager
+
+    if call_format == TEXT:
+        return DEFAULT_FORMAT
+    try:
+        ToolParserManager.get_tool_parser(call_format)
+    except (ImportError, KeyError) as error:
+        logger.warning(
+            "vLLM cannot read the model's tool calls (%s: %s): agents that call the OpenAI API get"
+            " them as text",
+            call_format,
+            error,
+        )
+        return DEFAULT_FORMAT
+    return call_format
+
+
 def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tuple[Any, Any]:
     """vLLM's application with all of its routes, and the arguments that it was made of.
 
@@ -60,7 +79,7 @@ def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tupl
             f"--model={model}",
             f"--served-model-name={settings.model}",
             "--enable-auto-tool-choice",
-            f"--tool-call-parser={settings.tool_parser}",
+            f"--tool-call-parser={settings.tool_parser or DEFAULT_FORMAT}",
             "--disable-fastapi-docs",
             "--generation-config=vllm",
             *([f"--chat-template={settings.chat_template}"] if settings.chat_template else []),
@@ -81,18 +100,22 @@ class GatedClient:
         pool: PolicyPool,
         captures: Captures,
         announce: Announce,
-        tool_parser: str,
+        call_format: str,
         reasoning_parser: str,
         *,
         shows_tools: bool = True,
     ) -> None:
-        """Everything but `generate` is the engine's own."""
+        """Everything but `generate` is the engine's own.
+
+        Args:
+            call_format: how the model writes calls, for what is captured.
+        """
         self._hides_tools = not shows_tools
         self._llm = engine.llm
         self._pool = pool
         self._captures = captures
         self._announce = announce
-        self._call_format = tool_parser if tool_parser in FORMATS else DEFAULT_FORMAT
+        self._call_format = DEFAULT_FORMAT if call_format == TEXT else call_format
         self._parser = reasoning_parser
 
     def __getattr__(self, name: str) -> Any:
@@ -152,21 +175,25 @@ class OpenAiApi:
 
     @asynccontextmanager
     async def run(
-        self, engine: VllmEngine, pool: PolicyPool, *, shows_tools: bool = True
+        self, engine: VllmEngine, pool: PolicyPool, *, call_format: str, shows_tools: bool = True
     ) -> AsyncIterator[None]:
-        """Serves while the block runs; `shows_tools` is the renderer's."""
+        """Serves while the block runs; `call_format` and `shows_tools` are the renderer's."""
         from starlette.middleware import Middleware
         from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 
         config = engine.llm.model_config
         tasks = await engine.llm.get_supported_tasks()
-        app, arguments = build(self._settings, config.model, tasks, config)
+        named_parser = self._settings.tool_parser
+        settings = self._settings.model_copy(
+            update={"tool_parser": named_parser or parser_of(call_format)}
+        )
+        app, arguments = build(settings, config.model, tasks, config)
         client: Any = GatedClient(
             engine,
             pool,
             self._captures,
             self._announce,
-            self._settings.tool_parser,
+            named_parser if named_parser in FORMATS else call_format,
             self._settings.reasoning_parser,
             shows_tools=shows_tools,
         )
