@@ -12,7 +12,7 @@ from podium_trainer.learner.checkpoint import Checkpoint
 
 
 class KeptVersions:
-    """`podium_trainer.adapters.versions.Versions`; it keeps what it is given as it is."""
+    """`podium_trainer.adapters.versions.CheckpointStore`; it keeps what it is given as it is."""
 
     def __init__(self) -> None:
         self.versions: dict[tuple[str, int], Checkpoint] = {}

@@ -49,11 +49,11 @@ async def test_a_step_hears_of_its_turn_before_it_computes(
             stub: pb_grpc.TrainerServiceAsyncStub = pb_grpc.TrainerServiceStub(channel)
             await stub.Open(opening, timeout=120)
             monkeypatch.setattr(team, "train", after_it_was_heard)
-            turns = worker._computing.turns
-            async with turns.hold("others", "b"):
+            lock = worker._computing.lock
+            async with lock.hold("others", "b"):
                 call = stub.Step(step_messages("a", 1, step_groups(1)), timeout=300)
                 begins = asyncio.create_task(call.initial_metadata())
-                while not turns._waiting:
+                while not lock._waiting:
                     await asyncio.sleep(0.01)
                 assert not begins.done()
             await begins

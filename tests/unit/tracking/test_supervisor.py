@@ -69,7 +69,7 @@ class Scripted:
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
     Scripted.started, Scripted.told, Scripted.code = [], [], None
-    monkeypatch.setattr(supervisor, "Worker", Scripted)
+    monkeypatch.setattr(supervisor, "TrackerProcess", Scripted)
     monkeypatch.setattr(supervisor, "_FIRST_RETRY_SECONDS", 0.001)
     monkeypatch.setattr(supervisor, "_PLACE_SECONDS", 0.0)
     return Scripted

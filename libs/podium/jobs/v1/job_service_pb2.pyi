@@ -176,7 +176,7 @@ class Job(_message.Message):
     is no estimate. Output only.
     """
     wait_message: _builtins.str
-    """What it waits for, for people: in line, for a pool or below a limit; while
+    """What it waits for, for people: queued, for a pool or below a limit; while
     it runs, for its trainer, in the cluster's words, or for a service that is
     lost. Empty when it waits for nothing. Output only.
     """
@@ -648,7 +648,7 @@ class ProjectBudget(_message.Message):
     """What a project may use in a calendar month (UTC) and in all time, and what it
     has used of it. At the first step's border where it has used as much, its jobs
     pause (`PROJECT_BUDGET_EXHAUSTED`, or `PROJECT_TOTAL_BUDGET_EXHAUSTED` of all
-    time); resumed, they wait in line for more.
+    time); resumed, they are queued for more.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
