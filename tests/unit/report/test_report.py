@@ -326,6 +326,7 @@ def test_the_rewards_of_before_and_after_are_spread_over_their_values() -> None:
     other[0].reward = 1.0
     other[1].reward = float("inf")
     other[2].ClearField("reward")
+    other[2].ClearField("environment_reward")
     rows = spread(render(data(before=one, after=other)))
     assert [row[0] for row in rows][::9] == ["0 to 0.1", "0.9 to 1"]
     assert [row[1] for row in rows] == ["10 %"] * 10
@@ -370,3 +371,19 @@ def test_another_job_stands_beside_it_in_curves_numbers_and_keys() -> None:
     assert "rollout.group_size" not in found
     same = render(data(other=data()))
     assert "Their specifications are the same" in same
+
+
+def test_of_an_evaluation_that_nobody_judges_the_environments_reward_is_told() -> None:
+    before, after = records.episodes(0, 30, 12, 6), records.episodes(18, 99, 98, 96)
+    for episode in (*before, *after):
+        episode.ClearField("reward")
+    page = render(data(before=before, after=after))
+    assert spread(page) == [["0", "94 %", "4 %"], ["1", "6 %", "96 %"]]
+    row = re.search(r"<tr><td>heldout-50</td>(.*?)</tr>", page)
+    assert row is not None
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row[1]) == ["0 of 1", "0.000", "1 of 1", "1.000"]
+    assert "terminated · reward 1.000" in page
+    after[50].ClearField("environment_reward")
+    row = re.search(r"<tr><td>heldout-50</td>(.*?)</tr>", render(data(before=before, after=after)))
+    assert row is not None
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row[1])[3] == ""

@@ -7,6 +7,7 @@ from html import escape
 from podium.cli import traces
 from podium.cli.html_report.analysis import pairs
 from podium.cli.html_report.collect import ReportData
+from podium.cli.html_report.rewards import reward_of
 from podium.core import turns
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -125,7 +126,7 @@ def _trace(episode: pb.Trajectory) -> str:
 def _ending(episode: pb.Trajectory) -> str:
     stop = pb.StopReason.Name(episode.stop_reason).removeprefix("STOP_REASON_").lower()
     facts = [stop.replace("_", " ")]
-    if episode.HasField("reward"):
-        facts.append(f"reward {episode.reward:.3f}")
+    if (reward := reward_of(episode)) is not None:
+        facts.append(f"reward {reward:.3f}")
     facts.extend(f"{name} {episode.metrics[name]:g}" for name in sorted(episode.metrics))
     return " · ".join(facts)

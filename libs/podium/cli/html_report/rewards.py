@@ -41,9 +41,16 @@ def reward_spread(data: ReportData) -> str:
     )
 
 
+def reward_of(episode: pb.Trajectory) -> float | None:
+    """Its final reward; of an evaluation that nobody judges the environment's; None without."""
+    if episode.HasField("reward"):
+        return episode.reward
+    return episode.environment_reward if episode.HasField("environment_reward") else None
+
+
 def _rewards(episodes: Sequence[pb.Trajectory]) -> list[float]:
-    found = [each.reward for each in episodes if each.HasField("reward")]
-    return [value for value in found if math.isfinite(value)]
+    found = map(reward_of, episodes)
+    return [value for value in found if value is not None and math.isfinite(value)]
 
 
 def _bins(values: Sequence[float]) -> list[tuple[str, float, float]]:

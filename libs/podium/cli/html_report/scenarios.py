@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from podium.cli.html_report.collect import ReportData
+from podium.cli.html_report.rewards import reward_of
 from podium.cli.html_report.scrolled import scrolled
 from podium.types.v1 import trajectory_pb2 as pb
 
@@ -48,7 +49,7 @@ def _by_scenario(episodes: Iterable[pb.Trajectory]) -> dict[str, list[pb.Traject
 def _cells(attempts: Iterable[pb.Trajectory]) -> str:
     found = list(attempts)
     judged = [item.metrics["success"] >= 1.0 for item in found if "success" in item.metrics]
-    rewards = [item.reward for item in found if item.HasField("reward")]
+    rewards = [paid for item in found if (paid := reward_of(item)) is not None]
     solved = f"{sum(judged)} of {len(judged)}" if judged else ""
     mean = f"{sum(rewards) / len(rewards):.3f}" if rewards else ""
     return f'<td class="n">{solved}</td><td class="n">{mean}</td>'
