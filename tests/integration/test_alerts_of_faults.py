@@ -36,6 +36,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 SHORTER = 150
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 HERE = {"controller", "registry"}
+EVALUATIONS = 20
+"""At which nothing else may fire: with these rules, of twenty-five minutes."""
 
 
 def shorter(duration: re.Match[str]) -> str:
@@ -89,6 +91,24 @@ def told(prometheus: Prometheus) -> str:
 def seen(prometheus: Prometheus, expression: str) -> bool:
     now = time.time()
     return bool(prometheus.series(expression, now, now))
+
+
+async def nothing_else_fires(prometheus: Prometheus, alert: str) -> None:
+    """At so many evaluations from now on, whichever of them somebody looks at."""
+    began, looked = time.time(), set[str]()
+
+    def enough() -> bool:
+        looked.update(r["lastEvaluation"] for r in prometheus.rules() if r["name"] == alert)
+        return len(looked) > EVALUATIONS
+
+    await until(enough)
+    now = time.time()
+    # A machine that is slow may miss scrapes, and no fault that is alerted of otherwise stops a
+    # target.
+    others = f'ALERTS{{alertstate="firing", alertname!~"{alert}|PodiumTargetMissing"}}'
+    window = f"{round((now - began) * 1000)}ms"
+    found = prometheus.series(f"count_over_time({others}[{window}])", now, now)
+    assert found == [], told(prometheus)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -273,3 +293,4 @@ async def test_a_fault_fires_the_alert_that_names_it(
             await until(lambda: firing(world.prometheus) == {alert})
         except TimeoutError:
             raise AssertionError(told(world.prometheus)) from None
+        await nothing_else_fires(world.prometheus, alert)
