@@ -7,7 +7,14 @@ import logging
 from typing import ClassVar
 
 import pytest
-from podium.core.errors import InvalidArgumentError, UnavailableError
+from podium.core.errors import (
+    DataLossError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    PodiumError,
+    RequestCancelledError,
+    UnavailableError,
+)
 from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
 from podium.environments import Message, Observation, Scenario, StepResult, catalog
 from podium.environments.serving.convert import struct
@@ -130,6 +137,34 @@ async def test_a_scenario_that_is_refused_ends_the_group_by_field() -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         await collect(request, PolicyDouble())
     assert caught.value.violations[0].field == "scenario.data.inbox"
+
+
+class Misleading(Guess):
+    """Begins with an error that the controller would take for something of its own."""
+
+    raises: ClassVar[PodiumError]
+
+    async def reset(self, scenario: Scenario, seed: int) -> Observation:
+        await super().reset(scenario, seed)
+        raise Misleading.raises
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataLossError("the board is damaged"),
+        DeadlineExceededError("the board is slow"),
+        RequestCancelledError("nobody plays"),
+    ],
+)
+async def test_a_reset_that_says_what_is_no_refusal_fails_its_attempts(
+    error: PodiumError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Misleading, "raises", error, raising=False)
+    monkeypatch.setattr(catalog, "load_class", lambda path: Misleading)
+    found = await collect(group_request(2), PolicyDouble())
+    assert {t.failure.message for t in found.values()} == {error.message}
+    assert {t.stop_reason for t in found.values()} == {pb.STOP_REASON_FAILED}
 
 
 class Offline(Guess):
