@@ -57,6 +57,8 @@ ELSEWHERE = {
     "python3.11 -m pip wheel *": "tests/integration/repository/test_wheel.py::test_*",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve *": "tests/integration/test_load_adapter.py::"
     "test_a_version_is_served_by_somebody_elses_vllm",
+    "PODIUM_INFERENCE_CHAT_TEMPLATE=examples/smollm2_tools.jinja podium up": "tests/integration/"
+    "inference/test_smollm2_tools.py::test_*",
     "litellm --config *": "tests/integration/test_judge_litellm.py::"
     "test_a_judge_of_another_api_is_asked_through_litellms_proxy",
     "vf/bin/podium env *": "tests/integration/test_verifiers_of_pypi.py::test_*",

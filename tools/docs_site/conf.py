@@ -26,9 +26,9 @@ extensions = [
     "docs_site.contents",
     "docs_site.contract",
     "docs_site.diagrams",
+    "docs_site.keyboard",
     "docs_site.python_api",
     "docs_site.source_files",
-    "docs_site.tables",
 ]
 include_patterns = [
     "*.md",

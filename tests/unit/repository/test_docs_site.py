@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 import pytest
-from docs_site import contents, contract, diagrams, python_api, source_files
+from docs_site import contents, contract, diagrams, keyboard, python_api, source_files
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[3]
 
@@ -97,3 +99,30 @@ def test_links_lead_to_pages_of_the_site() -> None:
     assert leads("docs/a", "glossary.md") is None
     assert leads("docs/a", "images/console-light.png") is None
     assert leads("docs/a", "no/such/file.py") is None
+
+
+def test_what_scrolls_takes_the_focus_and_captions_have_a_level(tmp_path: Path) -> None:
+    """As Furo and Pygments write them, on a site of one page; axe calls each serious without."""
+    (tmp_path / "conf.py").write_text(
+        "extensions = ['myst_parser', 'docs_site.keyboard']\nhtml_theme = 'furo'\n"
+    )
+    (tmp_path / "index.md").write_text(
+        "# A\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n    make demo\n\n"
+        "```{toctree}\n:caption: Parts\n\nb\n```\n"
+    )
+    (tmp_path / "b.md").write_text("# B\n")
+    application = Sphinx(
+        str(tmp_path), str(tmp_path), str(tmp_path / "out"), str(tmp_path / "trees"), "html",
+        status=None, warningiserror=True,
+    )  # fmt: skip
+    application.build()
+    page = (tmp_path / "out/index.html").read_text()
+    wrappers, blocks, captions = (
+        re.findall(beginning + "[^>]*>", page)
+        for beginning in ('<div[^>]*class="table-wrapper', "<pre", '<p class="caption"')
+    )
+    # The navigation has the caption, and so has the page.
+    assert (len(wrappers), len(blocks), len(captions)) == (1, 1, 2)
+    assert all('tabindex="0"' in each for each in (*wrappers, *blocks))
+    assert all('aria-level="2"' in each for each in captions)
+    assert keyboard.reachable("<pre><p>") == '<pre tabindex="0"><p>'
