@@ -57,8 +57,9 @@ class _Head(torch.autograd.Function):
             own = slice(bounds[number], bounds[number + 1])
             local = slots[own] - start
             logprobs[own] = logits[local, targets[own]] - lse[local]
-            probabilities = torch.exp(logits - lse[:, None])
-            entropy[start:end] = lse - (probabilities * logits).sum(-1)
+            probabilities = (logits - lse[:, None]).exp_()
+            # Nothing of their size is made beside the two of them.
+            entropy[start:end] = lse - logits.mul_(probabilities).sum(-1)
             if needed and rounds:
                 likeliest[start:end] = _without_likeliest(probabilities)
             if needed:
