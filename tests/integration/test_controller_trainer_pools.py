@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -37,21 +38,31 @@ def job(name: str, **trainer: object) -> spec_pb2.JobSpec:
     )
 
 
+ONE_AT_EACH = ("open", "save:begin", "save:published", "step:begin")
+
+
 @pytest.mark.parametrize(
-    "point",
-    ["step:taken", *map(full, ("open", "step:begin", "save:begin", "save:published"))],
+    ("where", "points"),
+    [
+        ("step-taken", ("step:taken",) * 4),
+        # What dies meets each job somewhere else.
+        ("each", ONE_AT_EACH),
+        *(full(point.replace(":", "-"), (point,) * 4) for point in ONE_AT_EACH),
+    ],
 )
-async def test_four_jobs_of_a_trainer_that_dies_end_whole(fleet: Fleet, point: str) -> None:
+async def test_four_jobs_of_a_trainer_that_dies_end_whole(
+    fleet: Fleet, where: str, points: tuple[str, ...]
+) -> None:
     shared = await fleet.add_trainer_pool("shared", 4)
-    phase = point.replace(":", "-")
-    names = [f"{phase}-{name}" for name in ("lab-1", "lab-2", "shop-1", "shop-2")]
-    reached, killed = set[str](), asyncio.Event()
+    names = [f"{where}-{each}" for each in ("lab-1", "lab-2", "shop-1", "shop-2")]
+    awaited, killed = Counter(points), asyncio.Event()
     arrived = asyncio.Event()
 
     async def hold(at: str, about: str) -> None:
-        if at == point and not killed.is_set():
-            reached.add(f"{about}/{len(reached)}")
-            if len(reached) == len(names):
+        # Who is held comes to no other point, so that each is a job of its own.
+        if awaited[at] and not killed.is_set():
+            awaited[at] -= 1
+            if not awaited.total():
                 arrived.set()
             await killed.wait()
 

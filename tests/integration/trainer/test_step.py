@@ -79,7 +79,7 @@ LOSSES: dict[str, dict[str, Any]] = {
     },
 }
 
-Layouts = Callable[[Any, int], list[Row]]
+Layouts = Callable[[Any, int, Any], list[Row]]
 
 
 def gradient(
@@ -103,8 +103,8 @@ def gradient(
 LAYOUTS: dict[str, tuple[Layouts, int]] = {
     "small rows": (pack, 16),
     "middle rows": (pack, 40),
-    "one sample a row": (lambda samples, _: flat(samples), 16),
-    "rows in reverse": (lambda samples, budget: pack(samples, budget)[::-1], 40),
+    "one sample a row": (lambda samples, *_: flat(samples), 16),
+    "rows in reverse": (lambda samples, budget, _: pack(samples, budget)[::-1], 40),
 }
 
 
@@ -151,7 +151,9 @@ def test_gradient_checkpointing_changes_no_bit(policy: Policy, small_llama: Path
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["activations kept", "computed again"])
-def test_a_step_can_be_given_up_before_any_layer_of_a_row(small_llama: Path, again: bool) -> None:
+def test_a_step_can_be_given_up_as_it_packs_and_before_any_layer_of_a_row(
+    small_llama: Path, again: bool
+) -> None:
     spec = training_spec(lora={"rank": 4, "alpha": 8}, gradient_checkpointing=again)
     policy = Policy(small_llama, "small-llama", spec, seed=0, dtype=torch.float32)
     move_adapter(policy)
@@ -180,12 +182,16 @@ def test_a_step_can_be_given_up_before_any_layer_of_a_row(small_llama: Path, aga
         assert all(weight.grad is None for weight in policy.masters.weights.values())
         return list(passes)
 
-    # Before the row, before each layer forwards, and before each layer backwards.
-    assert run(0) == run(1) == []
-    assert run(2) == ["forward 0"]
+    asked_to_pack: list[None] = []
+    pack(batch.samples, 4096, lambda: asked_to_pack.append(None))
+    packed = len(asked_to_pack)
+    assert packed > 1
+    # While rows are packed, before the row, before each layer forwards, and before each backwards.
+    assert all(run(questions) == [] for questions in range(packed + 2))
+    assert run(packed + 2) == ["forward 0"]
     both = ["forward 0", "forward 1"]
-    assert run(3) == both
-    backwards = [run(questions) for questions in ((4, 5, 6) if again else (4,))]
+    assert run(packed + 3) == both
+    backwards = [run(packed + questions) for questions in ((4, 5, 6) if again else (4,))]
     assert backwards[-1] == (["forward 0", "forward 1", "forward 1"] if again else both)
     found, _ = gradient(policy, {}, row_tokens=4096)
     for name, tensor in expected.items():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from podium_trainer.learner.head import logprobs_and_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 POSITIONS, VOCABULARY, HIDDEN = 13, 301, 32
 SINGLE_TOKEN = 0.01
@@ -72,6 +73,33 @@ def test_t2_a_bfloat16_weight_is_multiplied_as_it_is() -> None:
     ):
         # Gradients come back in the type of what they are of.
         torch.testing.assert_close(got.double(), expected.double(), atol=2e-2, rtol=2e-2)
+
+
+class Made(TorchDispatchMode):
+    """Counts the tensors of so many numbers that operations make."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self._numbers = numbers
+        self.memory: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.numel() == self._numbers:
+            # Kept, so that no other one is made in the same place.
+            self._held = [*getattr(self, "_held", []), result]
+            self.memory.add(result.untyped_storage().data_ptr())
+        return result
+
+
+def test_a_chunk_makes_its_logits_and_its_probabilities_and_no_more_of_their_size() -> None:
+    case = given()
+    with Made(POSITIONS * VOCABULARY) as made:
+        case["hidden"].requires_grad_()
+        logprobs_and_entropy(**case, chunk=POSITIONS)
+    assert len(made.memory) == 2
 
 
 @pytest.mark.parametrize("share", [0.5, 1e-2, 1e-4, 1e-6])

@@ -114,3 +114,13 @@ def test_a_group_that_is_too_great_is_cut() -> None:
 def test_a_sample_longer_than_a_row_is_an_error() -> None:
     with pytest.raises(ValueError, match="longer than a row"):
         pack(weighted([sample(range(10), [9])]), 8)
+
+
+def test_packing_asks_before_each_unit_and_each_row_and_ends_where_it_is_told() -> None:
+    items = weighted([sample([number, *range(8)], [8]) for number in (20, 21, 22)], [0, 1, 2])
+    asked: list[None] = []
+    assert len(pack(items, 16, lambda: asked.append(None))) == 2
+    assert len(asked) == 3 + 2
+    left = iter(range(4))
+    with pytest.raises(StopIteration):
+        pack(items, 16, lambda: next(left) and None)

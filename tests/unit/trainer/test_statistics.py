@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from podium_trainer.learner.objectives import Tokens, token_losses
 from podium_trainer.learner.statistics import Statistics
 from support.tiny_policy import training_spec
+from torch.utils._python_dispatch import TorchDispatchMode
 
 LOSS = training_spec().loss
 SAMPLER = [-1.0, -2.0, -3.0, math.nan]
@@ -51,6 +53,26 @@ def test_t1_the_mismatch_meter() -> None:
     }
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-5), name
+
+
+class Reads(TorchDispatchMode):
+    """Counts the numbers that the program waits for one by one."""
+
+    count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_row_reads_no_number_by_itself() -> None:
+    with Reads() as reads:
+        assert torch.ones(1).sum().item() == 1
+        assert reads.count == 1
+        means(slice(0, 4))
+    assert reads.count == 1
 
 
 def test_t10_rows_change_no_number() -> None:

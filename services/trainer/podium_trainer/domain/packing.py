@@ -9,7 +9,7 @@ itself to `subtree_ends`, and node j sees node i exactly when i <= j < subtree_e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -63,12 +63,18 @@ class Row:
         ]
 
 
-def pack(samples: Sequence[Weighted], max_tokens: int) -> list[Row]:
+def pack(
+    samples: Sequence[Weighted], max_tokens: int, ask: Callable[[], None] = lambda: None
+) -> list[Row]:
     """Places every sample once, in rows of at most `max_tokens` nodes.
 
     Units are whole groups (a group that is too great is cut in lexicographic order),
     placed by decreasing size into the row that they make grow the least: best fit,
     with prefixes shared across groups as well.
+
+    Args:
+        ask: called before each unit is placed and each row is built, for hundreds of long samples
+            take many seconds; what it raises comes out.
 
     Raises:
         ValueError: a sample alone is longer than a row.
@@ -82,6 +88,7 @@ def pack(samples: Sequence[Weighted], max_tokens: int) -> list[Row]:
     rows: list[list[Weighted]] = []
     sizes: list[int] = []
     for unit in units:
+        ask()
         # What a unit costs a row is known only together: groups share their system prompts.
         merged = [_ordered([*row, *unit]) for row in rows]
         grown = [_size(row) for row in merged]
@@ -92,7 +99,11 @@ def pack(samples: Sequence[Weighted], max_tokens: int) -> list[Row]:
         else:
             rows.append(unit)
             sizes.append(_size(unit))
-    return [build_row(row) for row in rows]
+    built = []
+    for row in rows:
+        ask()
+        built.append(build_row(row))
+    return built
 
 
 def flat(samples: Iterable[Weighted]) -> list[Row]:

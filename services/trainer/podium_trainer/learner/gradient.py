@@ -50,6 +50,16 @@ class MiniBatchPart:
         return cls(batch, rows, mine, [None] * len(mine), [None] * len(mine))
 
 
+def go_on(cancelled: Callable[[], bool]) -> None:
+    """Returns unless the step was cancelled.
+
+    Raises:
+        RequestCancelledError: it was.
+    """
+    if cancelled():
+        raise RequestCancelledError("the step was cancelled; nothing of it is kept")
+
+
 class Gradients:
     """Gradients of the parts of one step, under weights that move between them."""
 
@@ -115,8 +125,7 @@ class Gradients:
         return statistics
 
     def _ask(self) -> None:
-        if self._cancelled():
-            raise RequestCancelledError("the step was cancelled; nothing of it is kept")
+        go_on(self._cancelled)
 
     def _stoppable(self) -> AbstractContextManager[None]:
         # A row may take many seconds. Processes in step can only stop together, between rows.

@@ -47,17 +47,19 @@ class _Head(torch.autograd.Function):
         rounds = weight.dtype != torch.float32
         likeliest = torch.empty(count if rounds else 0, dtype=torch.long, device=hidden.device)
         starts = list(range(0, count, chunk))
-        bounds = torch.searchsorted(slots, torch.tensor([*starts, count], device=slots.device))
+        ends = torch.tensor([*starts, count], device=slots.device)
+        bounds = torch.searchsorted(slots, ends).tolist()
         for number, start in enumerate(starts):
             end = min(start + chunk, count)
             logits = _product(hidden[start:end], weight.T)
             logits *= inverse[start:end, None]
             lse = torch.logsumexp(logits, dim=-1)
-            own = slice(int(bounds[number]), int(bounds[number + 1]))
+            own = slice(bounds[number], bounds[number + 1])
             local = slots[own] - start
             logprobs[own] = logits[local, targets[own]] - lse[local]
-            probabilities = torch.exp(logits - lse[:, None])
-            entropy[start:end] = lse - (probabilities * logits).sum(-1)
+            probabilities = (logits - lse[:, None]).exp_()
+            # Nothing of their size is made beside the two of them.
+            entropy[start:end] = lse - logits.mul_(probabilities).sum(-1)
             if needed and rounds:
                 likeliest[start:end] = _without_likeliest(probabilities)
             if needed:

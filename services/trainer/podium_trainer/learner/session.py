@@ -34,7 +34,7 @@ from podium_trainer.learner.heldout import mean_loss
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer, learning_rate
 from podium_trainer.learner.parallel import Ranks, fill, owned, whole
-from podium_trainer.learner.phases import Phases
+from podium_trainer.learner.phases import Phases, done_by
 from podium_trainer.learner.precision import arithmetic
 from podium_trainer.learner.products import Products
 from podium_trainer.learner.sharded import Shards, read_shards, shard_names
@@ -160,7 +160,7 @@ class Session:
                 "a step ended halfway; open the job again", reason="JOB_NOT_OPEN"
             )
         training = self.config.training
-        phases = Phases()
+        phases = Phases(done_by(self._ranks.device))
         rate = learning_rate(training, self.step + 1)
         with traced(_tracer, "read_groups"), phases.measure("read"):
             taught, held = divided(groups, training.loss)

@@ -35,6 +35,7 @@ class Statistics:
         """Takes in the [K] trained tokens of a row.
 
         One that does not count adds zeros, so that every process has the same names to join.
+        All numbers come from the device at once, for each by itself would have the host wait.
         """
         known = ~losses.missing
         ratio = torch.exp(losses.mismatch.double())
@@ -63,12 +64,15 @@ class Statistics:
         if losses.kl is not None:
             values["kl_reference"] = losses.kl
             values["kl_loss"] = (losses.total - losses.policy) * weights * losses.kept
-        for name, value in values.items():
-            total = float(value.double().sum()) if counts else 0.0
-            self.sums[name] = self.sums.get(name, 0.0) + total
+        totals = [0.0] * len(values)
         if counts:
-            self.loss += float((losses.total * weights).sum())
-            self.difference_max = max(self.difference_max, float(absolute.max()))
+            found = [value.double().sum() for value in values.values()]
+            found += [(losses.total * weights).sum().double(), absolute.max().double()]
+            *totals, loss, greatest = torch.stack(found).tolist()
+            self.loss += loss
+            self.difference_max = max(self.difference_max, greatest)
+        for name, total in zip(values, totals, strict=True):
+            self.sums[name] = self.sums.get(name, 0.0) + total
 
     def join(self, ranks: Ranks) -> None:
         """Adds up what every process took in; all of them must ask."""

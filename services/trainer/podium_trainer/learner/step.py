@@ -10,7 +10,7 @@ from podium.types.v1 import spec_pb2
 from podium_trainer.domain.batch import Batch, row_budget
 from podium_trainer.domain.mini_batches import ShuffleSeed, mini_batches, passes
 from podium_trainer.domain.packing import pack
-from podium_trainer.learner.gradient import Gradients, MiniBatchPart
+from podium_trainer.learner.gradient import Gradients, MiniBatchPart, go_on
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.optimizer import Optimizer
 from podium_trainer.learner.parallel import Ranks
@@ -48,7 +48,8 @@ def take_step(
         RequestCancelledError: `cancelled` said so.
         FailedPreconditionError: a gradient is not finite; it was not applied.
     """
-    parts = _parts(mini_batches(batch, training, draw), training, row_tokens, phases, ranks)
+    batches = mini_batches(batch, training, draw)
+    parts = _parts(batches, training, row_tokens, cancelled, phases, ranks)
     gradients = Gradients(
         policy, parts, training.loss, cancelled=cancelled, phases=phases, ranks=ranks
     )
@@ -100,7 +101,7 @@ def accumulate_gradient(
         RequestCancelledError: `cancelled` said so; the gradient is forgotten.
     """
     ranks = ranks or Ranks()
-    parts = _parts([batch], training, row_tokens, phases, ranks)
+    parts = _parts([batch], training, row_tokens, cancelled, phases, ranks)
     gradients = Gradients(
         policy, parts, training.loss, cancelled=cancelled, phases=phases, ranks=ranks
     )
@@ -137,13 +138,18 @@ def _parts(
     batches: Sequence[Batch],
     training: spec_pb2.TrainingSpec,
     row_tokens: int,
+    cancelled: Callable[[], bool],
     phases: Phases,
     ranks: Ranks,
 ) -> list[MiniBatchPart]:
+    # All processes pack the same, and are asked alike.
+    def ask() -> None:
+        go_on(cancelled)
+
     with phases.measure("pack"):
         return [
             MiniBatchPart.of(
-                each, pack(each.samples, row_budget(each, row_tokens, training)), ranks
+                each, pack(each.samples, row_budget(each, row_tokens, training), ask), ranks
             )
             for each in batches
         ]
