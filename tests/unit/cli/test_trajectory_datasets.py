@@ -15,9 +15,13 @@ from support.cli_user import Cli, add_job
 from support.document_commands import ROOT, python
 from support.wild_episode import wild_episode
 
-datasets = pytest.importorskip("datasets")
-
 EXPORT = ("trajectory", "export", "w", "--format", "datasets", "-o")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def datasets() -> Any:
+    """Slow to import, and not for whoever collects this file alone."""
+    return pytest.importorskip("datasets")
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def cli_with_episodes(cli: Cli) -> Cli:
 
 
 @pytest.fixture
-def load(cli: Cli, tmp_path: Path) -> Any:
+def load(cli: Cli, tmp_path: Path, datasets: Any) -> Any:
     def loaded(name: str, **options: Any) -> Any:
         cache = str(tmp_path / "cache")
         return datasets.load_dataset(str(cli.folder / name), cache_dir=cache, **options)
@@ -72,7 +76,7 @@ async def test_a_folder_holds_every_episode_by_split(cli_with_episodes: Cli, loa
 
 
 async def test_the_pages_lines_run(
-    cli_with_episodes: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli_with_episodes: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, datasets: Any
 ) -> None:
     """Of the page and of the folder's own card."""
     await cli_with_episodes(*EXPORT, "episodes")
