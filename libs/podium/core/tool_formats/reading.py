@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from podium.core.outside import MOST_NAME_CHARS
 
 _MOST_MALFORMED = 64
-"""Calls of a reply that cannot be read, after which none is looked for: each may look to its end."""
+"""Calls that cannot be read, after which none is looked for: each may look to the reply's end."""
 SHOWN = 80
 """Characters of what a model wrote that an error repeats."""
 
