@@ -1,225 +1,216 @@
-"""The calls that TRL's real templates write are read back, and as vLLM's own parsers read them."""
+"""How the renderer finds out how a model writes calls, with templates of the families' shapes."""
 
 from __future__ import annotations
 
-import json
-import re
-from importlib.resources import files
 from typing import Any
 
 import pytest
-from podium.core.openai_messages import tools_to_openai
+from podium.core.errors import FailedPreconditionError
 from podium.core.tool_calls import parse_tool_calls
-from podium.core.tool_formats import FORMATS, SPECIAL, TEXT
+from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_inference.domain.render import Renderer
-from podium_inference.settings import Settings
-from support.template_tokenizer import TemplateTokenizer, shipped
-from support.written_calls import ALONE, WRITTEN
+from support.template_tokenizer import TemplateTokenizer
 
-FOUND = {
-    "hermes": ["qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_vl"],
-    "llama3_json": ["llama3_1", "llama3_2"],
-    "qwen3_coder": [
-        *("qwen3_5_nothink", "qwen3_5_think", "qwen3_6", "qwen3_8", "nemotron_3_5_lightning"),
-        *("nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra"),
-    ],
-    "glm45": ["glm4moe"],
-    "openai": ["gptoss"],
-    "gemma4": [
-        *("gemma4", "gemma4_v2", "gemma4_v3", "gemma4_v4", "gemma4_v5", "diffusion_gemma"),
-    ],
-    "lfm2": ["lfm2_2_5", "lfm2_2_5_v2", "lfm2_2_5_vl", "lfm2_v2"],
-    "muse_glimmer": ["muse_glimmer"],
+TOOLS = "{% if tools %}TOOLS {{ tools | tojson }}\n{% endif %}"
+TURN = "<|im_start|>{{ m.role }}\n{{ m.content }}"
+OPEN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+
+
+def chat(calls: str, tools: str = TOOLS) -> str:
+    """A template of which `calls` writes an assistant's tool calls."""
+    return (
+        tools
+        + "{% for m in messages %}"
+        + TURN
+        + "{% if m.tool_calls %}"
+        + calls
+        + "{% endif %}<eos>\n{% endfor %}"
+        + OPEN
+    )
+
+
+EACH = "{% for c in m.tool_calls %}{% set f = c.function %}"
+FAMILIES = {
+    "hermes": EACH
+    + '<tool_call>\n{"name": "{{ f.name }}", "arguments": {{ f.arguments | tojson }}}'
+    "\n</tool_call>{% endfor %}",
+    "llama3_json": EACH
+    + '{"name": "{{ f.name }}", "parameters": {{ f.arguments | tojson }}}{% endfor %}',
+    "mistral": "[TOOL_CALLS] [" + EACH + "{{ (f | tojson)[:-1] }}, "
+    '"id": "{{ c.id }}"}{% endfor %}]',
+    "kimi_k2": "<|tool_calls_section_begin|>" + EACH + "<|tool_call_begin|>functions.{{ f.name }}:0"
+    "<|tool_call_argument_begin|>{{ f.arguments | tojson }}<|tool_call_end|>{% endfor %}"
+    "<|tool_calls_section_end|>",
+    # As DeepSeek's: the arguments are put together as text, which a mapping would break.
+    "deepseek_v3": "<｜tool▁calls▁begin｜>"
+    + EACH
+    + "{{ '<｜tool▁call▁begin｜>' + c.type + '<｜tool▁sep｜>'"
+    " + f.name + '\n```json\n' + f.arguments + '\n```<｜tool▁call▁end｜>' }}{% endfor %}"
+    "<｜tool▁calls▁end｜>",
 }
-WITHOUT = {
-    # It tells the model of tools, and writes no calls: a sampled call would be lost.
-    "lfm2",
-    # They tell the model of no tools.
-    *("cohere", "cohere2", "deepseek_r1_distill", "deepseekv3", "gemma", "gemma3", "idefics3"),
-    *("llama3", "llava_next", "phi3", "phi3_5", "qwen2_5_vl", "smolvlm"),
-}
-
-HARD = {
-    "query": 'say "hi" é 雪 😀\n<b>next</b>, {x: [1]}',
-    "number": "12",
-    "limit": 3,
-    "share": -0.5,
-    "all": True,
-    "none": None,
-    "deep": {"a": [1, {"b": "x, y: z"}], "t": "it", "no": False},
-    "list": [1, "two"],
-}
-TYPES = {
-    "query": {"type": "string", "description": "What."},
-    "number": {"type": "string", "description": "What."},
-    "limit": {"type": "integer", "description": "What."},
-    "share": {"type": "number", "description": "What."},
-    "all": {"type": "boolean", "description": "What."},
-    "none": {"type": ["string", "null"], "description": "What."},
-    "deep": {"type": "object", "description": "What."},
-    "list": {"type": "array", "description": "What."},
-}
-SEARCH = pb.Tool(name="search", description="Searches.")
-SEARCH.parameters.update({"type": "object", "properties": TYPES, "required": ["query"]})
-READ = pb.Tool(name="read", description="Reads.")
-READ.parameters.update({"type": "object", "properties": {"id": {"type": "integer"}}})
-TOOLS = [SEARCH, READ]
-TWO: list[tuple[str, dict[str, Any]]] = [("search", HARD), ("read", {"id": 3})]
-
-
-def read(message: pb.Message) -> list[tuple[str, Any]]:
-    return [(call.name, json.loads(call.arguments_json)) for call in message.tool_calls]
-
-
-def names() -> list[str]:
-    folder = files("trl").joinpath("chat_templates")
-    return [path.name[:-6] for path in folder.iterdir() if path.name.endswith(".jinja")]
 
 
 def text_of(ids: list[int]) -> str:
-    return bytes(number - 1 for number in ids).decode()
+    return bytes(number - 1 for number in ids if number).decode()
 
 
-def renderer(name: str) -> Renderer:
-    return Renderer(TemplateTokenizer(shipped(name), bos_token="<bos>"))
+def said(role: pb.Role.ValueType, content: str, **fields: Any) -> pb.Message:
+    return pb.Message(role=role, content=content, **fields)
 
 
-def test_each_of_trls_templates_is_known_to_have_calls_or_not() -> None:
-    listed = {name for group in FOUND.values() for name in group} | WITHOUT
-    assert listed == {name.removesuffix("_training") for name in names()}
+SEARCH = pb.Tool(name="search", description="Looks for words.")
+QUESTION = said(pb.ROLE_USER, "Who is Olm?")
 
 
-@pytest.mark.parametrize("name", sorted(names()))
-def test_calls_that_a_template_writes_are_recognised_and_read_back(name: str) -> None:
-    base = name.removesuffix("_training")
-    expected = next((each for each, group in FOUND.items() if base in group), TEXT)
-    renders = renderer(name)
-    assert renders.call_format == expected
-    if expected == TEXT:
-        return
-    asked = pb.Message(role=pb.ROLE_USER, content="?")
-    # These templates write one call a turn.
-    wanted = TWO[:1] if expected in {"llama3_json", "openai"} else TWO
-    calls = [
-        pb.ToolCall(id=f"call0000{number}", name=called, arguments_json=json.dumps(arguments))
-        for number, (called, arguments) in enumerate(wanted)
-    ]
-    turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=calls)
-    before, whole = renders.finished([asked, turn], TOOLS, expected, {})
-    if not whole.startswith(before):
-        before = before.removesuffix("<think>\n")
-    written = renders.until_end(whole.removeprefix(before)) or whole.removeprefix(before)
-    for end in ("<|eot_id|>", renders.end):
-        written = written.strip().removesuffix(end)
-    message = parse_tool_calls(written, expected, tools=TOOLS)
-    assert read(message) == wanted
-    assert not message.malformed_calls
+def asked(renderer: Renderer, wanted: spec_pb2.ToolFormat.ValueType = 0) -> str:
+    return renderer.format_of([SEARCH], wanted)
 
 
-# What they write before a turn is not what they write before it while it is sampled.
-SPLIT = {"glm4moe_training", *(name for name in names() if name.startswith("nemotron"))}
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_format_is_the_one_that_reads_what_the_template_writes(family: str) -> None:
+    renderer = Renderer(TemplateTokenizer(chat(FAMILIES[family])))
+    assert asked(renderer) == asked(renderer, spec_pb2.TOOL_FORMAT_NATIVE) == family
+    assert asked(renderer, spec_pb2.TOOL_FORMAT_TEXT) == "text"
+    assert renderer.format_of([], spec_pb2.TOOL_FORMAT_NATIVE) == ""
 
 
-@pytest.mark.parametrize("name", sorted(set(names()) - SPLIT))
-def test_a_result_follows_the_sampled_call_as_the_template_writes_it(name: str) -> None:
-    renders = renderer(name)
-    if renders.call_format == TEXT:
-        return
-    asked = pb.Message(role=pb.ROLE_USER, content="one?")
-    call = pb.ToolCall(id="call00000", name="read", arguments_json='{"id": 3}')
-    turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[call])
-    seen = pb.Message(role=pb.ROLE_TOOL, content="seen", tool_call_id=call.id, name="read")
-    prompt = text_of(renders.first([asked], TOOLS, renders.call_format))
-    whole = text_of(renders.first([asked, turn, seen], TOOLS, renders.call_format))
-    follows = renders.following([asked, turn, seen], TOOLS, [5], 2, renders.call_format)
-    suffix = text_of(follows[1:])
-    assert "seen" in suffix
-    assert whole.startswith(prompt)
-    assert whole.endswith(suffix)
-    written = whole.removeprefix(prompt).removesuffix(suffix)
-    assert read(parse_tool_calls(written, renders.call_format, tools=TOOLS)) == [
-        ("read", {"id": 3})
-    ]
+@pytest.mark.parametrize(
+    "template",
+    [
+        chat(FAMILIES["hermes"], tools=""),
+        chat("{{ raise_exception('no tools here') }}"),
+        chat("I call {{ m.tool_calls[0].function.name }}!"),
+    ],
+    ids=["shows no tools", "refuses calls", "writes them in another way"],
+)
+def test_a_template_without_a_known_format_is_text_and_native_is_refused(template: str) -> None:
+    renderer = Renderer(TemplateTokenizer(template))
+    assert asked(renderer) == "text"
+    with pytest.raises(FailedPreconditionError) as caught:
+        asked(renderer, spec_pb2.TOOL_FORMAT_NATIVE)
+    assert caught.value.reason == "NO_TOOL_TEMPLATE"
+    assert renderer.shows_tools == template.startswith(TOOLS)
 
 
-def test_the_sign_that_ended_a_turn_is_not_written_twice() -> None:
-    ends = ["<tool_call|>", "<|tool_response>"]
-    renders = Renderer(TemplateTokenizer(shipped("gemma4"), ends=ends))
-    asked = pb.Message(role=pb.ROLE_USER, content="one?")
-    call = pb.ToolCall(id="call00000", name="read", arguments_json='{"id": 3}')
-    turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[call])
-    seen = pb.Message(role=pb.ROLE_TOOL, content="seen", tool_call_id=call.id, name="read")
-    # It ends by either: the engine stops at both.
-    for last, first in ((1, "<|tool_response>response:"), (2, "response:")):
-        ids = renders.following([asked, turn, seen], TOOLS, [last], 2, "gemma4")
-        assert text_of(ids[1:]).startswith(first)
+def test_a_setting_is_stronger_than_what_the_template_shows() -> None:
+    template = chat("I call {{ m.tool_calls[0].function.name }}!")
+    assert asked(Renderer(TemplateTokenizer(template), "mistral")) == "mistral"
 
 
-def test_the_setting_names_the_formats_that_there_are() -> None:
-    for name in ("auto", *FORMATS):
-        assert Settings(tool_format=name).tool_format == name
-    with pytest.raises(ValueError, match=r"tool_format\n.*got 'qwen'; allowed are auto, apertus, "):
-        Settings(tool_format="qwen")
-
-
-def test_every_format_but_podiums_own_bears_the_name_of_a_parser_of_vllms() -> None:
-    pytest.importorskip("vllm")
-    from vllm.tool_parsers import ToolParserManager
-
-    assert set(FORMATS) - {TEXT} <= set(ToolParserManager.list_registered())
-    assert set(FORMATS) > SPECIAL
-
-
-def test_the_openai_api_reads_the_models_own_format_where_vllm_can(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    pytest.importorskip("vllm")
-    from podium_inference.adapters.http.openai_api import parser_of
-
-    assert parser_of("qwen3_coder") == "qwen3_coder"
-    assert parser_of(TEXT) == "hermes"
-    assert not caplog.records
-    # Of a package that is not installed.
-    assert parser_of("cohere_command3") == "hermes"
-    assert "cohere_command3" in caplog.text
-
-
-# vLLM's of these needs a package that is not there, a tokenizer of its own, token ids for text,
-# or strings and flat arguments alone.
-UNLIKE = {"cohere_command3", "functiongemma", "mistral", "openai", "phi4_mini_json"}
-CALLS: list[tuple[str, dict[str, Any]]] = [
-    ("search", {"query": 'say "hi" é', "limit": 3, "deep": {"a": [1, {"b": "x"}]}}),
-    ("read", {"id": 3}),
-]
-TOLD = [{"type": "function", "function": tool["function"]} for tool in tools_to_openai(TOOLS)]
-MORE_SIGNS = ["<|tool_call|>", "<|python_tag|>", "<think>", "</think>"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    pytest.importorskip("vllm")
-    from podium.local import models
-    from transformers import AutoTokenizer
-
-    turns = "".join(written(CALLS) for written in WRITTEN.values())
-    made = AutoTokenizer.from_pretrained(models.resolve("smollm2-135m-instruct"))
-    made.add_tokens(sorted({*re.findall("<[^<>]+>", turns), *MORE_SIGNS}))
-    return made
-
-
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - {TEXT} - UNLIKE))
-def test_a_turn_of_calls_is_read_as_vllm_reads_it(name: str, tokenizer: Any) -> None:
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-    from vllm.tool_parsers import ToolParserManager
-
-    # vLLM's reads one call a turn of InternLM's, and numbers in lists as text of Gemma's.
-    calls = {"internlm": CALLS[:1], "gemma4": CALLS[1:]}.get(name, CALLS)
-    reply = ("" if name in ALONE else "I look.") + WRITTEN[name](calls)
-    request = ChatCompletionRequest(
-        messages=[{"role": "user", "content": "?"}], tools=TOLD, model="m", tool_choice="auto"
+@pytest.mark.parametrize("family", FAMILIES)
+def test_results_follow_the_sampled_calls_as_the_template_writes_them(family: str) -> None:
+    tokenizer = TemplateTokenizer(chat(FAMILIES[family]))
+    renderer = Renderer(tokenizer)
+    prompt = renderer.first([QUESTION], [SEARCH], family)
+    call = pb.ToolCall(id="call00000", name="search", arguments_json='{"query": "Olm"}')
+    turn = said(pb.ROLE_ASSISTANT, "", tool_calls=[call])
+    result = said(pb.ROLE_TOOL, "A novel.", tool_call_id="call00000", name="search")
+    sampled = [*prompt, 9001, 0]
+    ids = renderer.following([QUESTION, turn, result], [SEARCH], sampled, 2, family)
+    assert ids[: len(sampled)] == sampled
+    assert text_of(ids[len(sampled) :]) == (
+        "\n<|im_start|>tool\nA novel.<eos>\n<|im_start|>assistant\n"
     )
-    parser = ToolParserManager.get_tool_parser(name)(tokenizer, request.tools)
-    found = parser.extract_tool_calls(reply, request)
-    theirs = [(c.function.name, json.loads(c.function.arguments)) for c in found.tool_calls]
-    assert read(parse_tool_calls(reply, name, tools=TOOLS)) == calls == theirs
+    # A turn that max_tokens cut has no end of its own.
+    cut = renderer.following([QUESTION, turn, result], [SEARCH], sampled[:-1], 2, family)
+    assert text_of(cut[len(sampled) - 1 :]).startswith("<eos>\n<|im_start|>tool")
+
+
+def test_as_text_the_tools_are_described_and_results_come_from_the_user() -> None:
+    renderer = Renderer(TemplateTokenizer(chat("", tools="")))
+    system = said(pb.ROLE_SYSTEM, "You answer.")
+    prompt = renderer.first([system, QUESTION], [SEARCH], "text")
+    shown = text_of(prompt)
+    assert shown.startswith("<|im_start|>system\nYou answer.\n\nYou can call tools.")
+    assert "search: Looks for words." in shown
+    turn = parse_tool_calls('call: search {"query": "Olm"}\ncall: search {"query": "Esk"}', "text")
+    results = [
+        said(pb.ROLE_TOOL, text, tool_call_id=call.id, name="search")
+        for call, text in zip(turn.tool_calls, ["A novel.", "A town."], strict=True)
+    ]
+    more = said(pb.ROLE_USER, "Go on.")
+    messages = [system, QUESTION, turn, *results, more]
+    ids = renderer.following(messages, [SEARCH], [*prompt, 9001, 0], 3, "text")
+    assert text_of(ids[len(prompt) + 2 :]) == (
+        "\n<|im_start|>user\nresult of search (call 1):\nA novel.\n"
+        "result of search (call 2):\nA town.\nGo on.<eos>\n<|im_start|>assistant\n"
+    )
+
+
+def test_as_text_a_conversation_without_a_system_message_gets_one() -> None:
+    renderer = Renderer(TemplateTokenizer(chat("", tools="")))
+    prompt = renderer.first([QUESTION], [SEARCH], "text")
+    assert text_of(prompt).startswith("<|im_start|>system\nYou can call tools.")
+    answer = said(pb.ROLE_ASSISTANT, "A novel.")
+    ids = renderer.following(
+        [QUESTION, answer, said(pb.ROLE_USER, "Sure?")], [SEARCH], [*prompt, 9001, 0], 2, "text"
+    )
+    assert text_of(ids[len(prompt) + 2 :]) == (
+        "\n<|im_start|>user\nSure?<eos>\n<|im_start|>assistant\n"
+    )
+
+
+def test_as_text_the_calls_of_a_worked_example_are_the_lines_that_are_asked_for() -> None:
+    renderer = Renderer(TemplateTokenizer(chat("", tools="")))
+    call = pb.ToolCall(id="x", name="search", arguments_json='{"query": "Olm"}')
+    example = said(pb.ROLE_ASSISTANT, "I look.", tool_calls=[call])
+    result = said(pb.ROLE_TOOL, "A novel.", tool_call_id="x")
+    shown = text_of(renderer.first([QUESTION, example, result, QUESTION], [SEARCH], "text"))
+    assert 'assistant\nI look.\ncall: search {"query": "Olm"}<eos>' in shown
+    assert "user\nresult of search:\nA novel.\nWho is Olm?<eos>" in shown
+
+
+# As Qwen3's: the thinking of turns before the last question is left out.
+STRIPS_THINKING = (
+    "{% set ns = namespace(asked=0) %}{% for m in messages %}"
+    "{% if m.role == 'user' %}{% set ns.asked = loop.index0 %}{% endif %}{% endfor %}"
+    + TOOLS
+    + "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if loop.index0 < ns.asked %}{{ (m.content or '').split('</think>')[-1] }}"
+    "{% else %}{{ m.content or '' }}{% endif %}"
+    "{% if m.tool_calls %}" + FAMILIES["hermes"] + "{% endif %}<eos>\n{% endfor %}" + OPEN
+)
+CALL = '<tool_call>\n{"name": "look", "arguments": {"at": %d}}\n</tool_call>'
+
+
+def test_t19_a_template_that_strips_thinking_never_touches_what_was_sampled() -> None:
+    renderer = Renderer(TemplateTokenizer(STRIPS_THINKING))
+    assert renderer.call_format == "hermes"
+    tools = [pb.Tool(name="look", description="Looks.")]
+    messages = [said(pb.ROLE_USER, "Begin.")]
+    record: list[int] = []
+    histories: list[list[int]] = []
+    spans: list[tuple[int, int, list[int]]] = []
+    for turn in range(8):
+        if record:
+            try:
+                prompt = renderer.following(messages, tools, record, len(messages) - 1, "hermes")
+            except FailedPreconditionError as refused:
+                if refused.reason != "HISTORY_NOT_CONTINUABLE":
+                    raise
+                histories.append(record)
+                record = []
+        if not record:
+            prompt = renderer.first(messages, tools, "hermes")
+        # What came before is what it was, whatever the template would write of it now.
+        assert prompt[: len(record)] == record
+        text = f"<think>why {turn}</think>" + (f"Answer {turn}." if turn in (4, 7) else CALL % turn)
+        # The engine's own ids, which no rendering of the text gives.
+        ids = [1000 + byte for byte in text.encode()] + [TemplateTokenizer.eos_token_id]
+        spans.append((len(histories), len(prompt), ids))
+        record = [*prompt, *ids]
+        message = parse_tool_calls(text, "hermes", turn)
+        messages.append(message)
+        if message.tool_calls:
+            found = said(pb.ROLE_TOOL, "A lamp.", tool_call_id=message.tool_calls[0].id)
+            messages.append(found)
+        else:
+            messages.append(said(pb.ROLE_USER, "Go on."))
+    histories.append(record)
+    # Its fifth turn's thinking would be taken out of the history, so a new one began there.
+    assert [history for history, _, _ in spans] == [0] * 5 + [1] * 3
+    for history, start, ids in spans:
+        assert histories[history][start : start + len(ids)] == ids
+    sampled = [number for ids in histories for number in ids if number >= 1000]
+    assert sampled == [number for _, _, ids in spans for number in ids if number >= 1000]

@@ -229,6 +229,13 @@ def test_good_calls_beside_a_bad_one_are_read() -> None:
     assert len(message.malformed_calls) == 1
 
 
+def test_a_reply_of_nothing_but_openings_is_not_looked_through_for_each() -> None:
+    reply = "<function=f><parameter=x>" * 1_000
+    message = parse_tool_calls(reply, "qwen3_coder")
+    assert message.content == reply
+    assert len(message.malformed_calls) == 64
+
+
 SIGNS = ["\n", "{", "[", "]", "}", ";", "é", '{"name": "', '"a": ', "[" * 5000, "{a:" * 5000]
 SIGNS += ["[f(x=", "'", '"', ")", ":", "(" * 300, "=", "\\", "1e999", "9" * 5000, "to=f"]
 # Their signs, as one call of each has them.

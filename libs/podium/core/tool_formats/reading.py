@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from podium.core.outside import MOST_NAME_CHARS
 
+_MOST_MALFORMED = 64
+"""Calls that cannot be read, after which none is looked for: each may look to the reply's end."""
 SHOWN = 80
 """Characters of what a model wrote that an error repeats."""
 
@@ -55,7 +57,10 @@ def cut(
         read: of the reply and a match the calls there, and where they end.
     """
     found, content, position = Reply(), "", 0
-    while match := pattern.search(reply, position):
+    while len(found.malformed) < _MOST_MALFORMED:
+        match = pattern.search(reply, position)
+        if match is None:
+            break
         content += reply[position : match.start()]
         try:
             calls, position = read(reply, match)
