@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -41,7 +41,7 @@ def _curves(sides: tuple[ReportData, ReportData]) -> str:
 
 
 def _numbers(sides: tuple[ReportData, ReportData], names: list[str]) -> str:
-    rows = (
+    rows: tuple[tuple[str, Callable[[ReportData], str]], ...] = (
         ("state", lambda side: jobs.JobState.Name(side.job.state)[len("JOB_STATE_") :].lower()),
         ("steps", lambda side: f"{side.job.completed_steps} of {side.job.spec.training.steps}"),
         ("reward of the last step", lambda side: _last(side, "reward_mean")),
@@ -66,7 +66,7 @@ def _keys(sides: tuple[ReportData, ReportData], names: list[str]) -> str:
     return f'<h3 style="margin-top:16px">Keys that differ</h3>{_table("Keys", names, rows)}'
 
 
-def _table(label: str, names: list[str], rows: list[tuple[str, ...]]) -> str:
+def _table(label: str, names: list[str], rows: Sequence[tuple[str, ...]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in names)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return scrolled(label, f"<table><tr><th></th>{head}</tr>{body}</table>")
