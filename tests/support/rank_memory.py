@@ -2,8 +2,8 @@
 
     python -m support.rank_memory FOLDER
 
-makes a model in FOLDER, trains it by four processes, goes on from there by four, two and one, and
-from what the one made by four; and writes what it saw to FOLDER/seen.json.
+makes a model in FOLDER, trains it by one process and by four, goes on from what the four made by
+four, two and one, and from what the one made by four; and writes what it saw to FOLDER/seen.json.
 """
 
 from __future__ import annotations
@@ -165,8 +165,10 @@ def apart(_: Ranks, one: Path, two: Path) -> dict[str, float]:
 def main(folder: Path) -> None:
     """See the module's description."""
     (model,) = forked(1, built, folder / "model")
+    (folder / "alone").mkdir()
     seen: dict[str, Any] = {
         "ranks": forked(RANKS, measured, model, folder),
+        "alone": forked(1, measured, model, folder / "alone"),
         "parts": forked(3, differences, folder),
         "refused": forked(3, refusals, folder),
     }

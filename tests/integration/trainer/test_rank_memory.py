@@ -70,6 +70,24 @@ def test_no_process_holds_the_model_at_any_time(seen: dict[str, Any], quarter: f
         assert held["resume"] <= (2 + 2) * quarter + 5 * LAYER
 
 
+@pytest.mark.parametrize(
+    ("phase", "layers"),
+    [("load", 1), ("after load", 0), ("step", 7), ("after step", 0), ("save", 1)],
+)
+def test_each_of_four_takes_a_quarter_of_what_one_takes(
+    seen: dict[str, Any], phase: str, layers: int
+) -> None:
+    """And the layers that are gathered at once: in a step those of two models, and gradients.
+
+    Of the small model here they are a quarter more at the step's peak; of a large one, little. What
+    opening takes is not compared: a process alone maps its files, of which nothing is counted.
+    """
+    (alone,) = seen["alone"]
+    for rank in seen["ranks"]:
+        allowed = 1.01 * alone["bytes"][phase] / RANKS + layers * LAYER
+        assert rank["bytes"][phase] <= allowed
+
+
 def test_parts_are_the_model_that_one_process_reads(seen: dict[str, Any]) -> None:
     """By three processes: nothing divides by them evenly, and of four experts the last has none."""
     assert seen["parts"] == [[], [], []]
