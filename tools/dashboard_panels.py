@@ -92,7 +92,7 @@ def _of_trainer(metric: str) -> str:
 def gpus(of: str) -> Row:
     """What the GPUs of pods do, by the DCGM exporter's metrics: those that `of` selects."""
 
-    def told(metric: str) -> tuple[tuple[str, str], ...]:
+    def gpu(metric: str) -> tuple[tuple[str, str], ...]:
         query = _of_trainer(metric) if of == J else _of_pods(metric, of)
         return ((query, "{{pod}} GPU {{gpu}}"),)
 
@@ -103,7 +103,7 @@ def gpus(of: str) -> Row:
                 "GPU in use",
                 "Share of time in which the GPU did anything. DCGM exporter's.",
                 "percent",
-                told("DCGM_FI_DEV_GPU_UTIL"),
+                gpu("DCGM_FI_DEV_GPU_UTIL"),
                 empty=NEEDS_DCGM,
                 most=100,
             ),
@@ -111,7 +111,7 @@ def gpus(of: str) -> Row:
                 "Tensor cores in use",
                 "Share of cycles in which the tensor cores worked. DCGM exporter's.",
                 "percentunit",
-                told("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
+                gpu("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
                 empty=NEEDS_DCGM,
                 most=1,
             ),
@@ -119,14 +119,14 @@ def gpus(of: str) -> Row:
                 "GPU memory",
                 "In use. DCGM exporter's.",
                 "mbytes",
-                told("DCGM_FI_DEV_FB_USED"),
+                gpu("DCGM_FI_DEV_FB_USED"),
                 empty=NEEDS_DCGM,
             ),
             Panel(
                 "GPU power",
                 "A GPU that waits for others draws little. DCGM exporter's.",
                 "watt",
-                told("DCGM_FI_DEV_POWER_USAGE"),
+                gpu("DCGM_FI_DEV_POWER_USAGE"),
                 empty=NEEDS_DCGM,
             ),
         ),

@@ -18,7 +18,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from podium.core.contract import FieldRow, describe_fields
-from podium.core.contract.rules import descriptor_of, rules_of
+from podium.core.contract.rules import descriptor_of, is_map, rules_of, value_of
 from podium.core.contract.text import enum_names
 
 _JSON_TYPES = {
@@ -53,7 +53,7 @@ class Key:
 
     @property
     def path(self) -> str:
-        """With dots, and `[]` for a list's items."""
+        """With dots, `[]` for a list's items, and `{}` for a map's values."""
         return self.row.path
 
     @property
@@ -90,8 +90,8 @@ def template(message_class: type[Message], values: Mapping[str, str]) -> str:
         "",
     ]
     for key in keys(message_class):
-        if "[]" in key.path:
-            # Sections in a list do not flatten into lines; `job schema` has their keys.
+        if "[]" in key.path or "{}" in key.path:
+            # Sections in a list or by name do not flatten into lines; `job schema` has their keys.
             continue
         if key.depth == 0 and len(lines) > 3:
             lines.append("")
@@ -136,9 +136,10 @@ def _help(message: Descriptor, prefix: str) -> Iterator[tuple[str, str]]:
     words = comments(message.file.name).get(message.name, {})
     for field in message.fields:
         yield f"{prefix}{field.name}", words.get(field.name, "")
-        inner = field.message_type
+        inner = value_of(field).message_type if is_map(field) else field.message_type
         if inner is not None and inner.file.package.startswith("podium."):
-            yield from _help(inner, f"{prefix}{field.name}{'[]' if field.is_repeated else ''}.")
+            of = "{}" if is_map(field) else "[]" if field.is_repeated else ""
+            yield from _help(inner, f"{prefix}{field.name}{of}.")
 
 
 def _block(key: Key, values: Mapping[str, str]) -> Iterator[str]:
@@ -199,6 +200,8 @@ def _object_schema(message: Descriptor) -> dict[str, Any]:
 
 def _field_schema(field: FieldDescriptor) -> dict[str, Any]:
     schema: dict[str, Any]
+    if is_map(field):
+        return {"type": "object", "additionalProperties": _field_schema(value_of(field))}
     if field.message_type is not None:
         schema = _object_schema(field.message_type)
     else:

@@ -393,16 +393,3 @@ async def test_a_job_file_is_checked_as_the_command_line_does_and_made_once(
     made = [await send(text, id="new", request_id="r") for _ in range(2)]
     assert [(status, body["job"]["id"]) for status, body in made] == [(200, "new")] * 2
     assert (await send(text, id="new", request_id="s"))[0] == 409
-
-
-async def test_checkpoints_have_aliases_and_what_they_came_from(
-    fake: FakePodium, here: Console
-) -> None:
-    fake.registry.publish("a", 1, {"adapter/a": b"x"})
-    child = fake.registry.publish("a", 2, {"adapter/a": b"xyz"})
-    child.manifest.parents.add(model="a", version=1)
-    assert [each["name"] for each in (await ok(here, "/api/models"))["models"]] == ["a"]
-    newest = (await ok(here, "/api/models/a"))["versions"][0]
-    assert (newest["aliases"], newest["bytes"]) == (["latest"], 3)
-    assert newest["has_state"] is False
-    assert newest["parents"] == [{"model": "a", "version": 1}]

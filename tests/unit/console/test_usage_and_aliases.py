@@ -90,3 +90,16 @@ async def test_usage_is_told_by_job_and_project_with_budgets(
         assert (refused.status_code, violation["field"]) == (400, field)
     fake.jobs.known["a"].usage.sampled_tokens = 11
     assert (await ok(here, "/api/jobs/a"))["usage"]["sampled_tokens"] == 11
+
+
+async def test_checkpoints_have_aliases_and_what_they_came_from(
+    fake: FakePodium, here: Console
+) -> None:
+    fake.registry.publish("a", 1, {"adapter/a": b"x"})
+    child = fake.registry.publish("a", 2, {"adapter/a": b"xyz"})
+    child.manifest.parents.add(model="a", version=1)
+    assert [each["name"] for each in (await ok(here, "/api/models"))["models"]] == ["a"]
+    newest = (await ok(here, "/api/models/a"))["versions"][0]
+    assert (newest["aliases"], newest["bytes"]) == (["latest"], 3)
+    assert newest["has_state"] is False
+    assert newest["parents"] == [{"model": "a", "version": 1}]

@@ -25,7 +25,7 @@ from podium_controller.training.concurrency import Concurrency
 from podium_controller.training.draws import Draws
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluator import Evaluator
-from podium_controller.training.group_sources import DrawnGroups, RolloutGroups, Source
+from podium_controller.training.group_sources import DrawnGroups, EpisodeScenarios, RolloutGroups
 from podium_controller.training.judging import Judging
 from podium_controller.training.mixture import Mixture
 from podium_controller.training.ready_first import ReadyFirst
@@ -95,7 +95,7 @@ class World(Bench):
             self.projects.of("default"),
         )
 
-    async def sources(self) -> list[Source]:
+    async def sources(self) -> list[EpisodeScenarios]:
         """Of both."""
         scenarios = await self.rollout.scenarios(self.spec.environment, "train")
         return [

@@ -125,11 +125,11 @@ async def test_a_groups_numbers_tell_which_teacher_and_how_far_it_is() -> None:
     assert not [name for name in step_metrics([group()], 0) if name.startswith("teacher/")]
 
 
-async def test_who_comes_after_a_crash_of_the_judge_asks_no_teacher_again() -> None:
+async def test_who_comes_after_a_controller_that_lost_its_lease_asks_no_teacher_again() -> None:
     room = Classroom(rewards=0.5)
     made = await room.store(group())
-    room.before("score", raises(DataLossError("the judge is cut")))
-    with pytest.raises(DataLossError):
+    room.before("score", raises(LeaseLostError("the controller is another")))
+    with pytest.raises(LeaseLostError):
         await room.scoring.score(KEY, made)
     status, kept = await room.stored()
     assert (status, said(kept.trajectories[0])) == (COLLECTED, [-0.5, -0.5, -0.5])

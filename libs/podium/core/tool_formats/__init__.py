@@ -12,13 +12,13 @@ from podium.core.tool_formats import json_calls, marked_calls, python_calls, xml
 from podium.core.tool_formats.argument_types import Types
 from podium.core.tool_formats.channel_calls import harmony, muse_glimmer
 from podium.core.tool_formats.gemma_calls import FUNCTIONGEMMA, GEMMA4
-from podium.core.tool_formats.reading import Call, Reply
+from podium.core.tool_formats.reading import Call, ParsedReply
 
-__all__ = ["FORMATS", "SPECIAL", "TEXT", "Call", "Reply", "Types"]
+__all__ = ["FORMATS", "SPECIAL", "TEXT", "Call", "ParsedReply", "Types"]
 
 TEXT = "text"
 
-FORMATS: Mapping[str, Callable[[str, Types], Reply]] = {
+FORMATS: Mapping[str, Callable[[str, Types], ParsedReply]] = {
     TEXT: json_calls.text,
     "hermes": json_calls.HERMES,
     "llama3_json": json_calls.llama3_json,

@@ -6,7 +6,7 @@ import re
 
 from podium.core.harmony import MESSAGE, RECIPIENT
 from podium.core.tool_formats.argument_types import Types
-from podium.core.tool_formats.reading import Call, Reply, UnreadableError
+from podium.core.tool_formats.reading import Call, ParsedReply, UnreadableError
 from podium.core.tool_formats.xml_calls import ATEM
 
 _MUSE = re.compile(
@@ -16,12 +16,12 @@ _MUSE = re.compile(
 )
 
 
-def harmony(reply: str, _: Types) -> Reply:
+def harmony(reply: str, _: Types) -> ParsedReply:
     """`<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}<|call|>`.
 
     OpenAI's gpt-oss. What has no recipient is said, on whichever channel.
     """
-    found = Reply()
+    found = ParsedReply()
     words: list[str] = []
     position = 0
     for match in MESSAGE.finditer(reply):
@@ -41,12 +41,12 @@ def harmony(reply: str, _: Types) -> Reply:
     return found
 
 
-def muse_glimmer(reply: str, types: Types) -> Reply:
+def muse_glimmer(reply: str, types: Types) -> ParsedReply:
     """`to=NAME<|message|><atem:function_calls><atem:invoke name="NAME">…`, see `ATEM`.
 
     What is addressed `to=self` is thought, and nothing in it called.
     """
-    found = Reply()
+    found = ParsedReply()
     words: list[str] = []
     position = 0
     for match in _MUSE.finditer(reply):

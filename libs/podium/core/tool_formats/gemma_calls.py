@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.core.tool_formats.argument_types import Types
-from podium.core.tool_formats.reading import SHOWN, Call, Reply, UnreadableError, cut, written
+from podium.core.tool_formats.reading import SHOWN, Call, ParsedReply, UnreadableError, cut, written
 from podium.core.tool_formats.values import after_item, literal_at, skip
 
 _KEY = re.compile(r"([^:{}\[\],]+):")
@@ -23,7 +23,7 @@ class Braces:
     closing: str
     quote: str
 
-    def __call__(self, reply: str, types: Types) -> Reply:
+    def __call__(self, reply: str, types: Types) -> ParsedReply:
         """See `FORMATS`."""
         sign = re.compile(rf"{re.escape(self.opening)}\s*call:\s*([\w.:/-]*)\s*(?=\{{)")
 

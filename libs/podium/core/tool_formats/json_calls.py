@@ -10,7 +10,7 @@ from typing import Any
 from podium.core.tool_formats.argument_types import Types
 from podium.core.tool_formats.reading import (
     Call,
-    Reply,
+    ParsedReply,
     UnreadableError,
     cut,
     json_at,
@@ -66,7 +66,7 @@ class Tagged:
     strict: bool = True
     """Whether only the closing sign, or the reply's end, may follow."""
 
-    def __call__(self, reply: str, _: Types) -> Reply:
+    def __call__(self, reply: str, _: Types) -> ParsedReply:
         """See `FORMATS`."""
         if self.dropped:
             reply = re.sub(self.dropped, "", reply)
@@ -121,7 +121,7 @@ COHERE = Tagged(
 Command R7B and Command A."""
 
 
-def text(reply: str, _: Types) -> Reply:
+def text(reply: str, _: Types) -> ParsedReply:
     """`call: NAME {"argument": "value"}` at the start of a line: Podium's own, for any model.
 
     The arguments may go over several lines; without any, the call has none.
@@ -140,7 +140,7 @@ def _text_call(reply: str, match: re.Match[str]) -> tuple[list[Call], int]:
     return [Call(match[1], reply[match.end() : end])], end
 
 
-def llama3_json(reply: str, _: Types) -> Reply:
+def llama3_json(reply: str, _: Types) -> ParsedReply:
     """`{"name": …, "parameters": {…}}` as the whole reply, several divided by `;`.
 
     Llama 3.1 to 3.3 (Meta's model cards, "JSON based tool calling"), with or without
@@ -150,14 +150,14 @@ def llama3_json(reply: str, _: Types) -> Reply:
     tagged = body.startswith("<|python_tag|>")
     body = body.removeprefix("<|python_tag|>").strip()
     if not tagged and not _LLAMA_CALL.match(body):
-        return Reply(body)
-    found = Reply()
+        return ParsedReply(body)
+    found = ParsedReply()
     position = 0
     while position < len(body):
         try:
             value, position = json_at(body, position)
             found.calls.append(named(value, "name", "parameters", "arguments"))
         except UnreadableError as error:
-            return Reply(body, found.calls, [str(error)])
+            return ParsedReply(body, found.calls, [str(error)])
         position = _BETWEEN.match(body, position).end()  # type: ignore[union-attr]
     return found

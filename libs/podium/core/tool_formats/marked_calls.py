@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from podium.core.tool_formats.argument_types import Types
-from podium.core.tool_formats.reading import Call, Reply, UnreadableError, cut, json_at, named
+from podium.core.tool_formats.reading import Call, ParsedReply, UnreadableError, cut, json_at, named
 
 _MISTRAL_CALL = re.compile(r"\s*([\w.-]+)(?:\[CALL_ID\](\w+))?(?:\[ARGS\])?\s*(?=\{)")
 _KIMI_SECTION = re.compile(r"<\|tool_calls_section_(?:begin|end)\|>")
@@ -16,13 +16,13 @@ _DEEPSEEK_CALL = re.compile("<｜tool▁call▁begin｜>(.*?)(?:<｜tool▁call�
 _DEEPSEEK_BLOCK = re.compile(r"([^\n]+)\n```json\n(.*?)\n?```", re.DOTALL)
 
 
-def mistral(reply: str, _: Types) -> Reply:
+def mistral(reply: str, _: Types) -> ParsedReply:
     """`[TOOL_CALLS][{"name": …, "arguments": {…}}, …]`, or `[TOOL_CALLS]name[ARGS]{…}` each.
 
     mistral-common: the list up to tokenizer v7, the other from v11 on.
     """
     content, tag, body = reply.partition("[TOOL_CALLS]")
-    found = Reply(content.strip())
+    found = ParsedReply(content.strip())
     for part in body.split("[TOOL_CALLS]") if tag else ():
         try:
             found.calls += _mistral_calls(part.strip())
@@ -47,7 +47,7 @@ def _mistral_calls(part: str) -> list[Call]:
     return [Call(match[1], part[match.end() : end], match[2] or "")]
 
 
-def kimi_k2(reply: str, _: Types) -> Reply:
+def kimi_k2(reply: str, _: Types) -> ParsedReply:
     """`<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`.
 
     Moonshot's Kimi K2 ("Tool calling guidance" in its repository). The id is the model's.
@@ -64,7 +64,7 @@ def kimi_k2(reply: str, _: Types) -> Reply:
     return cut(_KIMI_SECTION.sub("", reply), _KIMI_CALL, read)
 
 
-def _deepseek(*, blocks: bool) -> Callable[[str, Types], Reply]:
+def _deepseek(*, blocks: bool) -> Callable[[str, Types], ParsedReply]:
     def read(_: str, match: re.Match[str]) -> tuple[list[Call], int]:
         first, sign, rest = match[1].partition("<｜tool▁sep｜>")
         block = _DEEPSEEK_BLOCK.fullmatch(rest.strip()) if blocks else None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from podium.core.tool_formats.argument_types import Types
-from podium.core.tool_formats.reading import SHOWN, Call, Reply, UnreadableError, cut, written
+from podium.core.tool_formats.reading import SHOWN, Call, ParsedReply, UnreadableError, cut, written
 from podium.core.tool_formats.values import after_item, literal_at, skip
 
 _NAME = re.compile(r"([A-Za-z_][\w.-]*)\s*\(\s*")
@@ -48,7 +48,7 @@ def _call(text: str, match: re.Match[str]) -> tuple[Call, int]:
     return Call(match[1], written(arguments)), position + 1
 
 
-def _between(opening: str, closing: str) -> Callable[[str, Types], Reply]:
+def _between(opening: str, closing: str) -> Callable[[str, Types], ParsedReply]:
     sign, end_sign = re.compile(re.escape(opening)), closing
 
     def read(reply: str, match: re.Match[str]) -> tuple[list[Call], int]:
@@ -70,15 +70,15 @@ olmo3 = _between("<function_calls>", "</function_calls>")
 """`<function_calls>`, a call a line, `</function_calls>`; Ai2's OLMo 3."""
 
 
-def pythonic(reply: str, _: Types) -> Reply:
+def pythonic(reply: str, _: Types) -> ParsedReply:
     """`[NAME(key="value"), …]` as the whole reply; Llama 3.2's and 4's, ToolACE."""
     body = reply.strip().removeprefix("<|python_start|>").removesuffix("<|python_end|>").strip()
     if not _WHOLE.match(body):
-        return Reply(body)
+        return ParsedReply(body)
     try:
         calls, end = _calls_at(body, 0)
         if body[end:].strip():
             raise UnreadableError(f"{body[end : end + SHOWN]!r} follows its calls")
     except UnreadableError as error:
-        return Reply(body, [], [str(error)])
-    return Reply("", calls)
+        return ParsedReply(body, [], [str(error)])
+    return ParsedReply("", calls)

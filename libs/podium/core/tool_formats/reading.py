@@ -38,7 +38,7 @@ class Call:
 
 
 @dataclass
-class Reply:
+class ParsedReply:
     """A reply, taken apart."""
 
     content: str = ""
@@ -50,13 +50,13 @@ def cut(
     reply: str,
     pattern: re.Pattern[str],
     read: Callable[[str, re.Match[str]], tuple[list[Call], int]],
-) -> Reply:
+) -> ParsedReply:
     """Takes the calls that begin where `pattern` matches out of the reply.
 
     Args:
         read: of the reply and a match the calls there, and where they end.
     """
-    found, content, position = Reply(), "", 0
+    found, content, position = ParsedReply(), "", 0
     while len(found.malformed) < _MOST_MALFORMED:
         match = pattern.search(reply, position)
         if match is None:

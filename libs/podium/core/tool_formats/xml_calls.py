@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.core.tool_formats.argument_types import Types
-from podium.core.tool_formats.reading import SHOWN, Call, Reply, UnreadableError, cut, written
+from podium.core.tool_formats.reading import SHOWN, Call, ParsedReply, UnreadableError, cut, written
 from podium.core.tool_formats.values import skip
 
 _QUOTED = r"""["']?([^"'>\n]*)["']?"""
@@ -30,10 +30,10 @@ class Tags:
     lines: bool = False
     """Whether values stand on lines of their own."""
 
-    def __call__(self, reply: str, types: Types) -> Reply:
+    def __call__(self, reply: str, types: Types) -> ParsedReply:
         """See `FORMATS`."""
         if self.needs and self.needs not in reply:
-            return Reply(reply.strip())
+            return ParsedReply(reply.strip())
         if self.around:
             reply = re.sub(self.around, "", reply)
         end, parameter = re.compile(self.end), re.compile(self.parameter, re.DOTALL)
