@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from support.written_calls import WRITTEN
+
 _PIECES = (
     *("\ud800", "\udfff", "\ud83d", "\ude00", "\ud83d\ude00", "\0", "\x1b[2J", "\x7f", "\x85"),
     *("\u2028", "\u202e", "\ufeff", "\ufffd", "\uffff", "é", "日本語", "a", "word ", "\n", "\r\n"),
@@ -101,6 +103,16 @@ class Wild:
             lambda: f"<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>",
         )
         return f"{self.text(2)}{self.choice(written)()}"
+
+    def written(self, call_format: str) -> str:
+        """A call as models of one family write it, of a name and arguments that are wild."""
+        name = "look" if self.chance(0.7) else self.text(2)
+        try:
+            reply = f"{self.text(1)}{WRITTEN[call_format]([(name, self.object())])}"
+        except RecursionError:
+            # Some are written by functions that call themselves, which a model is not.
+            return self.reply()
+        return reply[: self._random.randint(0, len(reply))] if self.chance(0.1) else reply
 
     def message(self) -> dict[str, Any]:
         """Of chat completions, more or less."""
