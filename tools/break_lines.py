@@ -249,7 +249,7 @@ def run_tests(tree: Path, *tests: str) -> tuple[int, list[str]]:
     failed = [
         line.split(" ", 1)[1].split(" - ")[0]
         for line in ran.stdout.splitlines()
-        if line.startswith(("FAILED ", "ERROR "))
+        if line.startswith(("FAILED tests", "ERROR tests"))
     ]
     if ran.returncode not in (PASSED, FAILED) or (ran.returncode == FAILED and not failed):
         words = (ran.stdout + ran.stderr)[-2000:]
