@@ -45,6 +45,16 @@ def parse_reply(
     return message
 
 
+def id_of_call(own: str, taken: set[str], number: int) -> str:
+    """A call's own id, or one by its number where it has none or another's; `taken` gets it.
+
+    Results are told apart by it.
+    """
+    call_id = own if own and own not in taken else f"call{number:05d}"
+    taken.add(call_id)
+    return call_id
+
+
 def parse_tool_calls(
     text: str,
     call_format: str = DEFAULT_FORMAT,
@@ -68,14 +78,9 @@ def parse_tool_calls(
     calls: list[pb.ToolCall] = []
     ids: set[str] = set()
     for number, call in enumerate(reply.calls):
-        call_id = clean(call.id)
-        if not call_id or call_id in ids:
-            # Results are told apart by it.
-            call_id = f"call{calls_before + number:05d}"
-        ids.add(call_id)
         calls.append(
             pb.ToolCall(
-                id=call_id,
+                id=id_of_call(clean(call.id), ids, calls_before + number),
                 name=clean(call.name),
                 arguments_json=clean_json(call.arguments_json),
             )

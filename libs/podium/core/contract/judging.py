@@ -149,6 +149,13 @@ def is_judge_address(url: str) -> bool:
     return bool(host) and port != 0 and not {".", ".."} & set(segments)
 
 
+def wrong_api_address(url: str) -> str:
+    """What is said of a model's address that is none."""
+    return (
+        f"got {url!r}; allowed is http(s)://host[:port]/…/v1 without a user, a query or a fragment"
+    )
+
+
 def _panel(spec: JudgedSpec) -> Iterator[tuple[str, str]]:
     if spec.judges:
         for name in _SHORT_FORM:
@@ -164,11 +171,7 @@ def _panel(spec: JudgedSpec) -> Iterator[tuple[str, str]]:
 
 def _judge(spec: spec_pb2.JudgeModel) -> Iterator[tuple[str, str]]:
     if spec.base_url and not is_judge_address(spec.base_url):
-        yield (
-            "base_url",
-            f"got {spec.base_url!r}; allowed is http(s)://host[:port]/…/v1 without a user,"
-            " a query or a fragment",
-        )
+        yield "base_url", wrong_api_address(spec.base_url)
     for name in OWN_PARAMETERS:
         if name in spec.extra_body.fields:
             yield f"extra_body.{name}", "is set by the judge service itself"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from podium.core.contract.judging import is_judge_address
+from podium.core.contract.judging import is_judge_address, wrong_api_address
 from podium.core.errors import Violation
 from podium.types.v1 import spec_pb2
 
@@ -61,19 +59,10 @@ def with_players(
 def _wrong(player: spec_pb2.ModelPlayer, field: str) -> list[Violation]:
     found = []
     if not is_judge_address(player.base_url):
-        found.append(
-            Violation(
-                f"{field}.base_url",
-                f"got {player.base_url!r}; allowed is http(s)://host[:port]/…/v1 without a user,"
-                " a query or a fragment",
-            )
-        )
-    for name in _own(player.extra_body.fields):
-        found.append(
-            Violation(f"{field}.extra_body.{name}", "is set by the rollout service itself")
-        )
+        found.append(Violation(f"{field}.base_url", wrong_api_address(player.base_url)))
+    found += [
+        Violation(f"{field}.extra_body.{name}", "is set by the rollout service itself")
+        for name in OWN_PARAMETERS
+        if name in player.extra_body.fields
+    ]
     return found
-
-
-def _own(fields: Mapping[str, object]) -> list[str]:
-    return [name for name in OWN_PARAMETERS if name in fields]

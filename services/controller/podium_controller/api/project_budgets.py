@@ -29,7 +29,7 @@ class ProjectBudgets:
 
 
 def _message(project: str, limits: ProjectLimits, used: ProjectUse) -> pb.ProjectBudget:
-    of = pb.ProjectBudget(
+    budget = pb.ProjectBudget(
         project=project,
         start_time=timestamp(month_start() * 10**9),
         max_gpu_hours=limits.max_gpu_hours,
@@ -40,6 +40,6 @@ def _message(project: str, limits: ProjectLimits, used: ProjectUse) -> pb.Projec
         max_total_judge_cost=limits.max_total_judge_cost,
     )
     if limits.has_total:
-        of.total_gpu_hours = gpu_hours(used.total)
-        of.total_judge_cost = used.total.judge_cost
-    return of
+        budget.total_gpu_hours = gpu_hours(used.total)
+        budget.total_judge_cost = used.total.judge_cost
+    return budget

@@ -14,7 +14,7 @@ from podium.core.errors import (
     Violation,
 )
 from podium.core.policy_names import parse_policy
-from podium.core.tool_calls import parse_reply
+from podium.core.tool_calls import id_of_call, parse_reply
 from podium.environment.v1 import environment_service_pb2 as environment_pb
 from podium.environments import Agent
 from podium.environments.catalog import load
@@ -160,19 +160,11 @@ class ModelSpeaker:
             spans.player_answered(span, answer)
         self.prompt_tokens += answer.prompt_tokens
         self.completion_tokens += answer.completion_tokens
-        message = numbered(answer.message, history.calls)
-        conversations.said(message)
-        return message
-
-
-def numbered(message: pb.Message, calls_before: int) -> pb.Message:
-    """A message whose calls all have ids, each once: results are told apart by them."""
-    ids: set[str] = set()
-    for number, call in enumerate(message.tool_calls):
-        if not call.id or call.id in ids:
-            call.id = f"call{calls_before + number:05d}"
-        ids.add(call.id)
-    return message
+        ids: set[str] = set()
+        for number, call in enumerate(answer.message.tool_calls):
+            call.id = id_of_call(call.id, ids, history.calls + number)
+        conversations.said(answer.message)
+        return answer.message
 
 
 class Cast:
