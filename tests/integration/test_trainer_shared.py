@@ -46,6 +46,7 @@ class Setting:
             "PODIUM_TRAINER_THREADS": "1",
             "PODIUM_TRAINER_ROW_TOKENS": "96",
             "PODIUM_TRAINER_MAX_JOBS": str(max_jobs),
+            "PODIUM_TRAINER_IDLE_SECONDS": "1",
         }
         return service("trainer", self.folder / f"{name}.log", environment)
 
@@ -109,6 +110,11 @@ async def goes_on(
                 saved[name] = step
 
 
+async def metrics(process: ServiceProcess) -> str:
+    url = f"http://127.0.0.1:{process.metrics_port}/metrics"
+    return await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+
+
 @pytest.mark.long
 async def test_a_killed_trainer_of_four_jobs_ends_each_as_it_is_alone(setting: Setting) -> None:
     async with setting.trainer("lone", 1) as lone:
@@ -158,12 +164,18 @@ async def test_what_it_holds_and_refuses_is_told(setting: Setting) -> None:
         assert refused.value.metadata["job_id"] == "told-b,told-a"
         await stub.Close(pb.CloseRequest(job_id="told-b"))
         await stub.Open(setting.opening("c", "told-"), timeout=120)
-        url = f"http://127.0.0.1:{process.metrics_port}/metrics"
-        page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+        page = await metrics(process)
         assert 'job_id="told-b"' not in page
         assert 'podium_trainer_step{job_id="told-c"} 0.0' in page
         assert "podium_trainer_open_jobs 2.0" in page
         assert "podium_trainer_wait_duration_seconds_count 3.0" in page
+        # What nobody calls goes to the registry, and comes back with the next call.
+        await stub.Save(pb.SaveRequest(job_id="told-c", step=0), timeout=60)
+        while "podium_trainer_stowed_jobs 1.0" not in await metrics(process):
+            await asyncio.sleep(0.1)
+        taken = await stub.Step(step_messages("told-c", 1, step_groups(1)), timeout=120)
+        assert taken.step == 1
+        assert "podium_trainer_stowed_jobs 0.0" in await metrics(process)
         assert await process.terminate() == 0
 
 

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 
 import torch
-from podium.core.errors import NotFoundError
+from podium.core.errors import NotFoundError, UnavailableError
 from podium_trainer.adapters.versions import Provenance, PublishedVersion
 from podium_trainer.learner.checkpoint import Checkpoint
 
@@ -17,8 +17,10 @@ class KeptVersions:
     def __init__(self) -> None:
         self.versions: dict[tuple[str, int], Checkpoint] = {}
         self.provenance: dict[tuple[str, int], Provenance] = {}
+        self.is_away = False
 
     async def fetch(self, job_id: str, version: int) -> tuple[Checkpoint, PublishedVersion]:
+        self._reach()
         if (job_id, version) not in self.versions:
             raise NotFoundError(f"there is no {job_id}@{version}")
         return self.versions[job_id, version], _published(version)
@@ -26,15 +28,21 @@ class KeptVersions:
     async def publish(
         self, job_id: str, checkpoint: Checkpoint, provenance: Provenance, *, with_state: bool
     ) -> PublishedVersion:
+        self._reach()
         self.versions[job_id, checkpoint.step] = checkpoint
         self.provenance[job_id, checkpoint.step] = provenance
         return _published(checkpoint.step)
 
     async def add_state(self, job_id: str, checkpoint: Checkpoint) -> None:
+        self._reach()
         whole = self.versions[job_id, checkpoint.step]
         self.versions[job_id, checkpoint.step] = replace(
             whole, optimizer=checkpoint.optimizer, rng=checkpoint.rng
         )
+
+    def _reach(self) -> None:
+        if self.is_away:
+            raise UnavailableError("the registry is away")
 
 
 def bits(checkpoint: Checkpoint) -> dict[str, str]:

@@ -93,7 +93,8 @@ def _launchers(processes: int, machines: int) -> list[list[str]]:
 
 
 async def _when_serving(process: asyncio.subprocess.Process, log: Path) -> ServiceProcess:
-    for _ in range(1200):
+    # torch alone loads for minutes on a machine that does much else.
+    for _ in range(4000):
         text = await asyncio.to_thread(log.read_text, errors="replace")
         address = re.search(r'"address": ?"([^"]+)"', text)
         metrics = re.search(r'"metrics_port": ?(\d+)', text)

@@ -51,6 +51,7 @@ def main() -> None:
         await asyncio.to_thread(importlib.import_module, "podium_trainer.learner.session")
         from podium_trainer.adapters.team import Team
         from podium_trainer.adapters.versions import RegistryVersions
+        from podium_trainer.idle import stow_idle_jobs
         from podium_trainer.learner.parallel import join
         from podium_trainer.servicer import TrainerServicer
         from podium_trainer.worker import Worker
@@ -71,9 +72,11 @@ def main() -> None:
             TrainerServicer(worker),
             "podium.trainer.v1.TrainerService",
         )
+        stowing = asyncio.create_task(stow_idle_jobs(worker, settings.idle_seconds))
         try:
             yield
         finally:
+            stowing.cancel()
             await worker.stop()
             await registry.close()
 

@@ -25,6 +25,9 @@ class Settings(ServerSettings):
     max_jobs: int = Field(default=1, ge=1)
     """Jobs that may be open at once. More than one train adapters on one base model, which is
     in memory once; with several processes there can be but one."""
+    idle_seconds: float = Field(default=600.0, ge=0)
+    """How long a job without a call stays in memory, where several may be open; its next call
+    has it back from the registry. 0 for as long as it is open."""
     row_tokens: int = Field(default=2048, ge=16)
     """Tokens of a packed row, unless a trajectory needs more or the job allows fewer.
     Memory grows with it; larger rows share more prefixes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from podium_trainer.adapters.state_keeper import StateKeeper
 from podium_trainer.adapters.versions import CheckpointStore, PublishedVersion
 from podium_trainer.domain import metrics
 from podium_trainer.domain.sharing import SlotClaim, check_room
-from podium_trainer.learner.session import Session
+from podium_trainer.learner.session import JobConfig, Session
 
 
 @dataclass(eq=False)
@@ -30,9 +31,18 @@ class Storing:
         return self.saving.locked() or self.keeping.locked() or self.keeper.is_busy
 
 
+@dataclass(frozen=True)
+class Stowed:
+    """A job whose session is in the registry until its next call."""
+
+    config: JobConfig
+    version: int
+    """Whose state it was stored as: its step."""
+
+
 @dataclass(eq=False)
 class OpenJob:
-    """A job that holds a slot: it is open, or being opened."""
+    """A job that holds a slot: it is open, stowed, or being opened."""
 
     claim: SlotClaim
     project: str
@@ -40,8 +50,11 @@ class OpenJob:
     calls: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by a call that needs the session as it is."""
     session: Session | None = None
-    """None while it is being opened."""
+    """None while it is being opened, and while it is stowed."""
+    stowed: Stowed | None = None
     is_closing: bool = False
+    used: float = field(default_factory=time.monotonic)
+    """When its last call ended, of the monotonic clock in seconds."""
     published: PublishedVersion | None = None
     """The version that the session's state is known to be in the registry as."""
     parent: int | None = None
@@ -57,18 +70,32 @@ class OpenJob:
     @property
     def is_changing(self) -> bool:
         """Whether it may soon hold its slot no more."""
-        return self.session is None or self.is_closing
+        return self.is_closing or (self.session is None and self.stowed is None)
+
+    @property
+    def step(self) -> int | None:
+        """The step that the weights are at; None while it is being opened."""
+        if self.stowed is not None:
+            return self.stowed.version
+        return None if self.session is None else self.session.step
 
     def opened(
         self, session: Session, published: PublishedVersion | None, version: int | None
     ) -> None:
         """It is open at that version, or fresh."""
         self.session, self.published, self.parent = session, published, version
+        self.stowed = None
         self.storing.keeper.open(version)
+
+    def stow(self, config: JobConfig) -> None:
+        """Its session is no more here: `published` has its weights and its state."""
+        assert self.published is not None
+        self.stowed = Stowed(config, self.published.version)
+        self.session = None
 
     def released(self) -> None:
         """Its session is no more."""
-        self.session = self.published = self.parent = None
+        self.session = self.published = self.parent = self.stowed = None
         self.metrics = {}
         self.storing.keeper.open(None)
 
@@ -101,20 +128,25 @@ class JobSlots:
         """Of the jobs that hold a slot, in the order in which they took it."""
         return [job.claim for job in self._jobs.values()]
 
+    @property
+    def jobs(self) -> list[OpenJob]:
+        """Those that hold a slot, the oldest first."""
+        return list(self._jobs.values())
+
     def get(self, job_id: str) -> OpenJob | None:
         """The job, if it holds a slot."""
         return self._jobs.get(job_id)
 
-    def opened(self, job_id: str) -> tuple[OpenJob, Session]:
-        """The job and its session.
+    def step(self, job_id: str) -> int:
+        """The step that the job's weights are at.
 
         Raises:
             FailedPreconditionError: JOB_NOT_OPEN.
         """
         job = self._jobs.get(job_id)
-        if job is None or job.session is None:
+        if job is None or job.step is None:
             raise _not_open(job_id)
-        return job, job.session
+        return job.step
 
     def storing(self, job_id: str) -> Storing:
         """What of the job's versions is on its way; it may be being opened.
@@ -128,8 +160,8 @@ class JobSlots:
         return job.storing
 
     @asynccontextmanager
-    async def call(self, job_id: str) -> AsyncIterator[tuple[OpenJob, Session]]:
-        """The job to itself, once its other calls have ended.
+    async def call(self, job_id: str) -> AsyncIterator[OpenJob]:
+        """The job to itself, once its other calls have ended. It may be stowed.
 
         Raises:
             FailedPreconditionError: JOB_NOT_OPEN.
@@ -137,7 +169,11 @@ class JobSlots:
         while (job := self._jobs.get(job_id)) is not None:
             async with job.calls:
                 if self._jobs.get(job_id) is job:
-                    yield self.opened(job_id)
+                    self.step(job_id)
+                    try:
+                        yield job
+                    finally:
+                        job.used = time.monotonic()
                     return
         raise _not_open(job_id)
 
@@ -161,7 +197,7 @@ class JobSlots:
                 if job is None:
                     job = OpenJob(claim, "", self._storing_of(claim.job_id))
                     self._jobs[claim.job_id] = job
-                    metrics.OPEN_JOBS.set(len(self._jobs))
+                    self.count()
                 # From now on others are measured by it.
                 job.claim = claim
                 return job
@@ -169,7 +205,12 @@ class JobSlots:
     def free(self, job: OpenJob) -> None:
         """The job holds its slot no more; `tell` those that wait."""
         del self._jobs[job.id]
+        self.count()
+
+    def count(self) -> None:
+        """Shows how many there are."""
         metrics.OPEN_JOBS.set(len(self._jobs))
+        metrics.STOWED_JOBS.set(sum(job.stowed is not None for job in self._jobs.values()))
 
     async def tell(self) -> None:
         """Has those that wait in `take` look again."""
@@ -199,3 +240,17 @@ def _not_open(job_id: str) -> FailedPreconditionError:
         reason="JOB_NOT_OPEN",
         metadata={"job_id": job_id},
     )
+
+
+def check_step(expected: int, got: int, what: str) -> None:
+    """Whether a call is about the step that it may be about; `what` begins the sentence of that.
+
+    Raises:
+        FailedPreconditionError: WRONG_STEP.
+    """
+    if got != expected:
+        raise FailedPreconditionError(
+            f"got step {got}; {what} {expected}",
+            reason="WRONG_STEP",
+            metadata={"step": str(got), "expected_step": str(expected)},
+        )

@@ -7,14 +7,14 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from podium.core.errors import FailedPreconditionError, RequestCancelledError
+from podium.core.errors import PodiumError, RequestCancelledError
 from podium.kit.telemetry import exemplar
 from podium.types.v1 import trajectory_pb2
 
-from podium_trainer.adapters.state_keeper import StateKeeper
 from podium_trainer.adapters.team import Team
 from podium_trainer.adapters.versions import CheckpointStore, Provenance, PublishedVersion
 from podium_trainer.computing import Computing
@@ -22,7 +22,8 @@ from podium_trainer.domain import metrics
 from podium_trainer.domain.sharing import SlotClaim
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.session import JobConfig, Session, StepOutcome
-from podium_trainer.slots import JobSlots, OpenJob
+from podium_trainer.shielded import ShieldedTasks
+from podium_trainer.slots import JobSlots, OpenJob, check_step
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Worker:
         self._team = team
         self._slots = JobSlots(versions, max_jobs)
         self._computing = Computing(threads)
-        self._running: set[asyncio.Task[Any]] = set()
+        self._calls = ShieldedTasks()
         self._stopping = asyncio.Event()
 
     @property
@@ -76,7 +77,7 @@ class Worker:
             InvalidArgumentError: the specification cannot be trained.
             DataLossError: the version is damaged.
         """
-        return await self._to_the_end(self._open(config, resume_version, project))
+        return await self._calls.run(self._open(config, resume_version, project))
 
     def expect(self, job_id: str, step: int) -> None:
         """Whether `step` is the next one of the job.
@@ -84,8 +85,7 @@ class Worker:
         Raises:
             FailedPreconditionError: JOB_NOT_OPEN or WRONG_STEP.
         """
-        _, session = self._slots.opened(job_id)
-        _check_step(session.step + 1, step, "the next step is")
+        check_step(self._slots.step(job_id) + 1, step, "the next step is")
 
     async def step(
         self,
@@ -102,7 +102,7 @@ class Worker:
         """
         cancelled = asyncio.Event()
         try:
-            return await self._to_the_end(self._step(job_id, step, groups, cancelled, begun))
+            return await self._calls.run(self._step(job_id, step, groups, cancelled, begun))
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -121,7 +121,7 @@ class Worker:
             FailedPreconditionError: JOB_NOT_OPEN or WRONG_STEP.
             PodiumError: what the registry refused it with.
         """
-        return await self._to_the_end(self._save(job_id, step, group_ids, numbers, saving))
+        return await self._calls.run(self._save(job_id, step, group_ids, numbers, saving))
 
     async def save_state(self, job_id: str, step: int) -> None:
         """Returns when the registry has the state of a version that is published.
@@ -130,16 +130,29 @@ class Worker:
             FailedPreconditionError: JOB_NOT_OPEN; WRONG_STEP: that state is not at hand.
             PodiumError: what the registry refused it with.
         """
-        await self._to_the_end(self._save_state(job_id, step))
+        await self._calls.run(self._save_state(job_id, step))
 
     async def close(self, job_id: str) -> None:
         """Frees the job's slot, if it holds one."""
-        await self._to_the_end(self._close(job_id))
+        await self._calls.run(self._close(job_id))
+
+    async def stow_idle(self, seconds: float) -> None:
+        """Frees the sessions of jobs that had no call for so long; their next call has them back.
+
+        Only what the registry has goes: a step that is not published yet stays.
+        """
+        for job in self._slots.jobs:
+            if time.monotonic() - job.used >= seconds and not job.calls.locked():
+                try:
+                    await self._calls.run(self._stow(job))
+                except PodiumError as error:
+                    # It stays as it is, and is tried again.
+                    logger.warning("idle job stays: %s", error, extra={"job_id": job.id})
 
     async def stop(self) -> None:
         """Gives up running steps and waits for the threads."""
         self._stopping.set()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._calls.ended()
         await self._slots.settled()
         # The others may be gone already; then there is nobody to tell.
         with contextlib.suppress(RuntimeError):
@@ -169,13 +182,7 @@ class Worker:
         try:
             # First, since memory may not hold two models; a fetch that fails leaves nothing open.
             await self._release(job)
-            checkpoint, published = None, None
-            if resume_version is not None:
-                checkpoint, published = await self._versions.fetch(job.id, resume_version)
-            async with self._computing.make_live(job.project, job.id, None, self._stopping):
-                session = await self._compute(lambda: self._team.open(config, checkpoint))
-                self._computing.made(session)
-            job.opened(session, published, resume_version)
+            session = await self._make(job, config, resume_version)
         except BaseException:
             self._forget(job)
             raise
@@ -185,6 +192,28 @@ class Worker:
         logger.info("job opened", extra={"job_id": job.id, "step": session.step})
         return session
 
+    async def _make(self, job: OpenJob, config: JobConfig, version: int | None) -> Session:
+        checkpoint, published = None, None
+        if version is not None:
+            checkpoint, published = await self._versions.fetch(job.id, version)
+        async with self._computing.make_live(job.project, job.id, None, self._stopping):
+            session = await self._compute(lambda: self._team.open(config, checkpoint))
+            self._computing.made(session)
+        job.opened(session, published, version)
+        return session
+
+    @asynccontextmanager
+    async def _call(self, job_id: str) -> AsyncIterator[tuple[OpenJob, Session]]:
+        """The job to itself, with its session, which comes back if it was stowed."""
+        async with self._slots.call(job_id) as job:
+            session, stowed = job.session, job.stowed
+            if stowed is not None:
+                session = await self._make(job, stowed.config, stowed.version)
+                self._slots.count()
+                logger.info("idle job is back", extra={"job_id": job_id, "step": session.step})
+            assert session is not None
+            yield job, session
+
     async def _step(
         self,
         job_id: str,
@@ -193,7 +222,7 @@ class Worker:
         cancelled: asyncio.Event,
         begun: Begun,
     ) -> StepOutcome:
-        async with self._slots.call(job_id) as (job, session):
+        async with self._call(job_id) as (job, session):
             self.expect(job_id, step)
 
             def given_up() -> bool:
@@ -231,8 +260,8 @@ class Worker:
         storing = self._slots.storing(job_id)
         async with storing.saving:
             start = time.perf_counter()
-            async with self._slots.call(job_id) as (job, session):
-                _check_step(session.step, step, "the weights are at step")
+            async with self._call(job_id) as (job, session):
+                check_step(session.step, step, "the weights are at step")
                 # Its reply was lost, or the controller begins anew: the same version again.
                 if job.published is not None:
                     if saving is Saving.BEHIND:
@@ -281,10 +310,10 @@ class Worker:
         storing = self._slots.storing(job_id)
         keeper = storing.keeper
         async with storing.keeping:
-            self._slots.opened(job_id)
-            if not _is_kept(keeper, step):
-                async with self._slots.call(job_id) as (job, session):
-                    _check_step(session.step, step, "the weights are at step")
+            self._slots.step(job_id)
+            if not keeper.has(step):
+                async with self._call(job_id) as (job, session):
+                    check_step(session.step, step, "the weights are at step")
                     await self._copy_state(job, session)
             if keeper.holds(step):
                 await keeper.wait(lambda: self._compute(self._team.store_state))
@@ -292,7 +321,7 @@ class Worker:
     async def _copy_state(self, job: OpenJob, session: Session) -> None:
         """Begins to store the state of the current step, whose weights are published."""
         keeper = job.storing.keeper
-        if _is_kept(keeper, session.step):
+        if keeper.has(session.step):
             return
         await keeper.settled()
         keeper.begin(job.id, await self._copy(job, session, Saving.STATE))
@@ -312,6 +341,25 @@ class Worker:
             if self._slots.get(job_id) is job:
                 await self._leave(job)
                 logger.info("job closed", extra={"job_id": job_id})
+
+    async def _stow(self, job: OpenJob) -> None:
+        session, published = job.session, job.published
+        # Whole weights have a trainer alone, and are gigabytes to fetch.
+        if session is None or published is None or job.claim.whole:
+            return
+        await self._save_state(job.id, published.version)
+        async with job.calls:
+            # Unless a call came meanwhile that changed it.
+            if (
+                self._slots.get(job.id) is job
+                and job.session is session
+                and job.published is published
+                and job.storing.keeper.is_stored(published.version)
+            ):
+                job.stow(session.config)
+                await self._watched(self._computing.free(session, self._team.close))
+                self._slots.count()
+                logger.info("idle job stowed", extra={"job_id": job.id, "step": published.version})
 
     async def _leave(self, job: OpenJob) -> None:
         await self._release(job)
@@ -346,29 +394,3 @@ class Worker:
                 # After the caller has its answer.
                 asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, os._exit, 1)
             raise
-
-    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for `work`, which goes on when the waiting is cancelled."""
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        # Read, so that an error nobody waits for any more is not reported as forgotten.
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.debug("call ended with %s", error)
-
-
-def _is_kept(keeper: StateKeeper, step: int) -> bool:
-    return keeper.is_stored(step) or keeper.holds(step)
-
-
-def _check_step(expected: int, got: int, what: str) -> None:
-    if got != expected:
-        raise FailedPreconditionError(
-            f"got step {got}; {what} {expected}",
-            reason="WRONG_STEP",
-            metadata={"step": str(got), "expected_step": str(expected)},
-        )

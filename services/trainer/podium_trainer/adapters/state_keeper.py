@@ -68,6 +68,10 @@ class StateKeeper:
         held = self._held
         return held is not None and (held.opening, held.checkpoint.step) == (self._opening, step)
 
+    def has(self, step: int) -> bool:
+        """Whether nobody needs to copy that state any more."""
+        return self.is_stored(step) or self.holds(step)
+
     def begin(self, job_id: str, checkpoint: Checkpoint) -> None:
         """Begins to store a copy; what was before it must be `settled`."""
         self._drop()

@@ -83,6 +83,10 @@ JOB_PHASE_SECONDS = Counter(
     ["job_id", "phase"],
 )
 OPEN_JOBS = Gauge("podium_trainer_open_jobs", "Jobs that hold a slot.")
+STOWED_JOBS = Gauge(
+    "podium_trainer_stowed_jobs",
+    "Open jobs whose adapter and optimizer are in the registry until their next call.",
+)
 WAIT_SECONDS = Histogram(
     "podium_trainer_wait_duration_seconds",
     "Time that a step, or the opening of a job, waited for other jobs' steps.",
