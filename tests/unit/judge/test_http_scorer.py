@@ -288,10 +288,13 @@ async def test_calls_that_no_template_can_read_are_sent_as_what_they_are(bench: 
 
 
 async def test_reward_models_count_against_budgets_of_tokens(bench: Bench) -> None:
-    bench.scorer.then(rewarding(lambda number: number, read=60))
-    await bench.scored("answer 3", "answer 9", protocol=POOLING, max_job_tokens=100)
-    skipped = await bench.scored("answer 4", protocol=POOLING, max_job_tokens=100)
+    # Of a conversation of these a template makes 256 tokens at most, and one of each byte.
+    bench.scorer.then(rewarding(lambda number: number, read=300))
+    await bench.scored("answer 3", "answer 9", protocol=POOLING, max_job_tokens=900)
+    skipped = await bench.scored("answer 4", protocol=POOLING, max_job_tokens=900)
     assert skipped.skip_reason == "judge_budget"
+    words = skipped.trajectories[0].explanation
+    assert "the job's judges have used 600 tokens of 900 (max_job_tokens)" in words
     spent = judge_service_pb2.ProjectBudget(
         project="p", max_tokens=5, used_tokens=5, period="2026-11"
     )

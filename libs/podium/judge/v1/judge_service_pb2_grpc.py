@@ -70,7 +70,8 @@ class JudgeServiceServicer:
         if all refuse the key or the address, or none is named and the default
         one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
         if one cannot be reached, is busy after its retries, or has no credit,
-        leave or model (HTTP 402, 403, 404).
+        leave or model (HTTP 402, 403, 404). What judges had used by then stands in
+        the error's metadata, by the names of JudgeUsage's fields.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,7 +49,8 @@ class JudgeServiceStub:
     if all refuse the key or the address, or none is named and the default
     one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
     if one cannot be reached, is busy after its retries, or has no credit,
-    leave or model (HTTP 402, 403, 404).
+    leave or model (HTTP 402, 403, 404). What judges had used by then stands in
+    the error's metadata, by the names of JudgeUsage's fields.
     """
     CheckReward: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.CheckRewardRequest, _judge_service_pb2.CheckRewardResponse]
     """Says whether ScoreGroup could take a reward, before a job is made with it.
@@ -82,7 +83,8 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     if all refuse the key or the address, or none is named and the default
     one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
     if one cannot be reached, is busy after its retries, or has no credit,
-    leave or model (HTTP 402, 403, 404).
+    leave or model (HTTP 402, 403, 404). What judges had used by then stands in
+    the error's metadata, by the names of JudgeUsage's fields.
     """
     CheckReward: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.CheckRewardRequest, _judge_service_pb2.CheckRewardResponse]  # type: ignore[assignment]
     """Says whether ScoreGroup could take a reward, before a job is made with it.
@@ -118,7 +120,8 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         if all refuse the key or the address, or none is named and the default
         one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
         if one cannot be reached, is busy after its retries, or has no credit,
-        leave or model (HTTP 402, 403, 404).
+        leave or model (HTTP 402, 403, 404). What judges had used by then stands in
+        the error's metadata, by the names of JudgeUsage's fields.
         """
 
     @_abc_1.abstractmethod

@@ -17,7 +17,9 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_judge.adapters import http_protocols
 from podium_judge.adapters.http_protocols import NoAnswerError
 from podium_judge.adapters.judge_model import CallMetrics, shown
+from podium_judge.domain.budget import Amount
 from podium_judge.domain.judge_config import CallLimits, JudgeConfig
+from podium_judge.domain.paid_model import most_tokens
 from podium_judge.domain.panel import mean
 from podium_judge.domain.scores import Score, Unscored, Usage
 from podium_judge.domain.transcript import Attempt, attempt_of, histories_of
@@ -63,6 +65,7 @@ class HttpSource:
             client, config.endpoint, limits, role="judge", observer=self._metrics, named="scorer"
         )
         self._extra = whole_numbers(plain_of(spec.extra_body))
+        self._reads_conversations = spec.protocol != spec_pb2.HTTP_SCORER_PROTOCOL_SCORE
         self._call_price = spec.call_price if spec.HasField("call_price") else None
 
     @property
@@ -80,10 +83,17 @@ class HttpSource:
         """See `ScoreSource.is_priced`."""
         return self._call_price is not None
 
-    @property
-    def reads_tokens(self) -> bool:
-        """See `ScoreSource.reads_tokens`."""
-        return self._spec.protocol != spec_pb2.HTTP_SCORER_PROTOCOL_SCORE
+    def most(self, trajectories: Sequence[trajectory_pb2.Trajectory]) -> Amount:
+        """See `ScoreSource.most`: every answered call costs, and models read what they are sent."""
+        price = self._call_price or 0.0
+        if not self._reads_conversations:
+            return Amount(0, price)
+        bodies = [
+            self._body(history)
+            for trajectory in self._distinct(trajectories).values()
+            for history in histories_of(trajectory)
+        ]
+        return Amount(sum(map(most_tokens, bodies)), price * len(bodies))
 
     async def scores(
         self,
@@ -93,7 +103,7 @@ class HttpSource:
     ) -> list[Score | Unscored]:
         """See `ScoreSource.scores`."""
         try:
-            if not self.reads_tokens:
+            if not self._reads_conversations:
                 return await self._of_group(group, trajectories, usage)
             return await self._of_conversations(trajectories, usage)
         except (UnavailableError, FailedPreconditionError) as error:
@@ -119,10 +129,7 @@ class HttpSource:
         self, trajectories: Sequence[trajectory_pb2.Trajectory], usage: Usage
     ) -> list[Score | Unscored]:
         words = [attempt_of(trajectory) for trajectory in trajectories]
-        asked: dict[Attempt, trajectory_pb2.Trajectory] = {}
-        for attempt, trajectory in zip(words, trajectories, strict=True):
-            if attempt:
-                asked.setdefault(attempt, trajectory)
+        asked = self._distinct(trajectories)
         outcomes = await asyncio.gather(
             *(self._of_attempt(trajectory, usage) for trajectory in asked.values()),
             return_exceptions=True,
@@ -142,15 +149,24 @@ class HttpSource:
             raise VerdictError(unscored[0].removeprefix("http: "))
         return [found[attempt] if attempt else _SILENT for attempt in words]
 
+    @staticmethod
+    def _distinct(
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+    ) -> dict[Attempt, trajectory_pb2.Trajectory]:
+        """One of each words, but of none."""
+        found: dict[Attempt, trajectory_pb2.Trajectory] = {}
+        for trajectory in trajectories:
+            if attempt := attempt_of(trajectory):
+                found.setdefault(attempt, trajectory)
+        return found
+
     async def _of_attempt(self, trajectory: trajectory_pb2.Trajectory, usage: Usage) -> float:
         """The mean of its conversations' scores."""
         asked = (self._of_history(history, usage) for history in histories_of(trajectory))
         return mean(await asyncio.gather(*asked))
 
     async def _of_history(self, history: trajectory_pb2.History, usage: Usage) -> float:
-        body = self._extra | {"messages": http_protocols.chat_messages(history)}
-        if self._endpoint.model:
-            body["model"] = self._endpoint.model
+        body = self._body(history)
         classifies = self._spec.protocol == spec_pb2.HTTP_SCORER_PROTOCOL_CLASSIFY
         content = await self._post("/classify" if classifies else "/pooling", body, usage)
         read = http_protocols.prompt_tokens(content)
@@ -160,6 +176,10 @@ class HttpSource:
             return http_protocols.pooled_score(content)
         has_index = self._spec.HasField("class_index")
         return http_protocols.class_score(content, self._spec.class_index if has_index else None)
+
+    def _body(self, history: trajectory_pb2.History) -> dict[str, object]:
+        body = self._extra | {"messages": http_protocols.chat_messages(history)}
+        return body | {"model": self._endpoint.model} if self._endpoint.model else body
 
     async def _post(self, path: str, body: dict[str, object], usage: Usage) -> bytes:
         async with self._bounds.free:
