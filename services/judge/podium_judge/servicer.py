@@ -12,13 +12,14 @@ from podium.core import skip_reasons
 from podium.core.contract import apply_defaults
 from podium.core.contract.judging import PART_FIELDS, judged_spec
 from podium.core.errors import PodiumError
+from podium.core.spending import Amount, Bound
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
 from podium.kit.telemetry import attributes, span_of, timed, traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.adapters.scorer_factory import KnownSpending, Scorers
 from podium_judge.domain import metrics
-from podium_judge.domain.budget import Amount, Bound, Grant
+from podium_judge.domain.budget import Grant
 from podium_judge.domain.scores import Usage
 from podium_judge.domain.scoring import check_reward, score_group
 from podium_judge.settings import Settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from typing import Any
 
@@ -13,7 +12,7 @@ from podium.core.errors import InvalidArgumentError
 from podium.judge.v1 import judge_service_pb2
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from prometheus_client import REGISTRY
-from support.fake_judge import NEVER, Answer, Behaviour, FakeJudge, says, scores, slow
+from support.fake_judge import NEVER, Answer, FakeJudge, costing, says, scores, slow
 from support.judging import JudgeBench, by_number, group_of, model, rewards
 from support.waiting import eventually
 
@@ -147,17 +146,6 @@ async def test_t26_g_when_all_give_up_the_question_is_given_up(bench: JudgeBench
     assert len(bench.judge.requests) == 2
 
 
-def costing(prompt: int, completion: int, answer: Behaviour = HONEST) -> Behaviour:
-    """Honest, with these tokens in the bill."""
-
-    def behave(request: dict[str, Any]) -> Answer:
-        body = json.loads(answer(request).body)
-        body["usage"] = {"prompt_tokens": prompt, "completion_tokens": completion}
-        return Answer(body=json.dumps(body).encode())
-
-    return behave
-
-
 def numbered(number: int, job: str = "job") -> trajectory_pb2.Group:
     return group_of(f"in group {number} 3", "answer 9", group=f"{job}/s1/g{number}", job=job)
 
@@ -165,7 +153,7 @@ def numbered(number: int, job: str = "job") -> trajectory_pb2.Group:
 async def test_t26_h_a_job_that_has_spent_its_tokens_is_skipped_without_a_call(
     bench: JudgeBench,
 ) -> None:
-    bench.judge.then(costing(700, 50))
+    bench.judge.then(costing(700, 50, HONEST))
     most = 750 + ROOM
     spec = spec_pb2.RulerSpec(max_job_tokens=most)
     skipped = [(await bench.score(numbered(n), spec)).skip_reason for n in range(4)]
@@ -179,7 +167,7 @@ async def test_t26_h_a_job_that_has_spent_its_tokens_is_skipped_without_a_call(
 
 
 async def test_t26_h_a_job_that_has_spent_its_money_is_skipped(bench: JudgeBench) -> None:
-    bench.judge.then(costing(1000, 16))
+    bench.judge.then(costing(1000, 16, HONEST))
     judge = spec_pb2.JudgeModel(
         prompt_price=2000, completion_price=10_000, max_completion_tokens=16
     )
@@ -209,7 +197,7 @@ async def test_t26_h_what_other_replicas_spent_counts_when_the_caller_says_so(
 async def test_t26_h_a_project_that_has_spent_its_tokens_is_skipped_without_a_call(
     bench: JudgeBench, job: str
 ) -> None:
-    bench.judge.then(costing(100, 10))
+    bench.judge.then(costing(100, 10, HONEST))
     budget = judge_service_pb2.ProjectBudget(
         project="research", max_tokens=1000 + ROOM, used_tokens=1000, period="2026-11"
     )
@@ -231,7 +219,7 @@ async def test_t26_h_a_project_that_has_spent_its_tokens_is_skipped_without_a_ca
 async def test_t26_h_the_operators_bound_holds_for_jobs_without_one(
     judge: FakeJudge, client: httpx.AsyncClient
 ) -> None:
-    judge.then(costing(ROOM - 500, 10))
+    judge.then(costing(ROOM - 500, 10, HONEST))
     bench = JudgeBench(judge, client, max_job_tokens=ROOM, max_completion_tokens=16)
     generous = spec_pb2.RulerSpec(max_job_tokens=1_000_000)
     assert (await bench.score(numbered(0), generous)).skip_reason == ""
@@ -266,7 +254,7 @@ async def test_t26_h_a_bound_needs_a_job_and_prices(bench: JudgeBench) -> None:
 async def test_t26_h_a_price_list_prices_models_by_name(
     judge: FakeJudge, client: httpx.AsyncClient
 ) -> None:
-    judge.then(costing(1_000_000, 500_000))
+    judge.then(costing(1_000_000, 500_000, HONEST))
     bench = JudgeBench(judge, client, prices={"priced": [3, 8]})
     response = await bench.ask(numbered(0), spec_pb2.RulerSpec(model="priced"))
     assert response.usage.cost == pytest.approx(7.0)

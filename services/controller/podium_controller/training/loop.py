@@ -38,11 +38,11 @@ from podium_controller.training.aliases import Aliases
 from podium_controller.training.batches import Batches, batches_of
 from podium_controller.training.coaching import Coaching
 from podium_controller.training.collector import StepBatch
-from podium_controller.training.cost_bound import CostBound
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluation_scoring import EvaluationScoring
 from podium_controller.training.evaluator import Evaluator, is_due
 from podium_controller.training.group_sources import ClientGroups
+from podium_controller.training.judge_spending import JudgeSpending, ProjectAccounts
 from podium_controller.training.judging import Judging
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import COLLECT, SERVE, WAIT, Reporter
@@ -76,9 +76,13 @@ class TrainingLoop:
         control: StopSignals,
         limits: ProjectLimits,
         meter: JobMeter,
+        project_accounts: ProjectAccounts,
         teacher_pool: Pool | None = None,
     ) -> None:
-        """`teacher_pool` is None for a job without a teacher; `limits` are its project's."""
+        """`teacher_pool` is None for a job without a teacher; `limits` are its project's.
+
+        `project_accounts` are of all jobs that this controller runs.
+        """
         self._job = job
         self._spec = job.spec
         self._peers = peers
@@ -95,7 +99,9 @@ class TrainingLoop:
         self._serving = Serving(
             job.id, pool.inference, ledger, self._recovery, job.spec.rollout.weight_update
         )
-        self._costs = CostBound(job.spec.budget)
+        self._spending = JudgeSpending(
+            job.id, job.spec.budget, ledger, project_of(job.spec), limits, project_accounts
+        )
         self._coaching = Coaching(job.id, job.spec, ledger)
         self._aliases = Aliases(job.id, job.spec, peers.registry, self._recovery)
         self._step_runner = StepRunner(
@@ -188,7 +194,8 @@ class TrainingLoop:
         """
         if self._spec.HasField("budget"):
             text = exhausted(self._spec.budget, await self._meter.spent())
-            if text:
+            # Or what is left of it is less than a group may take.
+            if text := text or self._spending.over_budget:
                 raise BudgetSpentError(BUDGET_EXHAUSTED, text)
         if self._limits.has_budget:
             project = project_of(self._spec)
@@ -247,9 +254,7 @@ class TrainingLoop:
             bounded(reward, self._spec.budget),
             self._recovery,
             self._ledger,
-            project_of(self._spec),
-            self._limits,
-            self._costs,
+            self._spending,
         )
 
     async def _evaluator(self) -> Evaluator | None:

@@ -12,12 +12,12 @@ from podium.chat import HttpApi, RequestRefusedError
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.core.outside import plain_of, whole_numbers
 from podium.core.skip_reasons import NO_JUDGE_ANSWERS
+from podium.core.spending import Amount
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.adapters import http_protocols
 from podium_judge.adapters.http_protocols import NoAnswerError
 from podium_judge.adapters.judge_model import CallMetrics, shown
-from podium_judge.domain.budget import Amount
 from podium_judge.domain.judge_config import CallLimits, JudgeConfig
 from podium_judge.domain.paid_model import most_tokens
 from podium_judge.domain.panel import mean

@@ -14,12 +14,13 @@ from podium.core.contract.judging import (
     judges_of,
 )
 from podium.core.errors import InvalidArgumentError, PodiumError, Violation
+from podium.core.spending import NOTHING, Account, Amount, Bound
 from podium.types.v1 import spec_pb2
 
 from podium_judge.adapters.endpoints import resolve_http, resolve_judges
 from podium_judge.adapters.http_scorer import HttpSource, QuestionBounds
 from podium_judge.adapters.judge_model import OpenAIJudge
-from podium_judge.domain.budget import NOTHING, Account, Allowance, Amount, Bound, Grant, Spending
+from podium_judge.domain.budget import Allowance, Grant, Spending
 from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge import CachedJudge, LimitedJudge, ModelJudge
 from podium_judge.domain.judge_config import CallLimits, JudgeConfig
@@ -205,13 +206,15 @@ class Scorers:
         bounds = [] if known.project is None else [known.project]
         if not job_id:
             return Allowance(bounds, None, known.grant)
-        account = self._spending.of(job_id)
-        own, anybody = spec.max_job_tokens, self._settings.max_job_tokens
-        spent = known.job
-        for most, name in ((own, "max_job_tokens"), (anybody, "PODIUM_JUDGE_MAX_JOB_TOKENS")):
+        account, spent, grant = self._spending.of(job_id), known.job, known.grant
+        tokens = [(self._settings.max_job_tokens, "PODIUM_JUDGE_MAX_JOB_TOKENS")]
+        # Who grants a part of what the job's bounds leave keeps these itself, over all replicas.
+        if grant.tokens is None:
+            tokens.append((spec.max_job_tokens, "max_job_tokens"))
+        for most, name in tokens:
             if most:
                 bounds.append(_of_job(name, account, most, spent.tokens))
-        if cost:
+        if cost and grant.cost is None:
             bounds.append(_of_job("max_job_cost", account, cost, spent.cost, is_money=True))
         return Allowance(bounds, account, known.grant, reserves=known.has_bounds)
 

@@ -7,74 +7,16 @@ that one that was begun is finished.
 
 from __future__ import annotations
 
-import asyncio
-import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from podium.core import skip_reasons
+from podium.core.spending import NOTHING, Account, Amount, Bound
 
 from podium_judge.domain.opinion import Opinion
 from podium_judge.domain.scores import GroupSkippedError, Usage
-
-# What rounding leaves of sums of money is no reason to refuse.
-_ROUNDING = 1e-9
-
-
-class Amount(NamedTuple):
-    """What is spent, or may be."""
-
-    tokens: int = 0
-    """Read and written."""
-    cost: float = 0.0
-
-    def plus(self, other: Amount) -> Amount:
-        """Both together."""
-        return Amount(self.tokens + other.tokens, self.cost + other.cost)
-
-    def less(self, other: Amount) -> Amount:
-        """What is in it beyond `other`."""
-        return Amount(max(0, self.tokens - other.tokens), max(0.0, self.cost - other.cost))
-
-    @classmethod
-    def sum(cls, amounts: Iterable[Amount]) -> Amount:
-        """All of them together."""
-        amounts = list(amounts)
-        tokens = sum(each.tokens for each in amounts)
-        return cls(tokens, math.fsum(each.cost for each in amounts))
-
-    @classmethod
-    def of(cls, usage: Usage) -> Amount:
-        """What usage comes to."""
-        return cls(usage.tokens, usage.cost)
-
-
-NOTHING = Amount()
-
-
-class Account:
-    """What was spent, and what questions in flight may add to it."""
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-        """What was spent."""
-        self.reserved: dict[object, Amount] = {}
-        """By groups and questions, each under a key of its own."""
-        self.asking = 0
-        """Questions that are with a judge."""
-        self._changed = asyncio.Event()
-
-    def change(self) -> None:
-        """Wakes whoever waits for what questions in flight leave."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def wait(self) -> None:
-        """Returns once something was counted or given back."""
-        await self._changed.wait()
 
 
 class Spending:
@@ -94,51 +36,6 @@ class Spending:
         if len(self._accounts) > self._jobs:
             self._accounts.popitem(last=False)
         return found
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The most that may be spent of an account: tokens, or money."""
-
-    whose: str
-    """Who spends, for people, such as `the job's judges`."""
-    name: str
-    """What sets it, for people, such as `(max_job_tokens)`."""
-    account: Account
-    most: float
-    is_money: bool = False
-    elsewhere: float = 0.0
-    """Spent by others, as far as the caller knows."""
-    includes_own: bool = False
-    """Whether `elsewhere` holds what this account has spent, too."""
-
-    @property
-    def spent(self) -> float:
-        """By all, as far as this replica can tell."""
-        own = self.part(Amount.of(self.account.usage))
-        return max(own, self.elsewhere) if self.includes_own else own + self.elsewhere
-
-    @property
-    def reserved(self) -> float:
-        """By questions in flight."""
-        return self.part(Amount.sum(self.account.reserved.values()))
-
-    def part(self, amount: Amount) -> float:
-        """What of an amount counts."""
-        return amount.cost if self.is_money else amount.tokens
-
-    def holds(self, total: float) -> bool:
-        """Whether so much may be spent in all."""
-        return total <= self.most * (1 + _ROUNDING)
-
-    def refusal(self, wanted: Amount) -> str:
-        """Why so much more may not be spent, for people."""
-        verb, unit = ("cost", "") if self.is_money else ("used", " tokens")
-        return (
-            f"{self.whose} have {verb} {self.spent:.12g}{unit} of {self.most:.12g} {self.name};"
-            f" questions in flight may take {self.reserved:.12g} and the next"
-            f" {self.part(wanted):.12g}"
-        )
 
 
 @dataclass
@@ -164,8 +61,7 @@ class Grant:
 
     def want(self, more: Amount) -> None:
         """Keeps how much it would have taken to go on."""
-        account = self.account
-        self.wanted = Amount.sum([Amount.of(account.usage), *account.reserved.values(), more])
+        self.wanted = Amount.sum([self.account.spent, *self.account.reserved.values(), more])
 
 
 _CALL = "the judges of this call"
@@ -189,7 +85,8 @@ class Allowance:
             reserves: whether others of that account have bounds.
         """
         self._grant = grant or Grant()
-        self._bounds = (*bounds, *self._grant.bounds())
+        self._granted = self._grant.bounds()
+        self._bounds = (*bounds, *self._granted)
         self._accounts = (*([account] if account else []), self._grant.account)
         self._reserves = reserves or bool(self._bounds)
 
@@ -212,7 +109,8 @@ class Allowance:
         try:
             yield
         finally:
-            self._give_back(self)
+            for account in self._accounts:
+                account.give_back(self)
 
     @asynccontextmanager
     async def question(self, most: Amount) -> AsyncIterator[Usage]:
@@ -235,8 +133,7 @@ class Allowance:
         finally:
             for account in self._accounts:
                 account.asking -= 1
-                account.usage.add(spent)
-            self._give_back(key)
+                account.give_back(key, Amount(spent.tokens, spent.cost))
 
     async def _draw(self, key: object, most: Amount) -> None:
         """Moves what a question can take from what the group has reserved, and more if need be."""
@@ -254,11 +151,10 @@ class Allowance:
     async def _reserve(self, more: Amount, *, is_begun: bool) -> None:
         while more != NOTHING and (full := self._full(more)):
             account = full.account
-            never = not full.holds(full.spent + full.part(more))
             # A group that was begun holds what others wait for: it waits for answers alone.
             ends = account.asking if is_begun else account.reserved
-            if never or not ends:
-                if account is self._grant.account:
+            if not ends or not full.may_have_room(more):
+                if any(full is bound for bound in self._granted):
                     self._grant.want(more)
                 raise GroupSkippedError(skip_reasons.JUDGE_BUDGET, full.refusal(more))
             await account.wait()
@@ -272,16 +168,7 @@ class Allowance:
 
     def _full(self, more: Amount) -> Bound | None:
         """The first bound that has no room for it now."""
-        for bound in self._bounds:
-            part = bound.part(more)
-            if part and not bound.holds(bound.spent + bound.reserved + part):
-                return bound
-        return None
-
-    def _give_back(self, key: object) -> None:
-        for account in self._accounts:
-            account.reserved.pop(key, None)
-            account.change()
+        return next((bound for bound in self._bounds if not bound.has_room(more)), None)
 
 
 def count_opinions(opinions: Iterable[Opinion], group: Usage) -> None:

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from podium.chat import PromptTooLongError, Reply, RequestRefusedError
 from podium.core import skip_reasons
 from podium.core.errors import FailedPreconditionError, PodiumError, UnavailableError
+from podium.core.spending import NOTHING, Amount
 
 from podium_judge.domain import metrics, verdict
-from podium_judge.domain.budget import NOTHING, Amount
 from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge_config import JudgeConfig
 from podium_judge.domain.opinion import Failure, FailureKind, Opinion, Record

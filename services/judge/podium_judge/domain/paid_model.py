@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.chat import Price, Reply
+from podium.core.spending import Amount
 
-from podium_judge.domain.budget import Allowance, Amount
+from podium_judge.domain.budget import Allowance
 from podium_judge.domain.ports import JudgeModel
 from podium_judge.domain.scores import Usage
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from podium.core import skip_reasons
 from podium.core.errors import FailedPreconditionError, UnavailableError
+from podium.core.spending import Amount
 
 from podium_judge.domain import metrics
 from podium_judge.domain.agreement import kendall_w
-from podium_judge.domain.budget import Amount
 from podium_judge.domain.judge import Judge
 from podium_judge.domain.opinion import FailureKind, Opinion
 from podium_judge.domain.position import PositionBias, fifth

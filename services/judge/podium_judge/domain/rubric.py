@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from podium.core import skip_reasons
+from podium.core.spending import NOTHING, Amount
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_judge.domain.budget import NOTHING, Allowance, Amount, count_opinions
+from podium_judge.domain.budget import Allowance, count_opinions
 from podium_judge.domain.panel import Panel, PanelVerdict, mean
 from podium_judge.domain.records import record_grades
 from podium_judge.domain.rubric_prompt import RubricQuestion

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from podium.core import skip_reasons
+from podium.core.spending import NOTHING
 from podium.types.v1 import trajectory_pb2
 
-from podium_judge.domain.budget import NOTHING, Allowance, count_opinions
+from podium_judge.domain.budget import Allowance, count_opinions
 from podium_judge.domain.panel import Panel, PanelVerdict
 from podium_judge.domain.prompt import GroupQuestion
 from podium_judge.domain.records import record_comparison

@@ -8,9 +8,10 @@ from typing import Protocol
 from podium.chat import RequestRefusedError
 from podium.core import skip_reasons
 from podium.core.errors import FailedPreconditionError
+from podium.core.spending import NOTHING, Amount
 from podium.types.v1 import trajectory_pb2
 
-from podium_judge.domain.budget import NOTHING, Allowance, Amount
+from podium_judge.domain.budget import Allowance
 from podium_judge.domain.judge import absence
 from podium_judge.domain.scores import GroupScores, GroupSkippedError, Score, Unscored, Usage
 from podium_judge.domain.verdict import VerdictError
