@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -235,6 +236,22 @@ async def test_t26_h_what_failed_answers_cost_counts_too(bench: JudgeBench) -> N
     failed = await bench.ask(numbered(0), spec)
     assert failed.usage.prompt_tokens + failed.usage.completion_tokens == 2032
     assert (await bench.score(numbered(1), spec)).skip_reason == "judge_budget"
+
+
+async def test_answers_without_usage_count_against_the_budget(bench: JudgeBench) -> None:
+    def silent(request: dict[str, Any]) -> Answer:
+        body = json.loads(HONEST(request).body)
+        del body["usage"]
+        return Answer(body=json.dumps(body).encode())
+
+    bench.judge.then(silent)
+    spec = spec_pb2.RulerSpec(max_job_tokens=ROOM)
+    first = await bench.ask(numbered(0), spec)
+    spent = first.usage.prompt_tokens + first.usage.completion_tokens
+    assert 300 < spent < ROOM
+    second = (await bench.ask(numbered(1), spec)).group
+    assert second.skip_reason == "judge_budget"
+    assert f"have used {spent} tokens of {ROOM}" in second.trajectories[0].explanation
 
 
 async def test_t26_h_a_bound_needs_a_job_and_prices(bench: JudgeBench) -> None:
