@@ -82,9 +82,10 @@ class JudgeServiceServicer:
         Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
         and for a judge that would be the policy in training: none is named, or
         the job's base model, at a pool that merges policies into its weights.
-        Judges are not asked for an answer, but one that is named is asked whether
-        it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
-        refuses them (HTTP 401, 403, 405). One that is away passes.
+        Nobody is asked for an answer, but a judge that is named and a scorer over
+        HTTP are asked whether they take the key and the address: with reason
+        JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
+        away passes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

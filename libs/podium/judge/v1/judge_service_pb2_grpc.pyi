@@ -57,9 +57,10 @@ class JudgeServiceStub:
     Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
     and for a judge that would be the policy in training: none is named, or
     the job's base model, at a pool that merges policies into its weights.
-    Judges are not asked for an answer, but one that is named is asked whether
-    it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
-    refuses them (HTTP 401, 403, 405). One that is away passes.
+    Nobody is asked for an answer, but a judge that is named and a scorer over
+    HTTP are asked whether they take the key and the address: with reason
+    JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
+    away passes.
     """
 
 @_typing.type_check_only
@@ -91,9 +92,10 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
     and for a judge that would be the policy in training: none is named, or
     the job's base model, at a pool that merges policies into its weights.
-    Judges are not asked for an answer, but one that is named is asked whether
-    it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
-    refuses them (HTTP 401, 403, 405). One that is away passes.
+    Nobody is asked for an answer, but a judge that is named and a scorer over
+    HTTP are asked whether they take the key and the address: with reason
+    JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
+    away passes.
     """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -134,9 +136,10 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
         and for a judge that would be the policy in training: none is named, or
         the job's base model, at a pool that merges policies into its weights.
-        Judges are not asked for an answer, but one that is named is asked whether
-        it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
-        refuses them (HTTP 401, 403, 405). One that is away passes.
+        Nobody is asked for an answer, but a judge that is named and a scorer over
+        HTTP are asked whether they take the key and the address: with reason
+        JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
+        away passes.
         """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

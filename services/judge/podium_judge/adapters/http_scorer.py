@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -17,7 +17,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.adapters import http_protocols
 from podium_judge.adapters.http_protocols import NoAnswerError
-from podium_judge.adapters.judge_model import CallMetrics, shown
+from podium_judge.adapters.judge_model import CallMetrics, refusal_of, shown
 from podium_judge.domain.judge_config import CallLimits, JudgeConfig
 from podium_judge.domain.paid_model import most_tokens
 from podium_judge.domain.panel import mean
@@ -32,6 +32,11 @@ _WITHHELD = (
     "the scorer at the job's own base_url gave no answer that can be used: check its address and"
     " its key; the judge service's log says more"
 )
+_CLASSIFY = "/classify"
+_PATHS: Mapping[int, str] = {
+    spec_pb2.HTTP_SCORER_PROTOCOL_CLASSIFY: _CLASSIFY,
+    spec_pb2.HTTP_SCORER_PROTOCOL_POOLING: "/pooling",
+}
 _SILENT = Unscored("http: the attempt has no messages")
 
 
@@ -65,7 +70,8 @@ class HttpSource:
             client, config.endpoint, limits, role="judge", observer=self._metrics, named="scorer"
         )
         self._extra = whole_numbers(plain_of(spec.extra_body))
-        self._reads_conversations = spec.protocol != spec_pb2.HTTP_SCORER_PROTOCOL_SCORE
+        self._path = _PATHS.get(spec.protocol, "/score")
+        self._reads_conversations = spec.protocol in _PATHS
         self._call_price = spec.call_price if spec.HasField("call_price") else None
 
     @property
@@ -95,6 +101,16 @@ class HttpSource:
         ]
         return Amount(sum(map(most_tokens, bodies)), price * len(bodies))
 
+    async def try_key(self) -> str:
+        """As `OpenAIJudge.try_key`: asked about nothing, which no scorer has a score for."""
+        asked: dict[str, object] = {}
+        if self._reads_conversations:
+            asked["messages"] = []
+            if self._endpoint.model:
+                asked["model"] = self._endpoint.model
+        asking = self._api.request("POST", self._path, asked)
+        return await refusal_of(asking, "" if self._trusted else _WITHHELD)
+
     async def scores(
         self,
         group: trajectory_pb2.Group,
@@ -122,7 +138,7 @@ class HttpSource:
         usage: Usage,
     ) -> list[Score | Unscored]:
         body = self._extra | http_protocols.group_body(group, trajectories)
-        content = await self._post("/score", body, usage)
+        content = await self._post(body, usage)
         return http_protocols.group_scores(content, len(trajectories))
 
     async def _of_conversations(
@@ -167,12 +183,11 @@ class HttpSource:
 
     async def _of_history(self, history: trajectory_pb2.History, usage: Usage) -> float:
         body = self._body(history)
-        classifies = self._spec.protocol == spec_pb2.HTTP_SCORER_PROTOCOL_CLASSIFY
-        content = await self._post("/classify" if classifies else "/pooling", body, usage)
+        content = await self._post(body, usage)
         read = http_protocols.prompt_tokens(content)
         usage.prompt_tokens += read
         self._metrics.spent(read, 0, None)
-        if not classifies:
+        if self._path != _CLASSIFY:
             return http_protocols.pooled_score(content)
         has_index = self._spec.HasField("class_index")
         return http_protocols.class_score(content, self._spec.class_index if has_index else None)
@@ -181,11 +196,11 @@ class HttpSource:
         body = self._extra | {"messages": http_protocols.chat_messages(history)}
         return body | {"model": self._endpoint.model} if self._endpoint.model else body
 
-    async def _post(self, path: str, body: dict[str, object], usage: Usage) -> bytes:
+    async def _post(self, body: dict[str, object], usage: Usage) -> bytes:
         async with self._bounds.free:
             try:
                 async with asyncio.timeout(self._bounds.seconds):
-                    response = await self._api.request("POST", path, body)
+                    response = await self._api.request("POST", self._path, body)
             except TimeoutError:
                 raise UnavailableError(
                     f"the scorer had no answer within {self._bounds.seconds:g} seconds",

@@ -108,18 +108,19 @@ class Scorers:
     def _served(
         self, spec: spec_pb2.HttpScorerSpec, field: str, job_id: str, known: KnownSpending
     ) -> ServedScorer:
-        config = resolve_http(spec, field, self._settings)
         seconds = spec.timeout_seconds or self._limits.timeout_seconds
         limits = replace(self._limits, timeout_seconds=seconds)
-        return ServedScorer(
-            HttpSource(
-                self._client,
-                config,
-                limits,
-                spec,
-                QuestionBounds(self._at_once, max(seconds, self._settings.question_seconds)),
-            ),
-            self._allowance(spec, field, job_id, known),
+        source = self._source(spec, field, limits)
+        return ServedScorer(source, self._allowance(spec, field, job_id, known))
+
+    def _source(self, spec: spec_pb2.HttpScorerSpec, field: str, limits: CallLimits) -> HttpSource:
+        seconds = max(limits.timeout_seconds, self._settings.question_seconds)
+        return HttpSource(
+            self._client,
+            resolve_http(spec, field, self._settings),
+            limits,
+            spec,
+            QuestionBounds(self._at_once, seconds),
         )
 
     def _panel(self, spec: JudgedSpec, field: str, allowance: Allowance) -> Panel:
@@ -151,12 +152,15 @@ class Scorers:
                 found.append(Violation(f"{path}.model", _itself(named)))
         return found
 
-    async def refusals(self, spec: JudgedSpec, field: str) -> list[Violation]:
-        """Which judges of `spec`, which stands at `field`, refuse the key or the address.
+    async def refusals(self, spec: GroupSpec, field: str) -> list[Violation]:
+        """Who is asked by `spec`, which stands at `field`, and refuses the key or the address.
 
         Raises:
             InvalidArgumentError: the spec is wrong.
         """
+        if isinstance(spec, spec_pb2.HttpScorerSpec):
+            text = await self._source(spec, field, _LOOK).try_key()
+            return [Violation(field, text)] if text else []
         judges, fallbacks = resolve_judges(spec, field, self._settings)
         paths = [path for _, path in (*judges_of(spec, field), *fallbacks_of(spec, field))]
         # One without a name is Podium's own pool as a rule, which waits for its operator.
