@@ -13,6 +13,7 @@ from collections import deque
 
 from podium.core.errors import DataLossError
 from podium.core.sft import HELDOUT_LOSS
+from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit.telemetry import exemplar
 from podium.types.v1 import spec_pb2
@@ -20,7 +21,7 @@ from podium.types.v1 import spec_pb2
 from podium_controller.domain import metrics
 from podium_controller.domain.accounts import JobMeter
 from podium_controller.domain.budget import BUDGET_EXHAUSTED, bounded, exhausted
-from podium_controller.domain.errors import BudgetSpentError
+from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.domain.reasons import CLIENT
 from podium_controller.domain.step_metrics import (
@@ -124,7 +125,8 @@ class TrainingLoop:
             seed=job.spec.seed,
             episode=job.spec.rollout.episode,
         )
-        self._sources = Sources(job, peers, source, self._recovery, self._reporter, control)
+        self._sources = Sources(job, peers, source, self._reporter, control)
+        self._evaluator: Evaluator | None = None
         self._damage: DataLossError | None = None
         self._restored = -1
         """The last version that was restored after damage; -1 for none."""
@@ -144,10 +146,10 @@ class TrainingLoop:
         """
         await self._reporter.set_phase(WAIT)
         await self._sources.place()
-        evaluator = await self._evaluator()
+        await self._find_evaluator()
         while True:
             try:
-                return await self._train(evaluator)
+                return await self._train()
             except DataLossError as error:
                 if error.reason not in _DAMAGES:
                     raise
@@ -156,13 +158,13 @@ class TrainingLoop:
                 # Whoever met it, trainer or pool: all begin again, at a version that is whole.
                 self._restored, self._damage = self._completed, error
 
-    async def _train(self, evaluator: Evaluator | None) -> None:
+    async def _train(self) -> None:
         batches = await self._batches()
         try:
             await self._establish()
             last = self._spec.training.steps
             overlap = self._spec.rollout.max_staleness > 0
-            await self._evaluate_if_due(evaluator)
+            await self._evaluate_if_due()
             while self._completed < last:
                 self._control.check_pause()
                 # A client's next batch may never come: its job ends then, and rests not.
@@ -177,9 +179,9 @@ class TrainingLoop:
                 if overlap:
                     batches.advance(self._completed)
                 await self._aliases.retain(self._step_runner.awaited)
-                await self._evaluate_if_due(evaluator)
-            if self._completed < last and evaluator is not None:
-                await self._control.unless_paused(evaluator.evaluate(self._completed))
+                await self._evaluate_if_due()
+            if self._completed < last:
+                await self._evaluate()
             # A job can be forked from its end; and what waited for its state to come is kept.
             await self._step_runner.keep_state(self._completed)
             await self._aliases.retain()
@@ -257,14 +259,27 @@ class TrainingLoop:
             self._spending,
         )
 
-    async def _evaluator(self) -> Evaluator | None:
-        if not self._spec.HasField("evaluation"):
+    async def _find_evaluator(self) -> Evaluator | None:
+        """Who measures versions; None for nobody, as long as one of several environments is away.
+
+        Raises:
+            JobFailedError: the job's only environment stays away, or has nothing to evaluate on.
+        """
+        if self._evaluator is not None or not self._spec.HasField("evaluation"):
+            return self._evaluator
+        try:
+            tasks = await self._sources.for_evaluation()
+        except JobFailedError as error:
+            if error.reason != NO_ENVIRONMENT_ANSWERS or len(self._spec.environments) < 2:
+                raise
+            text = f"no version is evaluated until each environment was there once: {error.message}"
+            await self._reporter.warn(text, self._completed)
             return None
-        tasks = await self._sources.for_evaluation()
         scoring = EvaluationScoring.of(self._spec, self._judging, self._ledger)
-        return Evaluator(
+        self._evaluator = Evaluator(
             self._job.id, self._spec, self._ledger, self._aliases, self._reporter, tasks, scoring
         )
+        return self._evaluator
 
     async def _establish(self) -> None:
         """Brings trainer and pool to the newest published version, and commits its step."""
@@ -361,6 +376,10 @@ class TrainingLoop:
         if batch is not None:
             metrics.STEP_SECONDS.labels("total").observe((now - batch.start_ns) / 1e9, exemplar())
 
-    async def _evaluate_if_due(self, evaluator: Evaluator | None) -> None:
-        if evaluator is not None and is_due(self._spec, self._completed):
+    async def _evaluate_if_due(self) -> None:
+        if is_due(self._spec, self._completed):
+            await self._evaluate()
+
+    async def _evaluate(self) -> None:
+        if (evaluator := await self._find_evaluator()) is not None:
             await self._control.unless_paused(evaluator.evaluate(self._completed))
