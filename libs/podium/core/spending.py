@@ -75,7 +75,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Bound:
+class SpendingBound:
     """The most that may be spent of an account: tokens, or money."""
 
     whose: str

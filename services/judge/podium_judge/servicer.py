@@ -12,7 +12,7 @@ from podium.core import skip_reasons
 from podium.core.contract import apply_defaults
 from podium.core.contract.judging import PART_FIELDS, judged_spec
 from podium.core.errors import PodiumError
-from podium.core.spending import Amount, Bound
+from podium.core.spending import Amount, SpendingBound
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
 from podium.kit.telemetry import attributes, span_of, timed, traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -75,7 +75,9 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         if group.skip_reason == skip_reasons.JUDGE_BUDGET and known.grant.wanted:
             most = known.grant.wanted
             wanted = judge_service_pb2.JudgeGrant(tokens=most.tokens, cost=most.cost)
-        return judge_service_pb2.ScoreGroupResponse(group=group, usage=_told(usage), wanted=wanted)
+        return judge_service_pb2.ScoreGroupResponse(
+            group=group, usage=_usage_message(usage), wanted=wanted
+        )
 
     async def CheckReward(
         self,
@@ -126,13 +128,15 @@ def _known(request: judge_service_pb2.ScoreGroupRequest, most_job_tokens: int) -
     )
 
 
-def _project(request: judge_service_pb2.ScoreGroupRequest, grant: Grant) -> Bound | None:
+def _project(request: judge_service_pb2.ScoreGroupRequest, grant: Grant) -> SpendingBound | None:
     if not request.HasField("project_budget"):
         return None
     budget = request.project_budget
     whose = f"the judges of project {budget.project!r}"
     when = f"in {budget.period}"
-    return Bound(whose, when, grant.account, budget.max_tokens, elsewhere=budget.used_tokens)
+    return SpendingBound(
+        whose, when, grant.account, budget.max_tokens, elsewhere=budget.used_tokens
+    )
 
 
 def _has_bound(scorer: spec_pb2.Scorer) -> bool:
@@ -142,7 +146,7 @@ def _has_bound(scorer: spec_pb2.Scorer) -> bool:
     return bool(judged.max_job_tokens or judged.max_job_cost)
 
 
-def _told(usage: Usage) -> judge_service_pb2.JudgeUsage:
+def _usage_message(usage: Usage) -> judge_service_pb2.JudgeUsage:
     return judge_service_pb2.JudgeUsage(
         calls=usage.calls,
         prompt_tokens=usage.prompt_tokens,
@@ -153,5 +157,5 @@ def _told(usage: Usage) -> judge_service_pb2.JudgeUsage:
 
 
 def _as_metadata(usage: Usage) -> dict[str, str]:
-    fields = _told(usage).ListFields()
+    fields = _usage_message(usage).ListFields()
     return {field.name: str(value) for field, value in fields}

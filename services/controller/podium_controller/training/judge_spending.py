@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from podium.core.contract.judging import judged_spec
 from podium.core.errors import PodiumError
-from podium.core.spending import NOTHING, Account, Amount, Bound
+from podium.core.spending import NOTHING, Account, Amount, SpendingBound
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2
 
@@ -68,10 +68,10 @@ class JudgeSpending:
         self.over_budget = ""
         """Why a group was not judged for the job's own `max_judge_cost`; empty so far."""
 
-    async def _bounds(self, reward: spec_pb2.RewardSpec) -> list[Bound]:
+    async def _bounds(self, reward: spec_pb2.RewardSpec) -> list[SpendingBound]:
         """What bounds a call, with what is stored of what was spent."""
         found = [
-            Bound("the job's judges", f"({name})", self._account, most, is_money)
+            SpendingBound("the job's judges", f"({name})", self._account, most, is_money)
             for name, most, is_money in self._own(reward)
         ]
         used = await self._ledger.judge_usage(self._job_id)
@@ -82,7 +82,9 @@ class JudgeSpending:
             tokens = await self._ledger.project_judge_tokens(self._project, when)
             account.spent = account.spent.highest(Amount(tokens))
             found.append(
-                Bound(f"the judges of project {self._project!r}", f"in {when}", account, allowed)
+                SpendingBound(
+                    f"the judges of project {self._project!r}", f"in {when}", account, allowed
+                )
             )
         return found
 
@@ -156,7 +158,7 @@ class JudgeCall:
         return Amount(wanted.tokens, wanted.cost) if more else NOTHING
 
 
-def _offered(bounds: list[Bound], least: Amount) -> judge_pb.JudgeGrant:
+def _offered(bounds: list[SpendingBound], least: Amount) -> judge_pb.JudgeGrant:
     offered = judge_pb.JudgeGrant()
     for bound in bounds:
         size = max(_ROOM * bound.part(least), (bound.most - bound.spent) * _SHARE)
@@ -169,14 +171,14 @@ def _offered(bounds: list[Bound], least: Amount) -> judge_pb.JudgeGrant:
     return offered
 
 
-def _has_room(bound: Bound, least: Amount) -> bool:
+def _has_room(bound: SpendingBound, least: Amount) -> bool:
     left = bound.most - bound.spent
     if left <= 0 or not bound.has_room(least):
         return False
     return bool(bound.part(least)) or bound.reserved <= left * _MOSTLY_HELD
 
 
-def _may_have_room(bound: Bound, least: Amount) -> bool:
+def _may_have_room(bound: SpendingBound, least: Amount) -> bool:
     return bound.spent < bound.most and bound.may_have_room(least)
 
 

@@ -86,15 +86,12 @@ class Sources:
             return error
 
     def _orders(self, source: EpisodeSource, found: _Listed) -> tuple[ScenarioOrder, ScenarioOrder]:
-        seeds = (self._spec.seed, f"{self._spec.seed}/again")
-        if isinstance(found, JobFailedError):
-            first, again = (
-                LateScenarioOrder(lambda: source.scenarios(source.environment.split), seed)
-                for seed in seeds
-            )
-        else:
-            first, again = (ScenarioOrder(found, seed) for seed in seeds)
-        return first, again
+        def order(seed: int | str) -> ScenarioOrder:
+            if isinstance(found, JobFailedError):
+                return LateScenarioOrder(lambda: source.scenarios(source.environment.split), seed)
+            return ScenarioOrder(found, seed)
+
+        return order(self._spec.seed), order(f"{self._spec.seed}/again")
 
     async def for_evaluation(self) -> list[tuple[EpisodeSource, trajectory_pb2.Scenario]]:
         """The scenarios that the job is evaluated on, each with its environment.

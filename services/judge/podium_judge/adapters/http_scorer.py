@@ -193,8 +193,11 @@ class HttpSource:
         return http_protocols.class_score(content, self._spec.class_index if has_index else None)
 
     def _body(self, history: trajectory_pb2.History) -> dict[str, object]:
-        body = self._extra | {"messages": http_protocols.chat_messages(history)}
-        return body | {"model": self._endpoint.model} if self._endpoint.model else body
+        body: dict[str, object] = dict(self._extra)
+        body["messages"] = http_protocols.chat_messages(history)
+        if self._endpoint.model:
+            body["model"] = self._endpoint.model
+        return body
 
     async def _post(self, body: dict[str, object], usage: Usage) -> bytes:
         async with self._bounds.free:

@@ -14,7 +14,7 @@ from podium.core.contract.judging import (
     judges_of,
 )
 from podium.core.errors import InvalidArgumentError, PodiumError, Violation
-from podium.core.spending import NOTHING, Account, Amount, Bound
+from podium.core.spending import NOTHING, Account, Amount, SpendingBound
 from podium.types.v1 import spec_pb2
 
 from podium_judge.adapters.endpoints import resolve_http, resolve_judges
@@ -48,7 +48,7 @@ class KnownSpending:
     """What the job has spent."""
     grant: Grant = field(default_factory=Grant)
     """What the call may spend."""
-    project: Bound | None = None
+    project: SpendingBound | None = None
     """On the account of the grant."""
     has_bounds: bool = False
     """Whether any scorer of the call has one of its own."""
@@ -225,9 +225,9 @@ class Scorers:
 
 def _of_job(
     name: str, account: Account, most: float, elsewhere: float, *, is_money: bool = False
-) -> Bound:
+) -> SpendingBound:
     # What a replica has spent is stored by its caller, sooner or later.
-    return Bound("the job's judges", f"({name})", account, most, is_money, elsewhere, True)
+    return SpendingBound("the job's judges", f"({name})", account, most, is_money, elsewhere, True)
 
 
 def _itself(named: str) -> str:

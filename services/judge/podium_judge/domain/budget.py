@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from podium.core import skip_reasons
-from podium.core.spending import NOTHING, Account, Amount, Bound
+from podium.core.spending import NOTHING, Account, Amount, SpendingBound
 
 from podium_judge.domain.opinion import Opinion
 from podium_judge.domain.scores import GroupSkippedError, Usage
@@ -50,13 +50,13 @@ class Grant:
     wanted: Amount | None = None
     """The least that it would have taken to go on; None where it was enough."""
 
-    def bounds(self) -> list[Bound]:
+    def bounds(self) -> list[SpendingBound]:
         """What it comes to."""
         found = []
         if self.tokens is not None:
-            found.append(Bound(_CALL, "(the call's grant)", self.account, self.tokens))
+            found.append(SpendingBound(_CALL, "(the call's grant)", self.account, self.tokens))
         if self.cost is not None:
-            found.append(Bound(_CALL, "(the call's grant)", self.account, self.cost, True))
+            found.append(SpendingBound(_CALL, "(the call's grant)", self.account, self.cost, True))
         return found
 
     def want(self, more: Amount) -> None:
@@ -72,7 +72,7 @@ class Allowance:
 
     def __init__(
         self,
-        bounds: Sequence[Bound] = (),
+        bounds: Sequence[SpendingBound] = (),
         account: Account | None = None,
         grant: Grant | None = None,
         *,
@@ -166,7 +166,7 @@ class Allowance:
             if amount == NOTHING:
                 del account.reserved[self]
 
-    def _full(self, more: Amount) -> Bound | None:
+    def _full(self, more: Amount) -> SpendingBound | None:
         """The first bound that has no room for it now."""
         return next((bound for bound in self._bounds if not bound.has_room(more)), None)
 
