@@ -70,22 +70,21 @@ class JudgeSpending:
 
     async def _bounds(self, reward: spec_pb2.RewardSpec) -> list[SpendingBound]:
         """What bounds a call, with what is stored of what was spent."""
+        own, allowed = list(self._own(reward)), self._limits.max_judge_tokens
         found = [
             SpendingBound("the job's judges", f"({name})", self._account, most, is_money)
-            for name, most, is_money in self._own(reward)
+            for name, most, is_money in own
         ]
-        used = await self._ledger.judge_usage(self._job_id)
-        self._account.spent = self._account.spent.highest(_amount(used))
-        if (allowed := self._limits.max_judge_tokens) is not None:
+        if own:
+            used = await self._ledger.judge_usage(self._job_id)
+            self._account.spent = self._account.spent.highest(_amount(used))
+        if allowed is not None:
             when = month()
             account = self._projects.of(self._project, when)
             tokens = await self._ledger.project_judge_tokens(self._project, when)
             account.spent = account.spent.highest(Amount(tokens))
-            found.append(
-                SpendingBound(
-                    f"the judges of project {self._project!r}", f"in {when}", account, allowed
-                )
-            )
+            whose = f"the judges of project {self._project!r}"
+            found.append(SpendingBound(whose, f"in {when}", account, allowed))
         return found
 
     def _own(self, reward: spec_pb2.RewardSpec) -> Iterator[tuple[str, float, bool]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.chat import Price, Reply
-from podium.core.spending import Amount
+from podium.core.spending import NOTHING, Amount
 
 from podium_judge.domain.budget import Allowance
 from podium_judge.domain.ports import JudgeModel
@@ -62,7 +62,8 @@ class PaidModel:
         Raises:
             GroupSkippedError: too little is left.
         """
-        async with self._allowance.question(self.most(messages, schema)) as spent:
+        most = self.most(messages, schema) if self._allowance.reserves else NOTHING
+        async with self._allowance.question(most) as spent:
             try:
                 return await self._model.ask(messages, schema, spent, seed)
             finally:
