@@ -20,6 +20,7 @@ from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import Projects
 from podium_controller.store import JobStore, LeaseStore, SqlLedger
 from podium_controller.store.jobs import NewJob
+from podium_controller.training.judge_spending import ProjectAccounts
 from podium_controller.training.loop import TrainingLoop
 
 from bench.asynchronous.clock import StandingDatabase, VirtualLoop, standing
@@ -123,6 +124,7 @@ async def _run(spec: spec_pb2.JobSpec, tempo: Tempo, samples: int, places: int) 
             StopSignals(),
             projects.of("default"),
             everyone,
+            ProjectAccounts(),
         )
         work = asyncio.create_task(loop.run())
         clock = asyncio.get_running_loop().time

@@ -30,6 +30,7 @@ from support.rollout_service import environment_here
 from support.wild_services import Echo, WildError
 
 GROUPS, ATTEMPTS, STEPS, TURNS = 16, 8, 8, 12
+CRITERIA = ("right", "brief")
 _MOST = 4_000
 """Bytes of most replies: a token is a byte here."""
 
@@ -102,8 +103,8 @@ async def fuzz(seed: int, fleet: Fleet, groups: int = GROUPS, steps: int = STEPS
     logging.getLogger("podium").addHandler(handler)
     catalog._BUILTIN["wide"] = "fuzz.stack:Wide"
     try:
-        async with _services(seed, fleet, counts) as (client, environment):
-            spec = _spec(seed, environment * remote, groups, steps)
+        async with _services(seed, fleet, counts) as (client, environment, scorers):
+            spec = _spec(seed, environment * remote, scorers_of(seed, scorers), groups, steps)
             job = await client.create(spec, f"fuzz-{seed}")
             job = await client.until(job.id, lambda job: job.state in ENDED, within=3600, every=1.0)
             counts.jobs += 1
@@ -121,8 +122,10 @@ async def fuzz(seed: int, fleet: Fleet, groups: int = GROUPS, steps: int = STEPS
 
 
 @asynccontextmanager
-async def _services(seed: int, fleet: Fleet, counts: Counts) -> AsyncIterator[tuple[Client, str]]:
-    """A client of the controller, and where an environment is, besides rollout's own."""
+async def _services(
+    seed: int, fleet: Fleet, counts: Counts
+) -> AsyncIterator[tuple[Client, str, str]]:
+    """A client of the controller, where an environment is besides rollout's own, and scorers."""
     call_format = wilder.CALL_FORMATS[seed % len(wilder.CALL_FORMATS)]
 
     # What is said follows from the job's seed and the request, and from nothing else.
@@ -135,20 +138,15 @@ async def _services(seed: int, fleet: Fleet, counts: Counts) -> AsyncIterator[tu
 
     async with AsyncExitStack() as stack:
         model = stack.enter_context(fake_judge())
-        requests = model.requests
         asked: Counter[str] = Counter()
 
         def behave(request: dict[str, Any]) -> Answer:
             counts.answers += 1
-            requests.clear()
-            prompt = sha256(json.dumps(request["messages"]).encode()).hexdigest()
-            asked[prompt] += 1
+            model.requests.clear()
+            question = sha256(json.dumps(request).encode()).hexdigest()
+            asked[question] += 1
             # The same question again, after an answer that was none, has another.
-            wild = wilder.of(seed, "judge", prompt, asked[prompt])
-            if wild.chance(0.02):
-                body = wild.text().encode(errors="replace")
-                return Answer(wild.choice((200, 401, 402, 403, 404, 405, 418, 429, 500)), body)
-            return Answer(body=wild.completion(list(shown(request))))
+            return _judged(wilder.of(seed, "judge", question, asked[question]), request)
 
         model.then(behave)
         environment = await stack.enter_async_context(environment_here(Wide))
@@ -164,16 +162,62 @@ async def _services(seed: int, fleet: Fleet, counts: Counts) -> AsyncIterator[tu
                 poll_seconds=1.0,
             )
         )
-        yield client, environment
+        yield client, environment, model.base_url.removesuffix("/v1")
 
 
-def _spec(seed: int, environment: str, groups: int, steps: int) -> spec_pb2.JobSpec:
-    weighted = spec_pb2.WeightedCriteria(task_type="email_search")
-    scorers = [
-        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_ENVIRONMENT),
-        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER),
-        spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_WEIGHTED, weighted=weighted),
-    ]
+def _judged(wild: wilder.Wilder, request: dict[str, Any]) -> Answer:
+    """What is answered by whoever scores: a user's scorer, a reward model, a judge."""
+    if wild.chance(0.02):
+        body = wild.text().encode(errors="replace")
+        return Answer(wild.choice((200, 401, 402, 403, 404, 405, 418, 422, 429, 500)), body)
+    if "trajectories" in request:
+        said = wild.scores(len(request["trajectories"]))
+    elif "seed" not in request:
+        said = wild.reward()
+    elif "Grade one attempt" in request["messages"][0]["content"]:
+        return Answer(body=wild.completion(list(CRITERIA), "criterion"))
+    else:
+        return Answer(body=wild.completion(list(shown(request))))
+    return Answer(body=said.encode(errors="surrogatepass"))
+
+
+def scorers_of(seed: int, address: str) -> list[spec_pb2.Scorer]:
+    """Who scores in a job of that seed; `address` is where all of them are asked."""
+    environment = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_ENVIRONMENT)
+    # Ample, so that what a job's judges may use is divided and never used up.
+    ruler = spec_pb2.Scorer(
+        kind=spec_pb2.SCORER_KIND_RULER, ruler=spec_pb2.RulerSpec(max_job_tokens=2**62)
+    )
+    criteria = [spec_pb2.Criterion(name=each, description="It is.") for each in CRITERIA]
+    rubric = spec_pb2.Scorer(
+        kind=spec_pb2.SCORER_KIND_RUBRIC, rubric=spec_pb2.RubricSpec(criteria=criteria)
+    )
+    weighted = spec_pb2.Scorer(
+        kind=spec_pb2.SCORER_KIND_WEIGHTED,
+        weighted=spec_pb2.WeightedCriteria(task_type="email_search"),
+    )
+
+    def http(protocol: spec_pb2.HttpScorerProtocol.ValueType, **fields: Any) -> spec_pb2.Scorer:
+        asked = spec_pb2.HttpScorerSpec(base_url=address, protocol=protocol, **fields)
+        return spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP, http=asked)
+
+    score = http(spec_pb2.HTTP_SCORER_PROTOCOL_SCORE)
+    pooling = http(spec_pb2.HTTP_SCORER_PROTOCOL_POOLING, max_job_tokens=2**62)
+    classify = http(spec_pb2.HTTP_SCORER_PROTOCOL_CLASSIFY, class_index=0, call_price=1e-6)
+    return (
+        [environment],
+        [environment, ruler],
+        [environment, ruler, weighted],
+        [rubric],
+        [environment, score],
+        [pooling, classify],
+        [ruler, rubric, score],
+    )[seed % 7]
+
+
+def _spec(
+    seed: int, environment: str, scorers: list[spec_pb2.Scorer], groups: int, steps: int
+) -> spec_pb2.JobSpec:
     return spec_pb2.JobSpec(
         base_model=BASE_MODEL,
         environment=spec_pb2.EnvironmentSpec(name="wide", address=environment),
@@ -183,7 +227,7 @@ def _spec(seed: int, environment: str, groups: int, steps: int) -> spec_pb2.JobS
             max_concurrent_groups=4,
             episode=spec_pb2.EpisodeSpec(max_turns=TURNS),
         ),
-        reward=spec_pb2.RewardSpec(scorers=scorers[: 1 + seed % 3]),
+        reward=spec_pb2.RewardSpec(scorers=scorers),
         training=spec_pb2.TrainingSpec(steps=steps),
         seed=seed,
         recovery_timeout_seconds=600,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 
 from podium.core.reasoning_formats import PARSERS
 from podium.core.tool_formats import FORMATS
@@ -44,12 +45,21 @@ class Wilder(Wild):
     def _call(self, call_format: str) -> str:
         return WRITTEN[call_format]([("look", self.object())])
 
-    def verdict(self, labels: list[str]) -> str:
-        """What a judge says of attempts."""
-        text = super().verdict(labels)
-        if self.chance(_MUTATED / 2):
-            text = self._mutated(text, super().verdict(labels))
-        return text
+    def verdict(self, labels: list[str], key: str = "attempt_id") -> str:
+        """What a judge says of attempts, or criteria."""
+        return self._worse(lambda: super(Wilder, self).verdict(labels, key))
+
+    def scores(self, count: int) -> str:
+        """What a user's scorer says of attempts."""
+        return self._worse(lambda: super(Wilder, self).scores(count))
+
+    def reward(self) -> str:
+        """What a reward model says of a conversation."""
+        return self._worse(super().reward)
+
+    def _worse(self, say: Callable[[], str]) -> str:
+        text = say()
+        return self._mutated(text, say()) if self.chance(_MUTATED / 2) else text
 
     def _mutated(self, text: str, other: str) -> str:
         at, to = sorted(self._random.choices(range(len(text) + 1), k=2))

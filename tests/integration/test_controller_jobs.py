@@ -25,7 +25,7 @@ from support.controlled import (
     small_job,
 )
 from support.controlled_fixtures import client, fleet, registry
-from support.fake_judge import fake_judge, scores
+from support.fake_judge import costing, fake_judge, scores
 from support.fleet import Fleet
 from support.fleet_doubles import HELDOUT_SCENARIOS
 from support.waiting import eventually
@@ -190,16 +190,18 @@ async def test_a_job_whose_judges_have_spent_their_budget_ends_with_that_reason(
 
     fleet.at = restart
     with fake_judge() as model:
-        model.then(scores(lambda text: len(text) / 1000))
-        ruler = spec_pb2.RulerSpec(base_url=model.base_url, model="m", max_job_tokens=3 * 110)
+        model.then(costing(1000, 16, scores(lambda text: len(text) / 1000)))
+        judge = spec_pb2.JudgeModel(base_url=model.base_url, model="m", max_completion_tokens=16)
+        # A question can take more than it does: enough for three, and for no fourth.
+        ruler = spec_pb2.RulerSpec(judges=[judge], max_job_tokens=3 * 1016 + 1500)
         scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
         job = await client.create(small_job(3, reward=spec_pb2.RewardSpec(scorers=[scorer])))
         failed = await client.state(job.id, pb.JOB_STATE_FAILED)
         assert len(model.requests) == 3
     assert failed.failure_reason == "JUDGE_BUDGET_SPENT"
-    assert "have used 330 tokens of 330" in failed.failure_message
+    assert "have used 3048 tokens of 4548 (max_job_tokens)" in failed.failure_message
     (step,) = await client.steps(job.id)
-    assert step.metrics["judge_tokens"] == 330
+    assert step.metrics["judge_tokens"] == 3048
 
 
 async def test_jobs_queue_in_order_and_take_over_pool_and_trainer(

@@ -32,6 +32,7 @@ from support.fake_judge import (
     Behaviour,
     FakeJudge,
     completion,
+    costing,
     fails,
     fake_judge,
     scores,
@@ -45,8 +46,11 @@ from support.full import full
 __all__ = ["client", "fleet", "registry"]
 
 HONEST = scores(lambda text: len(text) / 1000)
-TOKENS = GROUPS * 110
+READS, WRITES = 1000, 16
+TOKENS = GROUPS * (READS + WRITES)
 """What the judge of one step uses."""
+ENOUGH = TOKENS + 1500
+"""For that step and for none after it: a question can take more than it does."""
 
 
 @pytest.fixture
@@ -65,9 +69,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> None:
 
 def ruled_job(model: FakeJudge, steps: int = 1, **changes: Any) -> spec_pb2.JobSpec:
     """Scored by RULER alone."""
-    ruler = spec_pb2.RulerSpec(
-        base_url=model.base_url, model="m", max_job_tokens=changes.pop("max_job_tokens", 0)
-    )
+    judge = spec_pb2.JudgeModel(base_url=model.base_url, model="m", max_completion_tokens=WRITES)
+    ruler = spec_pb2.RulerSpec(judges=[judge], max_job_tokens=changes.pop("max_job_tokens", 0))
     scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
     return small_job(steps, reward=spec_pb2.RewardSpec(scorers=[scorer]), **changes)
 
@@ -81,8 +84,8 @@ def with_limits(folder: Path, text: str) -> dict[str, Any]:
 async def test_t26_h_a_projects_judges_stop_at_its_budget_whatever_job_asks(
     fleet: Fleet, model: FakeJudge, tmp_path: Path
 ) -> None:
-    model.then(HONEST)
-    limits = with_limits(tmp_path, f"a: {{maxJudgeTokens: {TOKENS}}}\nb: {{}}\n")
+    model.then(costing(READS, WRITES, HONEST))
+    limits = with_limits(tmp_path, f"a: {{maxJudgeTokens: {ENOUGH}}}\nb: {{}}\n")
     async with running_controller(fleet, **limits) as client:
         await client.create(ruled_job(model, project="a"), "budget-a1")
         await client.succeeded("budget-a1")
@@ -95,7 +98,7 @@ async def test_t26_h_a_projects_judges_stop_at_its_budget_whatever_job_asks(
         failed = await client.state("budget-a2", pb.JOB_STATE_FAILED)
         assert failed.failure_reason == "JUDGE_BUDGET_SPENT"
         assert (
-            f"the judges of project 'a' have used {TOKENS} tokens of {TOKENS} in {month()}"
+            f"the judges of project 'a' have used {TOKENS} tokens of {ENOUGH} in {month()}"
             in failed.failure_message
         )
         assert len(model.requests) == GROUPS
@@ -109,17 +112,17 @@ async def test_t26_h_a_projects_judges_stop_at_its_budget_whatever_job_asks(
 async def test_t26_h_what_a_job_has_spent_outlives_controller_and_judge(
     fleet: Fleet, model: FakeJudge
 ) -> None:
-    model.then(HONEST)
+    model.then(costing(READS, WRITES, HONEST))
     second = fleet.hold("judge:begin", "/s2/g0")
     async with running_controller(fleet) as client:
-        await client.create(ruled_job(model, 3, max_job_tokens=TOKENS), "outlives")
+        await client.create(ruled_job(model, 3, max_job_tokens=ENOUGH), "outlives")
         await second.reached()
     fleet.judge.forget()
     second.release()
     async with running_controller(fleet) as client:
         failed = await client.state("outlives", pb.JOB_STATE_FAILED)
     assert failed.failure_reason == "JUDGE_BUDGET_SPENT"
-    assert f"have used {TOKENS} tokens of {TOKENS}" in failed.failure_message
+    assert f"have used {TOKENS} tokens of {ENOUGH}" in failed.failure_message
     assert len(model.requests) == GROUPS
 
 

@@ -144,7 +144,7 @@ async def test_a_panel_a_budget_and_known_answers_over_the_wire(
 ) -> None:
     process.model.then(scores(lambda text: len(text) / 1000))
     judge = spec_pb2.JudgeModel(model="priced")
-    ruler = spec_pb2.RulerSpec(judges=[judge, spec_pb2.JudgeModel()], max_job_tokens=400)
+    ruler = spec_pb2.RulerSpec(judges=[judge, spec_pb2.JudgeModel()], max_job_tokens=20_000)
     scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
     first = await ask(stub, group("of a panel", "of a panel, too"), scorer)
     assert (first.usage.calls, first.usage.cached) == (2, 0)
@@ -157,7 +157,7 @@ async def test_a_panel_a_budget_and_known_answers_over_the_wire(
     assert [t.reward for t in again.group.trajectories] == [
         t.reward for t in first.group.trajectories
     ]
-    spent = judge_service_pb2.JudgeUsage(prompt_tokens=400)
+    spent = judge_service_pb2.JudgeUsage(prompt_tokens=20_000)
     request = judge_service_pb2.ScoreGroupRequest(
         group=group("a", "b"), reward=spec_pb2.RewardSpec(scorers=[scorer]), job_usage=spent
     )

@@ -122,6 +122,17 @@ def truncated(behaviour: Behaviour, keep: float = 0.6) -> Behaviour:
     return behave
 
 
+def costing(prompt: int, completion: int, behaviour: Behaviour) -> Behaviour:
+    """The same answer, with these tokens in the bill."""
+
+    def behave(request: dict[str, Any]) -> Answer:
+        body = json.loads(behaviour(request).body)
+        body["usage"] = {"prompt_tokens": prompt, "completion_tokens": completion}
+        return Answer(body=json.dumps(body).encode())
+
+    return behave
+
+
 def slow(behaviour: Behaviour, seconds: float) -> Behaviour:
     """The same answer, late."""
     return lambda request: replace(behaviour(request), delay=seconds)

@@ -111,12 +111,14 @@ class JudgeBench:
         self,
         group: trajectory_pb2.Group,
         *scorers: spec_pb2.Scorer,
+        job_usage: judge_service_pb2.JudgeUsage | None = None,
         project_budget: judge_service_pb2.ProjectBudget | None = None,
     ) -> judge_service_pb2.ScoreGroupResponse:
         """What ScoreGroup answers for these scorers alone."""
         request = judge_service_pb2.ScoreGroupRequest(
             group=group,
             reward=spec_pb2.RewardSpec(scorers=scorers),
+            job_usage=job_usage,
             project_budget=project_budget,
         )
         context: grpc.aio.ServicerContext[Any, Any] = None  # type: ignore[assignment]

@@ -149,11 +149,11 @@ class Wild:
             "completion_tokens": self.number() if self.chance(0.8) else self.text(),
         }
 
-    def verdict(self, labels: list[str]) -> str:
-        """What a judge says of attempts: right, nearly right, or anything at all."""
+    def verdict(self, labels: list[str], key: str = "attempt_id") -> str:
+        """What a judge says of attempts, or criteria: right, nearly right, or anything at all."""
         entries = [
             {
-                "attempt_id": label if self.chance(0.98) else self.value(1),
+                key: label if self.chance(0.98) else self.value(1),
                 "explanation": self.text() if self.chance(0.9) else self.value(2),
                 "score": 0.5 if self.chance(0.95) else self.value(1),
             }
@@ -162,11 +162,30 @@ class Wild:
         text = self.json({"scores": entries} if self.chance(0.8) else entries)
         return text if self.chance(0.6) else f"{self.text()}{text}{self.text()}"
 
-    def completion(self, labels: list[str]) -> bytes:
-        """The body of a judge API's answer."""
+    def scores(self, count: int) -> str:
+        """The body of a user's scorer's answer about so many attempts."""
+        scores = [0.5 if self.chance(0.98) else self.value(1) for _ in range(count)]
+        reasons = [self.text() if self.chance(0.98) else self.value(1) for _ in range(count)]
+        answer: dict[str, Any] = {"scores": scores if self.chance(0.97) else self.value()}
+        if self.chance(0.5):
+            answer["reasons"] = reasons if self.chance(0.9) else self.value()
+        if self.chance(0.05):
+            answer["error"] = self.value()
+        return self.json(answer if self.chance(0.97) else self.value())
+
+    def reward(self) -> str:
+        """The body of a reward model's answer about a conversation, by either protocol."""
+        numbers = [0.5 if self.chance(0.95) else self.value(1) for _ in range(self.choice((1, 2)))]
+        pooled = [numbers[:1]] * self.choice((1, 1, 3)) if self.chance(0.5) else numbers[0]
+        result = {"data": pooled, "probs": numbers} if self.chance(0.97) else self.value()
+        answer = {"data": [result] if self.chance(0.97) else self.value(), "usage": self.usage()}
+        return self.json(answer if self.chance(0.97) else self.value())
+
+    def completion(self, labels: list[str], key: str = "attempt_id") -> bytes:
+        """The body of a judge API's answer; see `verdict`."""
         if self.chance(0.02):
             return self.text().encode(errors="surrogatepass")
-        said: Any = self.verdict(labels)
+        said: Any = self.verdict(labels, key)
         message = self.choice(
             (
                 {"content": said},

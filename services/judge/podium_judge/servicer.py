@@ -8,15 +8,18 @@ from typing import Any
 import grpc
 import httpx
 from opentelemetry import trace
+from podium.core import skip_reasons
 from podium.core.contract import apply_defaults
-from podium.core.contract.judging import PART_FIELDS
+from podium.core.contract.judging import PART_FIELDS, judged_spec
+from podium.core.errors import PodiumError
+from podium.core.spending import Amount, SpendingBound
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
 from podium.kit.telemetry import attributes, span_of, timed, traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.adapters.scorer_factory import KnownSpending, Scorers
 from podium_judge.domain import metrics
-from podium_judge.domain.budget import ProjectBudget
+from podium_judge.domain.budget import Grant
 from podium_judge.domain.scores import Usage
 from podium_judge.domain.scoring import check_reward, score_group
 from podium_judge.settings import Settings
@@ -35,6 +38,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
 
     def __init__(self, settings: Settings, client: httpx.AsyncClient) -> None:
         self._scorers = Scorers(settings, client)
+        self._most_job_tokens = settings.max_job_tokens
 
     async def ScoreGroup(
         self,
@@ -44,17 +48,22 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         """See the proto file."""
         reward = _completed(request.reward)
         job_id = request.group.job_id
-        known = KnownSpending(_usage(request.job_usage), _project(request))
+        known = _known(request, self._most_job_tokens)
         usage = Usage()
         # A trace of its own: a panel of judges makes many calls, and the step's is to be small.
         with traced(_tracer, "score_group", root=True) as span, timed(metrics.SCORE_SECONDS):
             _link(span, request.group)
-            group = await score_group(
-                request.group,
-                reward,
-                lambda spec, field: self._scorers.scorer(spec, field, job_id, known),
-                usage,
-            )
+            try:
+                group = await score_group(
+                    request.group,
+                    reward,
+                    lambda spec, field: self._scorers.scorer(spec, field, job_id, known),
+                    usage,
+                )
+            except PodiumError as error:
+                # Whoever asks again counts it, too.
+                error.metadata.update(_as_metadata(usage))
+                raise
             outcome = group.skip_reason or "scored"
             span.set_attribute(attributes.GROUP_ID, group.id)
         metrics.GROUPS.labels(outcome=outcome).inc()
@@ -62,15 +71,12 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
             "group judged",
             extra={"group": group.id, "outcome": outcome, "judge_calls": usage.calls},
         )
+        wanted = None
+        if group.skip_reason == skip_reasons.JUDGE_BUDGET and known.grant.wanted:
+            most = known.grant.wanted
+            wanted = judge_service_pb2.JudgeGrant(tokens=most.tokens, cost=most.cost)
         return judge_service_pb2.ScoreGroupResponse(
-            group=group,
-            usage=judge_service_pb2.JudgeUsage(
-                calls=usage.calls,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-                cost=usage.cost,
-                cached=usage.cached,
-            ),
+            group=group, usage=_usage_message(usage), wanted=wanted
         )
 
     async def CheckReward(
@@ -79,7 +85,7 @@ class JudgeServicer(judge_service_pb2_grpc.JudgeServiceServicer):
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> judge_service_pb2.CheckRewardResponse:
         """See the proto file."""
-        known = KnownSpending(Usage())
+        known = KnownSpending()
         await check_reward(
             _completed(request.reward),
             lambda spec, field: self._scorers.scorer(spec, field, _ANY_JOB, known),
@@ -108,14 +114,48 @@ def _completed(reward: spec_pb2.RewardSpec) -> spec_pb2.RewardSpec:
     return apply_defaults(full)
 
 
-def _project(request: judge_service_pb2.ScoreGroupRequest) -> ProjectBudget | None:
+def _known(request: judge_service_pb2.ScoreGroupRequest, most_job_tokens: int) -> KnownSpending:
+    spent, told = request.job_usage, request.grant
+    grant = Grant(
+        told.tokens if told.HasField("tokens") else None,
+        told.cost if told.HasField("cost") else None,
+    )
+    return KnownSpending(
+        Amount(spent.prompt_tokens + spent.completion_tokens, spent.cost),
+        grant,
+        _project(request, grant),
+        bool(most_job_tokens) or any(map(_has_bound, request.reward.scorers)),
+    )
+
+
+def _project(request: judge_service_pb2.ScoreGroupRequest, grant: Grant) -> SpendingBound | None:
     if not request.HasField("project_budget"):
         return None
     budget = request.project_budget
-    return ProjectBudget(budget.project, budget.max_tokens, budget.used_tokens, budget.period)
-
-
-def _usage(spent: judge_service_pb2.JudgeUsage) -> Usage:
-    return Usage(
-        spent.calls, spent.prompt_tokens, spent.completion_tokens, spent.cost, spent.cached
+    whose = f"the judges of project {budget.project!r}"
+    when = f"in {budget.period}"
+    return SpendingBound(
+        whose, when, grant.account, budget.max_tokens, elsewhere=budget.used_tokens
     )
+
+
+def _has_bound(scorer: spec_pb2.Scorer) -> bool:
+    judged = judged_spec(scorer)
+    if judged is None:
+        return bool(scorer.http.max_job_tokens)
+    return bool(judged.max_job_tokens or judged.max_job_cost)
+
+
+def _usage_message(usage: Usage) -> judge_service_pb2.JudgeUsage:
+    return judge_service_pb2.JudgeUsage(
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost=usage.cost,
+        cached=usage.cached,
+    )
+
+
+def _as_metadata(usage: Usage) -> dict[str, str]:
+    fields = _usage_message(usage).ListFields()
+    return {field.name: str(value) for field, value in fields}

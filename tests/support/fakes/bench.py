@@ -16,6 +16,7 @@ from podium_controller.pools.projects import Projects
 from podium_controller.store.jobs import NewJob
 from podium_controller.training.aliases import Aliases
 from podium_controller.training.episode_source import EpisodeSource
+from podium_controller.training.judge_spending import JudgeSpending
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import Reporter
 from podium_controller.training.serving import Serving
@@ -71,6 +72,9 @@ class Bench(Wire):
         self.control = StopSignals()
         self.reporter = Reporter(JOB, self.ledger)
         self.recovery = Recovery(self.reporter, self.control, 60)
+        self.spending = JudgeSpending(
+            JOB, self.spec.budget, self.ledger, "default", self.projects.of("default")
+        )
         self.optimizer = StepRunner(
             JOB,
             self.spec,

@@ -13,6 +13,7 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
@@ -158,6 +159,8 @@ class FakeRollout:
         """Scenarios that the environment does not take."""
         self.loses: Callable[[rollout_pb.CollectGroupRequest], str] = lambda request: ""
         """Why the environment of a group is not there, by its reason; empty where it is."""
+        self.away: Collection[str] = ()
+        """Environments, by name, that are not there to say what scenarios they have."""
         self.is_flat: Callable[[str], bool] = lambda group_id: False
         """Whether all attempts of a group have the same luck."""
         self.flat_share = 0.0
@@ -198,6 +201,9 @@ class FakeRollout:
         self, environment: spec_pb2.EnvironmentSpec, split: str, limit: int = 0
     ) -> list[trajectory_pb2.Scenario]:
         def handle() -> list[trajectory_pb2.Scenario]:
+            if environment.name in self.away:
+                text = f"environment {environment.name!r}"
+                raise UnavailableError(text, reason=NO_ENVIRONMENT_ANSWERS)
             if split not in self.splits:
                 raise NotFoundError(f"no split {split!r}")
             count = min(limit or self.splits[split], self.splits[split])

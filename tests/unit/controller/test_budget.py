@@ -7,11 +7,10 @@ from opentelemetry import trace
 from podium.core.skip_reasons import JUDGE_BUDGET
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
-from podium.types.v1 import spec_pb2
+from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain.budget import bounded, budget_violations, exhausted
 from podium_controller.domain.errors import BudgetSpentError
-from podium_controller.domain.ports import COLLECTED
-from podium_controller.pools.projects import ProjectLimits
+from podium_controller.domain.ports import COLLECTED, GroupKey
 from podium_controller.training.collector import Collector
 from podium_controller.training.group_sources import RolloutGroups
 from podium_controller.training.judging import Judging
@@ -81,11 +80,13 @@ def test_a_cost_of_judges_needs_judges() -> None:
 
 
 class CostlyJudge:
-    """Has no more to spend; what it spent before, it says."""
+    """Would take 0.6 for a group, and has been granted less where it may not."""
 
     async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         group = request.group
-        group.skip_reason = JUDGE_BUDGET
+        if request.grant.cost < 0.6:
+            group.skip_reason = JUDGE_BUDGET
+            return judge_pb.ScoreGroupResponse(group=group, wanted=judge_pb.JudgeGrant(cost=0.6))
         return judge_pb.ScoreGroupResponse(group=group, usage=judge_pb.JudgeUsage(cost=0.6))
 
 
@@ -101,9 +102,12 @@ async def test_groups_that_judges_may_not_score_any_more_wait_to_be_judged() -> 
         bounded(bench.spec.reward, BUDGET),
         bench.recovery,
         bench.ledger,
-        "default",
-        ProjectLimits(),
+        bench.spending,
     )
+    # What is left would be enough for a group that took less.
+    before = trajectory_pb2.Group(id="before")
+    usage = judge_pb.JudgeUsage(cost=0.5)
+    await bench.ledger.save_judged(GroupKey(JOB, 1, 9, "before"), before, usage, "2026-11")
     order = ScenarioOrder(scenarios, 7)
     mixture = Mixture([spec_pb2.WeightedEnvironment(weight=1)], 7, 2)
     origin = RolloutGroups(JOB, bench.spec.rollout, [(bench.source, order, order)], mixture)
@@ -117,8 +121,10 @@ async def test_groups_that_judges_may_not_score_any_more_wait_to_be_judged() -> 
         lambda step: trace.INVALID_SPAN,
     )
     bench.inference.job, bench.inference.version = JOB, 0
-    with pytest.raises(BudgetSpentError, match=r"max_judge_cost is 1 and it has used 1\.2"):
+    words = r"^the job's judges have cost 0\.5 of 1 \(budget\.max_judge_cost\).* the next 0\.6$"
+    with pytest.raises(BudgetSpentError, match=words):
         await collector.collect(1)
+    assert bench.spending.over_budget
     kept = await bench.ledger.stored_groups(JOB, 1)
     assert [(each.status, each.group.skip_reason) for each in kept.values()] == [
         (COLLECTED, ""),

@@ -51,8 +51,7 @@ async def collecting(rollout: spec_pb2.RolloutSpec = ROLLOUT) -> tuple[Bench, Co
         bench.spec.reward,
         bench.recovery,
         bench.ledger,
-        "default",
-        bench.projects.of("default"),
+        bench.spending,
     )
     collector = Collector(
         JOB,

@@ -8,7 +8,6 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.api.specification import complete, violations
 from podium_controller.domain.errors import LeaseLostError
-from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.aliases import BEST
 from podium_controller.training.evaluation_scoring import EvaluationScoring
 from podium_controller.training.evaluator import Evaluator
@@ -32,9 +31,7 @@ def bench_with(*scorers: spec_pb2.Scorer, metric: str = "win_rate") -> Bench:
 
 def evaluator(bench: Bench) -> Evaluator:
     def judging(reward: spec_pb2.RewardSpec) -> Judging:
-        return Judging(
-            bench.judge, reward, bench.recovery, bench.ledger, "default", ProjectLimits()
-        )
+        return Judging(bench.judge, reward, bench.recovery, bench.ledger, bench.spending)
 
     tasks = [(bench.source, trajectory_pb2.Scenario(id=f"h{i}")) for i in range(SCENARIOS)]
     scoring = EvaluationScoring.of(bench.spec, judging, bench.ledger)

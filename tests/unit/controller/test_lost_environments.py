@@ -91,8 +91,7 @@ class World(Bench):
             self.spec.reward,
             self.recovery,
             self.ledger,
-            "default",
-            self.projects.of("default"),
+            self.spending,
         )
 
     async def sources(self) -> list[EpisodeScenarios]:

@@ -11,7 +11,6 @@ from podium_controller.api import submissions
 from podium_controller.api.specification import complete, violations
 from podium_controller.domain.ports import JUDGED, GroupKey, JobRecord
 from podium_controller.domain.step_metrics import own_metrics
-from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.aliases import BEST
 from podium_controller.training.judging import Judging, Scoring
 from podium_controller.training.scoring import scoring_of
@@ -70,8 +69,8 @@ def test_anybodys_tokens_may_be_learned_from_but_only_by_the_supervised_objectiv
 async def test_no_judge_is_asked_of_rows() -> None:
     bench = Bench(sft=spec_pb2.SftSpec())
     key = GroupKey(JOB, 1, 0)
-    reward, limits = spec_pb2.RewardSpec(), ProjectLimits()
-    judging = Judging(bench.judge, reward, bench.recovery, bench.ledger, "default", limits)
+    reward = spec_pb2.RewardSpec()
+    judging = Judging(bench.judge, reward, bench.recovery, bench.ledger, bench.spending)
 
     def scoring(spec: spec_pb2.JobSpec) -> Scoring:
         job = JobRecord(JOB, spec, 0, 0, "")

@@ -36,8 +36,7 @@ KEY = GroupKey(JOB, 1, 0)
 
 
 def judging_of(bench: Bench) -> Judging:
-    limits = bench.projects.of("default")
-    return Judging(bench.judge, bench.spec.reward, bench.recovery, bench.ledger, "default", limits)
+    return Judging(bench.judge, bench.spec.reward, bench.recovery, bench.ledger, bench.spending)
 
 
 class Classroom(Bench):

@@ -88,9 +88,11 @@ async def test_s5_the_first_state_and_a_step_that_rises() -> None:
 
 
 async def test_s7_a_search_pays_by_the_tutorials_formula_and_pays_again() -> None:
-    once, again = await played("search: budget", "search: budget")
+    once, again, later = await played("search: budget", "search: budget", "search")
     found = once.observation.state["search_results"]
-    assert once.reward == again.reward == tutorial.search_reward(found) > 0
+    assert once.reward == tutorial.search_reward(found) > 0
+    found = again.observation.state["search_results"]
+    assert again.reward == later.reward == tutorial.search_reward(found) > 0
     (nothing,) = await played("search: zebra")
     assert nothing.reward == GOLDEN["email_search"]["none"]
 
@@ -159,6 +161,8 @@ def test_s9_the_readmes_job_asks_with_the_tutorials_parameters() -> None:
         (["search: Monday", "filter it"], "filter"),
         (["search: zebra", "filter it"], "search"),
         (["search: zebra", "what now?"], "search"),
+        # The default action, which is for the question.
+        (["search: Monday", "search: zebra"], "search"),
     ],
 )
 async def test_s10_the_environment_reads_replies_as_the_tutorial_does(

@@ -58,7 +58,7 @@ async def test_without_a_price_no_cost_is_told_and_zero_is_a_price(bench: Bench)
 
 async def test_its_calls_count_against_the_bound_of_a_judge_beside_it(bench: Bench) -> None:
     bench.scorer.then(answers({"scores": [1, 2]}))
-    priced = {"prompt_price": 0.0, "completion_price": 0.0, "base_url": bench.judge.base_url}
+    priced = {"prompt_price": 1e-3, "completion_price": 0.0, "base_url": bench.judge.base_url}
     ruler = spec_pb2.RulerSpec(judges=[spec_pb2.JudgeModel(model="m", **priced)], max_job_cost=0.2)
     both = (
         bench.spec(call_price=0.25),

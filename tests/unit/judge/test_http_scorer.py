@@ -10,9 +10,10 @@ import httpx
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
 from podium.judge.v1 import judge_service_pb2
+from podium.types.v1 import spec_pb2
 from support.fake_judge import NEVER, Answer, Behaviour, FakeJudge, fails
 from support.http_scoring import CLASSIFY, POOLING, Bench, answers, rewarding, root
-from support.judging import QUESTION, group_of, rewards, said
+from support.judging import QUESTION, JudgeBench, group_of, rewards, said
 
 ATTEMPTS = ("answer 3", "answer 9", "answer 1")
 
@@ -288,13 +289,63 @@ async def test_calls_that_no_template_can_read_are_sent_as_what_they_are(bench: 
 
 
 async def test_reward_models_count_against_budgets_of_tokens(bench: Bench) -> None:
-    bench.scorer.then(rewarding(lambda number: number, read=60))
-    await bench.scored("answer 3", "answer 9", protocol=POOLING, max_job_tokens=100)
-    skipped = await bench.scored("answer 4", protocol=POOLING, max_job_tokens=100)
+    # Of a conversation of these a template makes 256 tokens at most, and one of each byte.
+    bench.scorer.then(rewarding(lambda number: number, read=300))
+    await bench.scored("answer 3", "answer 9", protocol=POOLING, max_job_tokens=900)
+    skipped = await bench.scored("answer 4", protocol=POOLING, max_job_tokens=900)
     assert skipped.skip_reason == "judge_budget"
+    words = skipped.trajectories[0].explanation
+    assert "the job's judges have used 600 tokens of 900 (max_job_tokens)" in words
     spent = judge_service_pb2.ProjectBudget(
         project="p", max_tokens=5, used_tokens=5, period="2026-11"
     )
     answer = await bench.rewarded(group_of("answer 5"), bench.spec(POOLING), project_budget=spent)
     assert answer.group.skip_reason == "judge_budget"
     assert len(bench.scorer.requests) == 2
+
+
+async def checked(bench: Bench, *scorers: spec_pb2.Scorer) -> None:
+    request = judge_service_pb2.CheckRewardRequest(reward=spec_pb2.RewardSpec(scorers=scorers))
+    context: Any = None
+    await bench.servicer.CheckReward(request, context)
+
+
+@pytest.mark.parametrize("status", [401, 403, 405])
+async def test_one_that_refuses_key_or_address_is_told_before_a_job_is_made(
+    bench: Bench, status: int
+) -> None:
+    environment = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_ENVIRONMENT)
+    bench.scorer.then(fails(status))
+    bench.scorer.refuses = status
+    for protocol, sent in ((POOLING, None), (CLASSIFY, None), (0, {})):
+        with pytest.raises(InvalidArgumentError, match=f"scorer refused with HTTP {status}") as got:
+            await checked(bench, environment, bench.spec(protocol))
+        assert got.value.reason == "JUDGE_MISCONFIGURED"
+        assert [each.field for each in got.value.violations] == ["reward.scorers[1].http"]
+        # Nobody's group is scored: a reward model is told no message, one's own code nothing.
+        assert bench.scorer.requests == [sent][: sent is not None]
+    assert bench.scorer.paths == ["/score"]
+
+
+@pytest.mark.parametrize("status", [200, 400, 402, 404, 422, 429, 500])
+async def test_what_may_come_until_the_first_step_refuses_no_job(bench: Bench, status: int) -> None:
+    bench.scorer.then(fails(status, "nonsense"))
+    bench.scorer.refuses = status
+    for protocol in (POOLING, CLASSIFY, 0):
+        await checked(bench, bench.spec(protocol))
+    away = spec_pb2.HttpScorerSpec(base_url="http://127.0.0.1:9")
+    await checked(bench, spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP, http=away))
+
+
+async def test_of_an_address_that_nobody_named_a_job_learns_no_more_than_that(
+    bench: Bench, judge: FakeJudge, client: httpx.AsyncClient
+) -> None:
+    bench.scorer.then(fails(401))
+    stranger = JudgeBench(judge, client)
+    request = judge_service_pb2.CheckRewardRequest(
+        reward=spec_pb2.RewardSpec(scorers=[bench.spec(0)])
+    )
+    context: Any = None
+    with pytest.raises(InvalidArgumentError, match="no answer that can be used") as caught:
+        await stranger.servicer.CheckReward(request, context)
+    assert "401" not in str(caught.value)

@@ -204,14 +204,18 @@ async def test_what_an_attempt_says_to_its_judge_stays_in_its_line(bench: JudgeB
 
 
 async def test_a_budget_that_is_spent_skips_the_group(bench: JudgeBench) -> None:
-    spec = rubric(max_job_tokens=100)
-    await bench.rewarded(group_of(*ATTEMPTS), spec)
-    skipped = (await bench.rewarded(group_of("answer 5"), spec)).group
+    judges = [model(bench.judge, max_completion_tokens=16)]
+    most = 2000 * len(ATTEMPTS)
+    spec = rubric(max_job_tokens=most, judges=judges)
+    answer = await bench.rewarded(group_of(*ATTEMPTS), spec)
+    assert not answer.group.skip_reason
+    spent = judge_service_pb2.JudgeUsage(prompt_tokens=most)
+    skipped = (await bench.rewarded(group_of("answer 5"), spec, job_usage=spent)).group
     assert skipped.skip_reason == "judge_budget"
-    spent = judge_service_pb2.ProjectBudget(
+    of_project = judge_service_pb2.ProjectBudget(
         project="p", max_tokens=5, used_tokens=5, period="2026-11"
     )
-    answer = await bench.rewarded(group_of("answer 6"), rubric(), project_budget=spent)
+    answer = await bench.rewarded(group_of("answer 6"), rubric(), project_budget=of_project)
     assert answer.group.skip_reason == "judge_budget"
     assert len(bench.judge.requests) == 3
 

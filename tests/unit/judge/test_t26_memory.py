@@ -13,17 +13,19 @@ from podium.core.errors import InvalidArgumentError
 from podium.judge.v1 import judge_service_pb2
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from prometheus_client import REGISTRY
-from support.fake_judge import NEVER, Answer, Behaviour, FakeJudge, says, scores, slow
+from support.fake_judge import NEVER, Answer, FakeJudge, costing, says, scores, slow
 from support.judging import JudgeBench, by_number, group_of, model, rewards
 from support.waiting import eventually
 
 HONEST = scores(by_number)
+ROOM = 2000
+"""More than a question of these tests can take: a token a byte, a template's and the answer's."""
 
 
 @pytest.fixture
 def bench(judge: FakeJudge, client: httpx.AsyncClient) -> JudgeBench:
     judge.then(HONEST)
-    return JudgeBench(judge, client)
+    return JudgeBench(judge, client, max_completion_tokens=16)
 
 
 def asked(source: str) -> float:
@@ -145,17 +147,6 @@ async def test_t26_g_when_all_give_up_the_question_is_given_up(bench: JudgeBench
     assert len(bench.judge.requests) == 2
 
 
-def costing(prompt: int, completion: int) -> Behaviour:
-    """Honest, with these tokens in the bill."""
-
-    def behave(request: dict[str, Any]) -> Answer:
-        body = json.loads(HONEST(request).body)
-        body["usage"] = {"prompt_tokens": prompt, "completion_tokens": completion}
-        return Answer(body=json.dumps(body).encode())
-
-    return behave
-
-
 def numbered(number: int, job: str = "job") -> trajectory_pb2.Group:
     return group_of(f"in group {number} 3", "answer 9", group=f"{job}/s1/g{number}", job=job)
 
@@ -163,39 +154,42 @@ def numbered(number: int, job: str = "job") -> trajectory_pb2.Group:
 async def test_t26_h_a_job_that_has_spent_its_tokens_is_skipped_without_a_call(
     bench: JudgeBench,
 ) -> None:
-    bench.judge.then(costing(700, 50))
-    spec = spec_pb2.RulerSpec(max_job_tokens=1500)
+    bench.judge.then(costing(700, 50, HONEST))
+    most = 750 + ROOM
+    spec = spec_pb2.RulerSpec(max_job_tokens=most)
     skipped = [(await bench.score(numbered(n), spec)).skip_reason for n in range(4)]
     assert skipped == ["", "", "judge_budget", "judge_budget"]
     assert len(bench.judge.requests) == 2
     scored = await bench.score(numbered(9), spec)
     assert rewards(scored) == [None, None]
-    words = "not scored: the job's judges have used 1500 tokens of 1500"
-    assert scored.trajectories[0].explanation == words
+    words = f"not scored: the job's judges have used 1500 tokens of {most} (max_job_tokens)"
+    assert scored.trajectories[0].explanation.startswith(words)
     assert (await bench.score(numbered(0, "another"), spec)).skip_reason == ""
 
 
 async def test_t26_h_a_job_that_has_spent_its_money_is_skipped(bench: JudgeBench) -> None:
-    bench.judge.then(costing(500_000, 100_000))
-    judge = spec_pb2.JudgeModel(prompt_price=2, completion_price=10)
-    spec = spec_pb2.RulerSpec(judges=[judge], max_job_cost=3.9)
+    bench.judge.then(costing(1000, 16, HONEST))
+    judge = spec_pb2.JudgeModel(
+        prompt_price=2000, completion_price=10_000, max_completion_tokens=16
+    )
+    spec = spec_pb2.RulerSpec(judges=[judge], max_job_cost=6.5)
     first = await bench.ask(numbered(0), spec)
-    assert first.usage.cost == pytest.approx(2.0)
-    assert first.group.judgements[0].opinions[0].cost == pytest.approx(2.0)
+    assert first.usage.cost == pytest.approx(2.16)
+    assert first.group.judgements[0].opinions[0].cost == pytest.approx(2.16)
     assert (await bench.score(numbered(1), spec)).skip_reason == ""
     scored = await bench.score(numbered(2), spec)
     assert scored.skip_reason == "judge_budget"
-    assert "have cost 4 of 3.9" in scored.trajectories[0].explanation
+    assert "have cost 4.32 of 6.5 (max_job_cost)" in scored.trajectories[0].explanation
 
 
 async def test_t26_h_what_other_replicas_spent_counts_when_the_caller_says_so(
     bench: JudgeBench,
 ) -> None:
-    spec = spec_pb2.RulerSpec(max_job_tokens=1000)
-    elsewhere = judge_service_pb2.JudgeUsage(prompt_tokens=900, completion_tokens=100)
+    spec = spec_pb2.RulerSpec(max_job_tokens=1000 + ROOM)
+    elsewhere = judge_service_pb2.JudgeUsage(prompt_tokens=900 + ROOM, completion_tokens=100)
     response = await bench.ask(numbered(0), spec, job_usage=elsewhere)
     assert response.group.skip_reason == "judge_budget"
-    elsewhere.prompt_tokens = 899
+    elsewhere.prompt_tokens = 900
     response = await bench.ask(numbered(0), spec, job_usage=elsewhere)
     assert response.group.skip_reason == ""
 
@@ -204,17 +198,17 @@ async def test_t26_h_what_other_replicas_spent_counts_when_the_caller_says_so(
 async def test_t26_h_a_project_that_has_spent_its_tokens_is_skipped_without_a_call(
     bench: JudgeBench, job: str
 ) -> None:
-    bench.judge.then(costing(100, 10))
+    bench.judge.then(costing(100, 10, HONEST))
     budget = judge_service_pb2.ProjectBudget(
-        project="research", max_tokens=1000, used_tokens=999, period="2026-11"
+        project="research", max_tokens=1000 + ROOM, used_tokens=1000, period="2026-11"
     )
     response = await bench.ask(numbered(0, job=job), project_budget=budget)
     assert response.group.skip_reason == ""
-    budget.used_tokens = 1000
+    budget.used_tokens = 1000 + ROOM
     group = (await bench.ask(numbered(1, job=job), project_budget=budget)).group
     assert group.skip_reason == "judge_budget"
-    assert group.trajectories[0].explanation == (
-        "not scored: the judges of project 'research' have used 1000 tokens of 1000 in 2026-11"
+    assert group.trajectories[0].explanation.startswith(
+        "not scored: the judges of project 'research' have used 3000 tokens of 3000 in 2026-11;"
     )
     # 0 is a bound too: nothing may be judged by a model.
     none = judge_service_pb2.ProjectBudget(project="research", period="2026-11")
@@ -226,8 +220,8 @@ async def test_t26_h_a_project_that_has_spent_its_tokens_is_skipped_without_a_ca
 async def test_t26_h_the_operators_bound_holds_for_jobs_without_one(
     judge: FakeJudge, client: httpx.AsyncClient
 ) -> None:
-    judge.then(costing(100, 10))
-    bench = JudgeBench(judge, client, max_job_tokens=100)
+    judge.then(costing(ROOM - 500, 10, HONEST))
+    bench = JudgeBench(judge, client, max_job_tokens=ROOM, max_completion_tokens=16)
     generous = spec_pb2.RulerSpec(max_job_tokens=1_000_000)
     assert (await bench.score(numbered(0), generous)).skip_reason == ""
     assert (await bench.score(numbered(1), generous)).skip_reason == "judge_budget"
@@ -236,11 +230,28 @@ async def test_t26_h_the_operators_bound_holds_for_jobs_without_one(
 
 
 async def test_t26_h_what_failed_answers_cost_counts_too(bench: JudgeBench) -> None:
-    bench.judge.then(says("no"))
-    spec = spec_pb2.RulerSpec(max_job_tokens=200)
+    bench.judge.then(costing(1000, 16, says("no")))
+    # Room for a question and its repair; for a third only if these had cost nothing.
+    spec = spec_pb2.RulerSpec(max_job_tokens=1400 + ROOM)
     failed = await bench.ask(numbered(0), spec)
-    assert failed.usage.prompt_tokens + failed.usage.completion_tokens == 220
+    assert failed.usage.prompt_tokens + failed.usage.completion_tokens == 2032
     assert (await bench.score(numbered(1), spec)).skip_reason == "judge_budget"
+
+
+async def test_answers_without_usage_count_against_the_budget(bench: JudgeBench) -> None:
+    def silent(request: dict[str, Any]) -> Answer:
+        body = json.loads(HONEST(request).body)
+        del body["usage"]
+        return Answer(body=json.dumps(body).encode())
+
+    bench.judge.then(silent)
+    spec = spec_pb2.RulerSpec(max_job_tokens=ROOM)
+    first = await bench.ask(numbered(0), spec)
+    spent = first.usage.prompt_tokens + first.usage.completion_tokens
+    assert 300 < spent < ROOM
+    second = (await bench.ask(numbered(1), spec)).group
+    assert second.skip_reason == "judge_budget"
+    assert f"have used {spent} tokens of {ROOM}" in second.trajectories[0].explanation
 
 
 async def test_t26_h_a_bound_needs_a_job_and_prices(bench: JudgeBench) -> None:
@@ -260,7 +271,7 @@ async def test_t26_h_a_bound_needs_a_job_and_prices(bench: JudgeBench) -> None:
 async def test_t26_h_a_price_list_prices_models_by_name(
     judge: FakeJudge, client: httpx.AsyncClient
 ) -> None:
-    judge.then(costing(1_000_000, 500_000))
+    judge.then(costing(1_000_000, 500_000, HONEST))
     bench = JudgeBench(judge, client, prices={"priced": [3, 8]})
     response = await bench.ask(numbered(0), spec_pb2.RulerSpec(model="priced"))
     assert response.usage.cost == pytest.approx(7.0)

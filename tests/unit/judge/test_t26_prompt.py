@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +15,8 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 from prometheus_client import REGISTRY
 from support.fake_judge import Behaviour, FakeJudge, completion, says, scores, shown
 from support.judging import QUESTION, JudgeBench, by_number, group_of, rewards, said
+
+RULES = Path(__file__).parents[3] / "charts/podium/files/rules.yaml"
 
 HONEST = scores(by_number)
 
@@ -83,6 +87,12 @@ async def test_t26_c_a_judge_that_favours_places_shows_in_the_statistic(
     assert all(j.opinions[0].position_correlation == pytest.approx(1) for j in judgements)
     assert metric("podium_judge_position_slope", model="biased") == pytest.approx(0.5)
     assert metric("podium_judge_position_z", model="biased") > 5
+    # So far that the chart's alert fires.
+    (rule,) = re.findall(r"- alert: PodiumJudgePositionBias\n.*?for:", RULES.read_text(), re.DOTALL)
+    limits = dict(re.findall(r"abs\((podium_judge_position_\w+)\{[^}]*\}\) > ([0-9.]+)", rule))
+    assert limits.keys() == {"podium_judge_position_slope", "podium_judge_position_z"}
+    for name, limit in limits.items():
+        assert metric(name, model="biased") > float(limit)
     first, last = (
         metric("podium_judge_position_score_ratio_sum", model="biased", fifth=fifth)
         / metric("podium_judge_position_score_ratio_count", model="biased", fifth=fifth)

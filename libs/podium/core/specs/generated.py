@@ -364,8 +364,8 @@ class BudgetSpec(Spec[spec_pb2.BudgetSpec]):
             Allowed: above 0, up to 1000000000.
         max_judge_cost: What its judges may cost, which needs prices for all of them, and its
             scorers over HTTP that have a `call_price`. It bounds groups too, as
-            RulerSpec.max_job_cost does: beyond it none is judged, and a step of which no
-            group is, waits. Allowed: above 0, up to 1000000000.
+            RulerSpec.max_job_cost does: none is judged that could cost more than is left,
+            after which the job pauses. Allowed: above 0, up to 1000000000.
         max_sampled_tokens: Tokens that the policy samples, evaluations included. Allowed:
             from 1 up.
         max_trainer_hours: Hours in which it holds a trainer, on a CPU as well. Allowed: above
@@ -380,9 +380,9 @@ class BudgetSpec(Spec[spec_pb2.BudgetSpec]):
     """
     max_judge_cost: float | None = None
     """What its judges may cost, which needs prices for all of them, and its scorers over HTTP
-    that have a `call_price`. It bounds groups too, as RulerSpec.max_job_cost does: beyond it
-    none is judged, and a step of which no group is, waits. Allowed: above 0, up to
-    1000000000.
+    that have a `call_price`. It bounds groups too, as RulerSpec.max_job_cost does: none is
+    judged that could cost more than is left, after which the job pauses. Allowed: above 0, up
+    to 1000000000.
     """
     max_sampled_tokens: int | None = None
     """Tokens that the policy samples, evaluations included. Allowed: from 1 up."""
@@ -1327,9 +1327,9 @@ class RulerSpec(Spec[spec_pb2.RulerSpec]):
         max_prompt_tokens: About how many tokens a group's prompt may have, at 3 bytes a
             token; of longer attempts the middle is left out. Absent for the judge service's
             default. Allowed: from 512 to 4194304.
-        max_job_tokens: Tokens that the job may have its judges read and write, after which
-            its groups are skipped (`judge_budget`); 0 for no bound but the judge service's. A
-            group that was begun before is finished. Default 0. Allowed: from 0 up.
+        max_job_tokens: Tokens that the job may have its judges read and write; a group whose
+            questions could take more than is left is skipped (`judge_budget`) before anybody
+            is asked. 0 for no bound but the judge service's. Default 0. Allowed: from 0 up.
         max_job_cost: The same in money, which needs prices for all judges; 0 for no bound.
             Default 0. Allowed: from 0 up.
         both_orders: Whether every judge is asked twice, the second time with the attempts in
@@ -1374,9 +1374,9 @@ class RulerSpec(Spec[spec_pb2.RulerSpec]):
     4194304.
     """
     max_job_tokens: int | None = None
-    """Tokens that the job may have its judges read and write, after which its groups are skipped
-    (`judge_budget`); 0 for no bound but the judge service's. A group that was begun before is
-    finished. Default 0. Allowed: from 0 up.
+    """Tokens that the job may have its judges read and write; a group whose questions could take
+    more than is left is skipped (`judge_budget`) before anybody is asked. 0 for no bound but
+    the judge service's. Default 0. Allowed: from 0 up.
     """
     max_job_cost: float | None = None
     """The same in money, which needs prices for all judges; 0 for no bound. Default 0. Allowed:

@@ -166,7 +166,8 @@ class EmailSearch(Environment):
         before = episode.state
         verb = tutorial.parse_action(text, before["step"], before["search_results"])
         self._valid += any(name in text.lower() for name in tutorial.ACTIONS)
-        state, reward, done, _ = episode.step(verb, tutorial.parse_argument(text, verb))
+        argument = tutorial.parse_argument(text, verb, before["step"])
+        state, reward, done, _ = episode.step(verb, argument)
         self._results = [_email(item) for item in state["search_results"]]
         shown = self._results[: self.config.max_results]
         self._hit |= any(email.number == self._answer for email in shown)

@@ -85,8 +85,13 @@ def parse_action(text: str, step: int, results: Sequence[Item]) -> str:
     return "search"
 
 
-def parse_argument(text: str, action: str) -> str:
-    """What stands behind `action:` on its line (undefined in the tutorial); empty without it."""
+def parse_argument(text: str, action: str, step: int) -> str:
+    """What stands behind `action:` on its line (undefined in the tutorial); empty without it.
+
+    After step 0 a search is the default action, whatever the reply says: it is for the query.
+    """
+    if action == "search" and step > 0:
+        return ""
     match = re.search(rf"{re.escape(action)}:[ \t]*([^\n]*)", text, re.IGNORECASE)
     return match[1].strip() if match else ""
 

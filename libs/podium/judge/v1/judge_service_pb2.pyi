@@ -28,6 +28,7 @@ class ScoreGroupRequest(_message.Message):
     REWARD_FIELD_NUMBER: _builtins.int
     JOB_USAGE_FIELD_NUMBER: _builtins.int
     PROJECT_BUDGET_FIELD_NUMBER: _builtins.int
+    GRANT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group(self) -> _trajectory_pb2.Group:
         """The attempts."""
@@ -47,6 +48,13 @@ class ScoreGroupRequest(_message.Message):
     def project_budget(self) -> Global___ProjectBudget:
         """What the job's project may still spend; absent for no bound."""
 
+    @_builtins.property
+    def grant(self) -> Global___JudgeGrant:
+        """What this call may spend; absent for no more bounds. Who has several calls
+        in flight divides among them what budgets leave, so that replicas need not
+        know of each other.
+        """
+
     def __init__(
         self,
         *,
@@ -54,14 +62,50 @@ class ScoreGroupRequest(_message.Message):
         reward: _spec_pb2.RewardSpec | None = ...,
         job_usage: Global___JudgeUsage | None = ...,
         project_budget: Global___ProjectBudget | None = ...,
+        grant: Global___JudgeGrant | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "job_usage", b"job_usage", "project_budget", b"project_budget", "reward", b"reward"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "group", b"group", "job_usage", b"job_usage", "project_budget", b"project_budget", "reward", b"reward"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "job_usage", b"job_usage", "project_budget", b"project_budget", "reward", b"reward"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "group", b"group", "job_usage", b"job_usage", "project_budget", b"project_budget", "reward", b"reward"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ScoreGroupRequest: _TypeAlias = ScoreGroupRequest  # noqa: Y015
+
+@_typing.final
+class JudgeGrant(_message.Message):
+    """The most that one call may spend: no question is asked that could take more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    tokens: _builtins.int
+    """Tokens that judges may read and write; absent for no bound."""
+    cost: _builtins.float
+    """What that may cost, with priced calls of scorers over HTTP; absent for no
+    bound.
+    """
+    def __init__(
+        self,
+        *,
+        tokens: _builtins.int | None = ...,
+        cost: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_tokens", b"_tokens", "cost", b"cost", "tokens", b"tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cost", b"_cost", "_tokens", b"_tokens", "cost", b"cost", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cost: _TypeAlias = _typing.Literal["cost"]  # noqa: Y015
+    _WhichOneofArgType__cost: _TypeAlias = _typing.Literal["_cost", b"_cost"]  # noqa: Y015
+    _WhichOneofReturnType__tokens: _TypeAlias = _typing.Literal["tokens"]  # noqa: Y015
+    _WhichOneofArgType__tokens: _TypeAlias = _typing.Literal["_tokens", b"_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cost) -> _WhichOneofReturnType__cost | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens) -> _WhichOneofReturnType__tokens | None: ...
+
+Global___JudgeGrant: _TypeAlias = JudgeGrant  # noqa: Y015
 
 @_typing.final
 class CheckRewardRequest(_message.Message):
@@ -152,6 +196,7 @@ class ScoreGroupResponse(_message.Message):
 
     GROUP_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group(self) -> _trajectory_pb2.Group:
         """The same group with reward, reward_parts, explanation and judgements
@@ -162,15 +207,22 @@ class ScoreGroupResponse(_message.Message):
     def usage(self) -> Global___JudgeUsage:
         """What the judge models read and wrote."""
 
+    @_builtins.property
+    def wanted(self) -> Global___JudgeGrant:
+        """Of a group that is skipped (`judge_budget`) for its grant alone: the least
+        grant with which the call could have gone on. Absent otherwise.
+        """
+
     def __init__(
         self,
         *,
         group: _trajectory_pb2.Group | None = ...,
         usage: Global___JudgeUsage | None = ...,
+        wanted: Global___JudgeGrant | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "usage", b"usage", "wanted", b"wanted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "usage", b"usage", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -70,7 +70,8 @@ class JudgeServiceServicer:
         if all refuse the key or the address, or none is named and the default
         one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
         if one cannot be reached, is busy after its retries, or has no credit,
-        leave or model (HTTP 402, 403, 404).
+        leave or model (HTTP 402, 403, 404). What judges had used by then stands in
+        the error's metadata, by the names of JudgeUsage's fields.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -81,9 +82,10 @@ class JudgeServiceServicer:
         Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
         and for a judge that would be the policy in training: none is named, or
         the job's base model, at a pool that merges policies into its weights.
-        Judges are not asked for an answer, but one that is named is asked whether
-        it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
-        refuses them (HTTP 401, 403, 405). One that is away passes.
+        Nobody is asked for an answer, but a judge that is named and a scorer over
+        HTTP are asked whether they take the key and the address: with reason
+        JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
+        away passes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

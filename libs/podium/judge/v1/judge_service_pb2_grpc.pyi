@@ -49,16 +49,18 @@ class JudgeServiceStub:
     if all refuse the key or the address, or none is named and the default
     one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
     if one cannot be reached, is busy after its retries, or has no credit,
-    leave or model (HTTP 402, 403, 404).
+    leave or model (HTTP 402, 403, 404). What judges had used by then stands in
+    the error's metadata, by the names of JudgeUsage's fields.
     """
     CheckReward: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.CheckRewardRequest, _judge_service_pb2.CheckRewardResponse]
     """Says whether ScoreGroup could take a reward, before a job is made with it.
     Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
     and for a judge that would be the policy in training: none is named, or
     the job's base model, at a pool that merges policies into its weights.
-    Judges are not asked for an answer, but one that is named is asked whether
-    it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
-    refuses them (HTTP 401, 403, 405). One that is away passes.
+    Nobody is asked for an answer, but a judge that is named and a scorer over
+    HTTP are asked whether they take the key and the address: with reason
+    JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
+    away passes.
     """
 
 @_typing.type_check_only
@@ -82,16 +84,18 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     if all refuse the key or the address, or none is named and the default
     one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
     if one cannot be reached, is busy after its retries, or has no credit,
-    leave or model (HTTP 402, 403, 404).
+    leave or model (HTTP 402, 403, 404). What judges had used by then stands in
+    the error's metadata, by the names of JudgeUsage's fields.
     """
     CheckReward: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.CheckRewardRequest, _judge_service_pb2.CheckRewardResponse]  # type: ignore[assignment]
     """Says whether ScoreGroup could take a reward, before a job is made with it.
     Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
     and for a judge that would be the policy in training: none is named, or
     the job's base model, at a pool that merges policies into its weights.
-    Judges are not asked for an answer, but one that is named is asked whether
-    it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
-    refuses them (HTTP 401, 403, 405). One that is away passes.
+    Nobody is asked for an answer, but a judge that is named and a scorer over
+    HTTP are asked whether they take the key and the address: with reason
+    JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
+    away passes.
     """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -118,7 +122,8 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         if all refuse the key or the address, or none is named and the default
         one is the policy in training, and with UNAVAILABLE (JUDGE_UNAVAILABLE)
         if one cannot be reached, is busy after its retries, or has no credit,
-        leave or model (HTTP 402, 403, 404).
+        leave or model (HTTP 402, 403, 404). What judges had used by then stands in
+        the error's metadata, by the names of JudgeUsage's fields.
         """
 
     @_abc_1.abstractmethod
@@ -131,9 +136,10 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
         and for a judge that would be the policy in training: none is named, or
         the job's base model, at a pool that merges policies into its weights.
-        Judges are not asked for an answer, but one that is named is asked whether
-        it takes the key and the address: with reason JUDGE_MISCONFIGURED where it
-        refuses them (HTTP 401, 403, 405). One that is away passes.
+        Nobody is asked for an answer, but a judge that is named and a scorer over
+        HTTP are asked whether they take the key and the address: with reason
+        JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
+        away passes.
         """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

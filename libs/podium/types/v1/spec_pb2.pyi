@@ -1065,8 +1065,8 @@ class BudgetSpec(_message.Message):
     max_judge_cost: _builtins.float
     """What its judges may cost, which needs prices for all of them, and its
     scorers over HTTP that have a `call_price`. It bounds groups too, as
-    RulerSpec.max_job_cost does: beyond it none is judged, and a step of which
-    no group is, waits.
+    RulerSpec.max_job_cost does: none is judged that could cost more than is
+    left, after which the job pauses.
     """
     max_sampled_tokens: _builtins.int
     """Tokens that the policy samples, evaluations included."""
@@ -2035,9 +2035,9 @@ class RulerSpec(_message.Message):
     default.
     """
     max_job_tokens: _builtins.int
-    """Tokens that the job may have its judges read and write, after which its
-    groups are skipped (`judge_budget`); 0 for no bound but the judge
-    service's. A group that was begun before is finished. Default 0.
+    """Tokens that the job may have its judges read and write; a group whose
+    questions could take more than is left is skipped (`judge_budget`) before
+    anybody is asked. 0 for no bound but the judge service's. Default 0.
     """
     max_job_cost: _builtins.float
     """The same in money, which needs prices for all judges; 0 for no bound.

@@ -16,6 +16,9 @@ PROJECT_BUDGET_EXHAUSTED = "PROJECT_BUDGET_EXHAUSTED"
 PROJECT_TOTAL_EXHAUSTED = "PROJECT_TOTAL_BUDGET_EXHAUSTED"
 """The same of what the project may use in all, which no month gives back."""
 
+JUDGE_COST = "budget.max_judge_cost"
+"""A job's own bound on what its judges cost, as refusals name it."""
+
 _HOUR = 3600
 
 
@@ -50,13 +53,6 @@ def exhausted(budget: spec_pb2.BudgetSpec, used: pb.Usage) -> str:
     return "; ".join(reached)
 
 
-def judges_spent(budget: spec_pb2.BudgetSpec, cost: float) -> str:
-    """Why no further group is judged, for people; empty where judges may cost more."""
-    if not budget.HasField("max_judge_cost") or cost < budget.max_judge_cost:
-        return ""
-    return f"budget.max_judge_cost is {budget.max_judge_cost:.12g} and it has used {cost:.12g}"
-
-
 def costs(scorer: spec_pb2.Scorer) -> bool:
     """Whether what a scorer does may cost something that is counted."""
     if scorer.kind == spec_pb2.SCORER_KIND_HTTP:
@@ -65,10 +61,7 @@ def costs(scorer: spec_pb2.Scorer) -> bool:
 
 
 def bounded(reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec) -> spec_pb2.RewardSpec:
-    """The reward as the judge service is told it, which stops judges at the job's budget.
-
-    A scorer over HTTP has no bound of its own: see `judges_spent`.
-    """
+    """The reward as the judge service is told it, which needs prices for what is bounded."""
     if not budget.HasField("max_judge_cost"):
         return reward
     told = spec_pb2.RewardSpec()

@@ -26,6 +26,7 @@ from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.domain.waits import Wait
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits
+from podium_controller.training.judge_spending import ProjectAccounts
 from podium_controller.training.loop import TrainingLoop
 
 logger = logging.getLogger(__name__)
@@ -57,12 +58,14 @@ class JobRun:
         meter: JobMeter,
         close_seconds: float,
         project: str,
+        project_accounts: ProjectAccounts,
         teacher_pool: Pool | None = None,
     ) -> None:
         """`close_seconds` bounds each call that frees trainer and pool.
 
         `limits` are those of the job's project, and `project` is what metrics call it.
-        `teacher_pool` serves its teacher; None where it has none, or the settings name it no more.
+        `project_accounts` are of all jobs that this controller runs. `teacher_pool` serves its
+        teacher; None where it has none, or the settings name it no more.
         """
         self._job = job
         self._peers = peers
@@ -74,6 +77,7 @@ class JobRun:
         self._meter = meter
         self._close_seconds = close_seconds
         self._project = project
+        self._project_accounts = project_accounts
         self._teacher_pool = teacher_pool
 
     async def run(self) -> None:
@@ -129,6 +133,7 @@ class JobRun:
             self._control,
             self._limits,
             self._meter,
+            self._project_accounts,
             self._teacher_pool,
         )
         work = asyncio.create_task(loop.run())

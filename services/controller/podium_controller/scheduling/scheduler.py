@@ -32,6 +32,7 @@ from podium_controller.scheduling.job_run import JobRun
 from podium_controller.scheduling.meter import Meter
 from podium_controller.scheduling.trainer_places import Place, TrainerPlaces, holds_of
 from podium_controller.settings import Settings
+from podium_controller.training.judge_spending import ProjectAccounts
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class Scheduler:
         self._peers = peers
         self._pools = pools
         self._projects = projects
+        self._project_accounts = ProjectAccounts()
         self._limits = QueueLimits(settings.max_active_jobs, settings.max_jobs_per_pool)
         self._leases = leases
         self._ledger_for = ledger_for
@@ -330,6 +332,7 @@ class Scheduler:
             meter,
             seconds,
             label,
+            self._project_accounts,
             teacher_pool,
         )
         task = asyncio.create_task(run.run(), name=f"job-{job.id}")

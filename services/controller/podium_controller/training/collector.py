@@ -101,7 +101,7 @@ class Collector:
         self._ledger = ledger
         self._reporter = reporter
         self._begin_span = begin_span
-        self._useless = UselessGroups(job_id, spec.budget, ledger, reporter)
+        self._useless = UselessGroups(job_id, ledger, reporter)
         self._shortfall = Shortfall(spec.rollout, reporter)
         replaces = group_source.renewable and spec.rollout.dynamic_sampling
         self._attempts = attempts_allowed(spec.rollout) if replaces else 0

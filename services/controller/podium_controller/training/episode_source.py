@@ -82,21 +82,53 @@ class EpisodeSource:
             pool=self.pool.name,
         )
         served = self.serving.served
-        collected = await self._recovered(request, begins)
-        for trajectory in collected.trajectories:
-            trajectory.environment = self.name
-        group = trajectory_pb2.Group(
-            id=group_id,
-            job_id=key.job_id,
-            step=key.step,
-            scenario=scenario,
-            trajectories=collected.trajectories,
-            skip_reason=collected.skip_reason,
-        )
+        group = self._group(request, await self._recovered(request, begins))
         sampled = oldest_version(group, key.job_id)
         if sampled is not None:
             await self.serving.check(sampled, served)
         return group
+
+    async def without_scenario(
+        self, key: GroupKey, group_id: str, attempts: int, error: JobFailedError
+    ) -> trajectory_pb2.Group:
+        """A group of an environment that has not been there to say what it has: skipped."""
+        request = rollout_pb.CollectGroupRequest(
+            group_id=group_id, job_id=key.job_id, step=key.step, attempts=attempts
+        )
+        return self._group(request, await self._unavailable(request, error))
+
+    async def scenarios(self, split: str, limit: int = 0) -> list[trajectory_pb2.Scenario]:
+        """What its environment has, at least one; waits for it as a group does.
+
+        Raises:
+            JobFailedError: NO_SCENARIOS; ENVIRONMENT_UNAVAILABLE: it stays away for too long.
+        """
+        found = await self.recovery.run(
+            "rollout",
+            lambda: self.rollout.scenarios(self.environment, split, limit),
+            self.is_there,
+            environment=self._title,
+        )
+        if not found:
+            raise JobFailedError(
+                f"environment {self.environment.name!r} has no scenarios in the split {split!r}",
+                reason="NO_SCENARIOS",
+            )
+        return found
+
+    def _group(
+        self, request: rollout_pb.CollectGroupRequest, collected: _Collected
+    ) -> trajectory_pb2.Group:
+        for trajectory in collected.trajectories:
+            trajectory.environment = self.name
+        return trajectory_pb2.Group(
+            id=request.group_id,
+            job_id=request.job_id,
+            step=request.step,
+            scenario=request.scenario,
+            trajectories=collected.trajectories,
+            skip_reason=collected.skip_reason,
+        )
 
     @property
     def is_lost(self) -> bool:
@@ -129,9 +161,13 @@ class EpisodeSource:
         except JobFailedError as error:
             if error.reason != NO_ENVIRONMENT_ANSWERS:
                 raise
-            await self._tell_skipped(request, "had no environment", error)
-            made = failed_attempts(request, error, error.reason)
-            return _Collected(made, ENVIRONMENT_UNAVAILABLE)
+            return await self._unavailable(request, error)
+
+    async def _unavailable(
+        self, request: rollout_pb.CollectGroupRequest, error: JobFailedError
+    ) -> _Collected:
+        await self._tell_skipped(request, "had no environment", error)
+        return _Collected(failed_attempts(request, error, error.reason), ENVIRONMENT_UNAVAILABLE)
 
     async def _collect(
         self, request: rollout_pb.CollectGroupRequest, begins: Callable[[], None]

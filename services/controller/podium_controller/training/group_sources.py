@@ -7,10 +7,11 @@ from typing import Protocol, TypeAlias
 
 from podium.core.contract.rollout import attempts_allowed
 from podium.core.errors import InternalError
+from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
 from podium.jobs.v1 import job_service_pb2 as events_pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
 
-from podium_controller.domain.errors import JobIdleError
+from podium_controller.domain.errors import JobFailedError, JobIdleError
 from podium_controller.domain.identifiers import drawn_group, training_group
 from podium_controller.domain.ports import GroupKey, Ledger
 from podium_controller.training.draws import Draw
@@ -79,12 +80,20 @@ class RolloutGroups:
         rollout = self._rollout
         drawn, position = self._mixture.redraw(key.step, origin, redrawn)
         source, order, others = self._sources[drawn]
+        group_id = training_group(self._job_id, key.step, key.position)
+        try:
+            await order.listed()
+            await others.listed()
+        except JobFailedError as error:
+            if error.reason != NO_ENVIRONMENT_ANSWERS:
+                raise
+            return await source.without_scenario(key, group_id, rollout.group_size, error)
         scenario = order.at(position)
         if key.position != origin:
             scenario = others.at(self._stands_at(key) + redrawn)
         return await source.collect(
             key,
-            training_group(self._job_id, key.step, key.position),
+            group_id,
             scenario,
             rollout.group_size,
             policy_pb2.PolicyRef(
@@ -129,9 +138,19 @@ class DrawnGroups:
     ) -> trajectory_pb2.Group:
         """A group, begun while `step` is the next that takes groups; see `EpisodeSource`."""
         source, order, _ = self._sources[draw.source]
-        return await source.collect(
+        key, group_id = (
             GroupKey(self._job_id, step, draw.number),
             drawn_group(self._job_id, draw.number),
+        )
+        try:
+            await order.listed()
+        except JobFailedError as error:
+            if error.reason != NO_ENVIRONMENT_ANSWERS:
+                raise
+            return await source.without_scenario(key, group_id, self._rollout.group_size, error)
+        return await source.collect(
+            key,
+            group_id,
             order.at(draw.position),
             self._rollout.group_size,
             policy_pb2.PolicyRef(job=self._job_id),

@@ -18,6 +18,7 @@ from podium.core.skip_reasons import (
     TEACHER_ERROR,
     TEACHER_UNAVAILABLE,
 )
+from podium.core.spending import NOTHING
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -26,8 +27,7 @@ from podium_controller.domain.ports import GroupKey, Judge, Ledger
 from podium_controller.domain.step_metrics import is_failed
 from podium_controller.domain.timestamps import month
 from podium_controller.domain.uncollected import UNCOLLECTED
-from podium_controller.pools.projects import ProjectLimits
-from podium_controller.training.cost_bound import CostBound, price_of_calls
+from podium_controller.training.judge_spending import JudgeSpending, add_usage, usage_until
 from podium_controller.training.recovery import Recovery, is_transient
 from podium_controller.training.reporter import Reporter
 
@@ -44,6 +44,8 @@ _FOR_GOOD = (JUDGE_BUDGET, JUDGE_UNAVAILABLE, TEACHER_UNAVAILABLE)
 
 
 TEACHER = "The teacher"
+NOT_SCORED = "not scored: "
+"""How the explanation of an attempt without a score begins."""
 
 
 class Scoring(Protocol):
@@ -74,18 +76,14 @@ class Judging:
         reward: spec_pb2.RewardSpec,
         recovery: Recovery,
         ledger: Ledger,
-        project: str,
-        limits: ProjectLimits,
-        costs: CostBound | None = None,
+        spending: JudgeSpending,
     ) -> None:
-        """`limits` are those of the job's project; `costs` is the job's own, None for no bound."""
+        """`spending` is the job's, of all that it has judged."""
         self._judge = judge
         self._reward = reward
         self._recovery = recovery
         self._ledger = ledger
-        self._project = project
-        self._limits = limits
-        self._costs = costs or CostBound(spec_pb2.BudgetSpec())
+        self._spending = spending
 
     async def score(self, key: GroupKey, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
         """The scored group, stored; the reason why it has no scores stays on it.
@@ -103,29 +101,49 @@ class Judging:
         """As `score`, and nothing is stored; raises as it does."""
         if group.skip_reason in UNCOLLECTED:
             return judge_pb.ScoreGroupResponse(group=group)
+        used = judge_pb.JudgeUsage()
         try:
-            return await self._recovery.run("judge", lambda: self._ask(key, group))
+            answer = await self._recovery.run("judge", lambda: self._ask(key, group, used))
         except JobFailedError as error:
             if error.reason != NO_JUDGE_ANSWERS:
                 raise
             unjudged = skipped(group, JUDGE_UNAVAILABLE, error.message)
-            return judge_pb.ScoreGroupResponse(group=unjudged)
+            answer = judge_pb.ScoreGroupResponse(group=unjudged)
+        # With what calls have used that came to nothing.
+        answer.usage.CopyFrom(used)
+        return answer
 
-    async def _ask(self, key: GroupKey, group: trajectory_pb2.Group) -> judge_pb.ScoreGroupResponse:
+    async def _ask(
+        self, key: GroupKey, group: trajectory_pb2.Group, used: judge_pb.JudgeUsage
+    ) -> judge_pb.ScoreGroupResponse:
+        """One answer; adds to `used` what it took, and what errors took."""
         request = judge_pb.ScoreGroupRequest(group=group, reward=self._reward)
         if not asks_others(self._reward):
-            return await self._answer(request)
-        wanted = price_of_calls(self._reward, group)
-        async with self._costs.group(wanted, lambda: self._ledger.judge_usage(key.job_id)) as spent:
-            if spent:
-                unjudged = skipped(group, JUDGE_BUDGET, spent)
-                return judge_pb.ScoreGroupResponse(group=unjudged)
-            # Replicas of the judge do not know what the others have spent, nor before.
-            request.job_usage.CopyFrom(await self._ledger.judge_usage(key.job_id))
-            await self._bound(request)
             answer = await self._answer(request)
-            self._costs.count(answer.usage.cost)
+            add_usage(used, answer.usage)
             return answer
+        least = NOTHING
+        while True:
+            async with self._spending.call(self._reward, least) as call:
+                if call.refusal:
+                    unjudged = skipped(group, JUDGE_BUDGET, call.refusal)
+                    return judge_pb.ScoreGroupResponse(group=unjudged)
+                # Replicas of the judge do not know what the others have spent, nor before.
+                request.job_usage.CopyFrom(await self._ledger.judge_usage(key.job_id))
+                if call.grant is not None:
+                    request.grant.CopyFrom(call.grant)
+                try:
+                    answer = await self._answer(request)
+                    call.used.CopyFrom(answer.usage)
+                except PodiumError as error:
+                    call.used.CopyFrom(usage_until(error))
+                    raise
+                finally:
+                    add_usage(used, call.used)
+            least = call.wanted(answer)
+            if least == NOTHING:
+                return answer
+            group = answer.group
 
     async def _answer(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         try:
@@ -141,15 +159,7 @@ class Judging:
             refused = error.reason == JUDGE_MISCONFIGURED.upper()
             reason = JUDGE_MISCONFIGURED if refused else JUDGE_ERROR
             unjudged = skipped(request.group, reason, error.message)
-            return judge_pb.ScoreGroupResponse(group=unjudged)
-
-    async def _bound(self, request: judge_pb.ScoreGroupRequest) -> None:
-        allowed = self._limits.max_judge_tokens
-        if allowed is None:
-            return
-        budget = request.project_budget
-        budget.project, budget.max_tokens, budget.period = self._project, allowed, month()
-        budget.used_tokens = await self._ledger.project_judge_tokens(self._project, budget.period)
+            return judge_pb.ScoreGroupResponse(group=unjudged, usage=usage_until(error))
 
 
 async def tell_unjudged(reporter: Reporter, group: trajectory_pb2.Group, step: int) -> None:
@@ -166,7 +176,7 @@ def skipped(group: trajectory_pb2.Group, reason: str, why: str) -> trajectory_pb
     made.skip_reason = reason
     for trajectory in made.trajectories:
         if not is_failed(trajectory):
-            trajectory.explanation = f"not scored: {why}"
+            trajectory.explanation = f"{NOT_SCORED}{why}"
     return made
 
 

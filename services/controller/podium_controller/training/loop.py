@@ -13,6 +13,7 @@ from collections import deque
 
 from podium.core.errors import DataLossError
 from podium.core.sft import HELDOUT_LOSS
+from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit.telemetry import exemplar
 from podium.types.v1 import spec_pb2
@@ -20,7 +21,7 @@ from podium.types.v1 import spec_pb2
 from podium_controller.domain import metrics
 from podium_controller.domain.accounts import JobMeter
 from podium_controller.domain.budget import BUDGET_EXHAUSTED, bounded, exhausted
-from podium_controller.domain.errors import BudgetSpentError
+from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import JobRecord, Ledger, Peers, Trainer
 from podium_controller.domain.reasons import CLIENT
 from podium_controller.domain.step_metrics import (
@@ -38,11 +39,11 @@ from podium_controller.training.aliases import Aliases
 from podium_controller.training.batches import Batches, batches_of
 from podium_controller.training.coaching import Coaching
 from podium_controller.training.collector import StepBatch
-from podium_controller.training.cost_bound import CostBound
 from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluation_scoring import EvaluationScoring
 from podium_controller.training.evaluator import Evaluator, is_due
 from podium_controller.training.group_sources import ClientGroups
+from podium_controller.training.judge_spending import JudgeSpending, ProjectAccounts
 from podium_controller.training.judging import Judging
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import COLLECT, SERVE, WAIT, Reporter
@@ -76,9 +77,13 @@ class TrainingLoop:
         control: StopSignals,
         limits: ProjectLimits,
         meter: JobMeter,
+        project_accounts: ProjectAccounts,
         teacher_pool: Pool | None = None,
     ) -> None:
-        """`teacher_pool` is None for a job without a teacher; `limits` are its project's."""
+        """`teacher_pool` is None for a job without a teacher; `limits` are its project's.
+
+        `project_accounts` are of all jobs that this controller runs.
+        """
         self._job = job
         self._spec = job.spec
         self._peers = peers
@@ -95,7 +100,9 @@ class TrainingLoop:
         self._serving = Serving(
             job.id, pool.inference, ledger, self._recovery, job.spec.rollout.weight_update
         )
-        self._costs = CostBound(job.spec.budget)
+        self._spending = JudgeSpending(
+            job.id, job.spec.budget, ledger, project_of(job.spec), limits, project_accounts
+        )
         self._coaching = Coaching(job.id, job.spec, ledger)
         self._aliases = Aliases(job.id, job.spec, peers.registry, self._recovery)
         self._step_runner = StepRunner(
@@ -118,7 +125,8 @@ class TrainingLoop:
             seed=job.spec.seed,
             episode=job.spec.rollout.episode,
         )
-        self._sources = Sources(job, peers, source, self._recovery, self._reporter, control)
+        self._sources = Sources(job, peers, source, self._reporter, control)
+        self._evaluator: Evaluator | None = None
         self._damage: DataLossError | None = None
         self._restored = -1
         """The last version that was restored after damage; -1 for none."""
@@ -138,10 +146,10 @@ class TrainingLoop:
         """
         await self._reporter.set_phase(WAIT)
         await self._sources.place()
-        evaluator = await self._evaluator()
+        await self._find_evaluator()
         while True:
             try:
-                return await self._train(evaluator)
+                return await self._train()
             except DataLossError as error:
                 if error.reason not in _DAMAGES:
                     raise
@@ -150,13 +158,13 @@ class TrainingLoop:
                 # Whoever met it, trainer or pool: all begin again, at a version that is whole.
                 self._restored, self._damage = self._completed, error
 
-    async def _train(self, evaluator: Evaluator | None) -> None:
+    async def _train(self) -> None:
         batches = await self._batches()
         try:
             await self._establish()
             last = self._spec.training.steps
             overlap = self._spec.rollout.max_staleness > 0
-            await self._evaluate_if_due(evaluator)
+            await self._evaluate_if_due()
             while self._completed < last:
                 self._control.check_pause()
                 # A client's next batch may never come: its job ends then, and rests not.
@@ -171,9 +179,9 @@ class TrainingLoop:
                 if overlap:
                     batches.advance(self._completed)
                 await self._aliases.retain(self._step_runner.awaited)
-                await self._evaluate_if_due(evaluator)
-            if self._completed < last and evaluator is not None:
-                await self._control.unless_paused(evaluator.evaluate(self._completed))
+                await self._evaluate_if_due()
+            if self._completed < last:
+                await self._evaluate()
             # A job can be forked from its end; and what waited for its state to come is kept.
             await self._step_runner.keep_state(self._completed)
             await self._aliases.retain()
@@ -188,7 +196,8 @@ class TrainingLoop:
         """
         if self._spec.HasField("budget"):
             text = exhausted(self._spec.budget, await self._meter.spent())
-            if text:
+            # Or what is left of it is less than a group may take.
+            if text := text or self._spending.over_budget:
                 raise BudgetSpentError(BUDGET_EXHAUSTED, text)
         if self._limits.has_budget:
             project = project_of(self._spec)
@@ -247,19 +256,30 @@ class TrainingLoop:
             bounded(reward, self._spec.budget),
             self._recovery,
             self._ledger,
-            project_of(self._spec),
-            self._limits,
-            self._costs,
+            self._spending,
         )
 
-    async def _evaluator(self) -> Evaluator | None:
-        if not self._spec.HasField("evaluation"):
+    async def _find_evaluator(self) -> Evaluator | None:
+        """Who measures versions; None for nobody, as long as one of several environments is away.
+
+        Raises:
+            JobFailedError: the job's only environment stays away, or has nothing to evaluate on.
+        """
+        if self._evaluator is not None or not self._spec.HasField("evaluation"):
+            return self._evaluator
+        try:
+            tasks = await self._sources.for_evaluation()
+        except JobFailedError as error:
+            if error.reason != NO_ENVIRONMENT_ANSWERS or len(self._spec.environments) < 2:
+                raise
+            text = f"no version is evaluated until each environment was there once: {error.message}"
+            await self._reporter.warn(text, self._completed)
             return None
-        tasks = await self._sources.for_evaluation()
         scoring = EvaluationScoring.of(self._spec, self._judging, self._ledger)
-        return Evaluator(
+        self._evaluator = Evaluator(
             self._job.id, self._spec, self._ledger, self._aliases, self._reporter, tasks, scoring
         )
+        return self._evaluator
 
     async def _establish(self) -> None:
         """Brings trainer and pool to the newest published version, and commits its step."""
@@ -356,6 +376,10 @@ class TrainingLoop:
         if batch is not None:
             metrics.STEP_SECONDS.labels("total").observe((now - batch.start_ns) / 1e9, exemplar())
 
-    async def _evaluate_if_due(self, evaluator: Evaluator | None) -> None:
-        if evaluator is not None and is_due(self._spec, self._completed):
+    async def _evaluate_if_due(self) -> None:
+        if is_due(self._spec, self._completed):
+            await self._evaluate()
+
+    async def _evaluate(self) -> None:
+        if (evaluator := await self._find_evaluator()) is not None:
             await self._control.unless_paused(evaluator.evaluate(self._completed))

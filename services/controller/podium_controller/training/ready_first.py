@@ -92,7 +92,7 @@ class ReadyFirst:
         self._ledger = ledger
         self._reporter = reporter
         self._begin_span = begin_span
-        self._useless = UselessGroups(job_id, spec.budget, ledger, reporter)
+        self._useless = UselessGroups(job_id, ledger, reporter)
         self._shortfall = Shortfall(spec.rollout, reporter)
         self._draws = draws
         self._concurrency = concurrency

@@ -7,7 +7,7 @@ resumed job goes on exactly where it was without anything being stored.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from podium.types.v1 import trajectory_pb2
 
@@ -22,6 +22,9 @@ class ScenarioOrder:
         self._epoch = -1
         self._order: list[str] = []
 
+    async def listed(self) -> None:
+        """Returns when the scenarios are known, as they are here."""
+
     def at(self, position: int) -> trajectory_pb2.Scenario:
         """The scenario of the order's group `position`, from 0."""
         epoch, place = divmod(position, len(self._scenarios))
@@ -33,3 +36,19 @@ class ScenarioOrder:
     def _rank(self, epoch: int, scenario_id: str) -> bytes:
         # A hash and not `random.shuffle`, whose order may differ between Python versions.
         return hashlib.sha256(f"{self._seed}/{epoch}/{scenario_id}".encode()).digest()
+
+
+class LateScenarioOrder(ScenarioOrder):
+    """The same of an environment that was away when they were asked for, and is asked again."""
+
+    def __init__(
+        self, asked: Callable[[], Awaitable[Sequence[trajectory_pb2.Scenario]]], seed: int | str
+    ) -> None:
+        """`asked` gives the scenarios, of which there are some."""
+        super().__init__([], seed)
+        self._asked = asked
+
+    async def listed(self) -> None:
+        """Asks, where nobody has yet; raises what that raises."""
+        if not self._scenarios:
+            self._scenarios = {scenario.id: scenario for scenario in await self._asked()}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TypeAlias
 
 from podium.core.job_environments import environments_of, name_of
+from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
+from podium.core.tasks import run_all
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_controller.domain.errors import JobFailedError
@@ -15,9 +18,11 @@ from podium_controller.training.episode_source import EpisodeSource
 from podium_controller.training.evaluator import evaluation_episode
 from podium_controller.training.group_sources import EpisodeScenarios
 from podium_controller.training.mixture import Mixture
-from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import Reporter
-from podium_controller.training.scenario_order import ScenarioOrder
+from podium_controller.training.scenario_order import LateScenarioOrder, ScenarioOrder
+
+_Listed: TypeAlias = list[trajectory_pb2.Scenario] | JobFailedError
+"""What an environment has to attempt, or that it stayed away."""
 
 
 class Sources:
@@ -28,7 +33,6 @@ class Sources:
         job: JobRecord,
         peers: Peers,
         source: EpisodeSource,
-        recovery: Recovery,
         reporter: Reporter,
         control: StopSignals,
     ) -> None:
@@ -37,7 +41,6 @@ class Sources:
         self._spec = job.spec
         self._peers = peers
         self._source = source
-        self._recovery = recovery
         self._reporter = reporter
         self._control = control
 
@@ -55,26 +58,53 @@ class Sources:
         self._source = replace(self._source, environment=placed)
 
     async def for_training(self) -> list[EpisodeScenarios]:
-        """Each environment, with the orders of its scenarios."""
-        found = []
-        for each in self._of():
-            scenarios = await self._scenarios(each, each.environment.split)
-            seed = self._spec.seed
-            order, others = (
-                ScenarioOrder(scenarios, seed),
-                ScenarioOrder(scenarios, f"{seed}/again"),
-            )
-            found.append((each, order, others))
-        return found
+        """Each environment, with the orders of its scenarios.
+
+        Those that stay away for as long as the job waits are asked again with their groups.
+
+        Raises:
+            JobFailedError: ENVIRONMENT_UNAVAILABLE: all of them do.
+        """
+        sources = self._of()
+        listed = await run_all([self._listed(each) for each in sources])
+        errors = [each for each in listed if isinstance(each, JobFailedError)]
+        if len(errors) == len(sources):
+            raise errors[0]
+        return [
+            (source, *self._orders(source, found))
+            for source, found in zip(sources, listed, strict=True)
+        ]
+
+    async def _listed(
+        self, source: EpisodeSource
+    ) -> list[trajectory_pb2.Scenario] | JobFailedError:
+        try:
+            return await source.scenarios(source.environment.split)
+        except JobFailedError as error:
+            if error.reason != NO_ENVIRONMENT_ANSWERS:
+                raise
+            return error
+
+    def _orders(self, source: EpisodeSource, found: _Listed) -> tuple[ScenarioOrder, ScenarioOrder]:
+        def order(seed: int | str) -> ScenarioOrder:
+            if isinstance(found, JobFailedError):
+                return LateScenarioOrder(lambda: source.scenarios(source.environment.split), seed)
+            return ScenarioOrder(found, seed)
+
+        return order(self._spec.seed), order(f"{self._spec.seed}/again")
 
     async def for_evaluation(self) -> list[tuple[EpisodeSource, trajectory_pb2.Scenario]]:
-        """The scenarios that the job is evaluated on, each with its environment."""
+        """The scenarios that the job is evaluated on, each with its environment.
+
+        Raises:
+            JobFailedError: ENVIRONMENT_UNAVAILABLE: one of them stays away for too long.
+        """
         evaluation = self._spec.evaluation
         episode = evaluation_episode(self._spec)
         return [
             (replace(source, episode=episode), scenario)
             for source in self._of(evaluation.environments)
-            for scenario in await self._scenarios(source, evaluation.split, evaluation.scenarios)
+            for scenario in await source.scenarios(evaluation.split, evaluation.scenarios)
         ]
 
     def mixture(self) -> Mixture:
@@ -92,20 +122,3 @@ class Sources:
             for each in self._spec.environments
             if not names or name_of(each) in names
         ]
-
-    async def _scenarios(
-        self, source: EpisodeSource, split: str, limit: int = 0
-    ) -> list[trajectory_pb2.Scenario]:
-        """Of one environment; CreateJob may not have been able to ask for them."""
-        environment = source.environment
-        found = await self._recovery.run(
-            "rollout",
-            lambda: self._peers.rollout.scenarios(environment, split, limit),
-            source.is_there,
-        )
-        if not found:
-            raise JobFailedError(
-                f"environment {environment.name!r} has no scenarios in the split {split!r}",
-                reason="NO_SCENARIOS",
-            )
-        return found

@@ -14,16 +14,21 @@ from podium.core.skip_reasons import (
     JUDGE_MISCONFIGURED,
     TEACHER_ERROR,
 )
-from podium.types.v1 import spec_pb2, trajectory_pb2
-from podium.types.v1.spec_pb2 import BudgetSpec
+from podium.types.v1 import trajectory_pb2
 
 from podium_controller.domain import metrics
-from podium_controller.domain.budget import BUDGET_EXHAUSTED, exhausted
+from podium_controller.domain.budget import BUDGET_EXHAUSTED, JUDGE_COST
 from podium_controller.domain.errors import BudgetSpentError, JobFailedError
 from podium_controller.domain.ports import COLLECTED, GroupKey, Ledger
 from podium_controller.domain.uncollected import was_broken_on
-from podium_controller.domain.usage import of_judges
-from podium_controller.training.judging import TEACHER, failure_text, scorer, unjudgeable, unusable
+from podium_controller.training.judging import (
+    NOT_SCORED,
+    TEACHER,
+    failure_text,
+    scorer,
+    unjudgeable,
+    unusable,
+)
 from podium_controller.training.reporter import Reporter
 
 Keyed = tuple[GroupKey, trajectory_pb2.Group]
@@ -38,11 +43,8 @@ _UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR, JUDGE_MISCONFIGURED, TEACHER_ERROR)
 class UselessGroups:
     """Decides whether one job goes on after groups of which not one was of use."""
 
-    def __init__(
-        self, job_id: str, budget: spec_pb2.BudgetSpec, ledger: Ledger, reporter: Reporter
-    ) -> None:
+    def __init__(self, job_id: str, ledger: Ledger, reporter: Reporter) -> None:
         self._job_id = job_id
-        self._budget = budget
         self._ledger = ledger
         self._reporter = reporter
 
@@ -92,17 +94,14 @@ class UselessGroups:
             await self._ledger.drop_group(key)
 
     async def _check_budget(self, groups: Sequence[Keyed]) -> None:
-        budget = self._budget
-        if not budget.HasField("max_judge_cost"):
-            return
-        used = of_judges(await self._ledger.judge_usage(self._job_id))
-        if not (text := exhausted(BudgetSpec(max_judge_cost=budget.max_judge_cost), used)):
+        texts = (failure_text(each) for _, each in groups if each.skip_reason == JUDGE_BUDGET)
+        if not (text := next((words for words in texts if JUDGE_COST in words), "")):
             return
         for key, each in groups:
             if each.skip_reason == JUDGE_BUDGET:
                 each.skip_reason = ""
                 await self._ledger.save_group(key, COLLECTED, each)
-        raise BudgetSpentError(BUDGET_EXHAUSTED, text)
+        raise BudgetSpentError(BUDGET_EXHAUSTED, text.removeprefix(NOT_SCORED))
 
     async def make_room(
         self, step: int, groups: Sequence[Keyed], rounds: int, *, renewable: bool = True

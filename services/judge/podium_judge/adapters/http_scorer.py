@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -12,12 +12,14 @@ from podium.chat import HttpApi, RequestRefusedError
 from podium.core.errors import FailedPreconditionError, UnavailableError
 from podium.core.outside import plain_of, whole_numbers
 from podium.core.skip_reasons import NO_JUDGE_ANSWERS
+from podium.core.spending import Amount
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_judge.adapters import http_protocols
 from podium_judge.adapters.http_protocols import NoAnswerError
-from podium_judge.adapters.judge_model import CallMetrics, shown
+from podium_judge.adapters.judge_model import CallMetrics, refusal_of, shown
 from podium_judge.domain.judge_config import CallLimits, JudgeConfig
+from podium_judge.domain.paid_model import most_tokens
 from podium_judge.domain.panel import mean
 from podium_judge.domain.scores import Score, Unscored, Usage
 from podium_judge.domain.transcript import Attempt, attempt_of, histories_of
@@ -30,6 +32,11 @@ _WITHHELD = (
     "the scorer at the job's own base_url gave no answer that can be used: check its address and"
     " its key; the judge service's log says more"
 )
+_CLASSIFY = "/classify"
+_PATHS: Mapping[int, str] = {
+    spec_pb2.HTTP_SCORER_PROTOCOL_CLASSIFY: _CLASSIFY,
+    spec_pb2.HTTP_SCORER_PROTOCOL_POOLING: "/pooling",
+}
 _SILENT = Unscored("http: the attempt has no messages")
 
 
@@ -63,6 +70,8 @@ class HttpSource:
             client, config.endpoint, limits, role="judge", observer=self._metrics, named="scorer"
         )
         self._extra = whole_numbers(plain_of(spec.extra_body))
+        self._path = _PATHS.get(spec.protocol, "/score")
+        self._reads_conversations = spec.protocol in _PATHS
         self._call_price = spec.call_price if spec.HasField("call_price") else None
 
     @property
@@ -80,10 +89,27 @@ class HttpSource:
         """See `ScoreSource.is_priced`."""
         return self._call_price is not None
 
-    @property
-    def reads_tokens(self) -> bool:
-        """See `ScoreSource.reads_tokens`."""
-        return self._spec.protocol != spec_pb2.HTTP_SCORER_PROTOCOL_SCORE
+    def most(self, trajectories: Sequence[trajectory_pb2.Trajectory]) -> Amount:
+        """See `ScoreSource.most`: every answered call costs, and models read what they are sent."""
+        price = self._call_price or 0.0
+        if not self._reads_conversations:
+            return Amount(0, price)
+        bodies = [
+            self._body(history)
+            for trajectory in self._distinct(trajectories).values()
+            for history in histories_of(trajectory)
+        ]
+        return Amount(sum(map(most_tokens, bodies)), price * len(bodies))
+
+    async def try_key(self) -> str:
+        """As `OpenAIJudge.try_key`: asked about nothing, which no scorer has a score for."""
+        asked: dict[str, object] = {}
+        if self._reads_conversations:
+            asked["messages"] = []
+            if self._endpoint.model:
+                asked["model"] = self._endpoint.model
+        asking = self._api.request("POST", self._path, asked)
+        return await refusal_of(asking, "" if self._trusted else _WITHHELD)
 
     async def scores(
         self,
@@ -93,7 +119,7 @@ class HttpSource:
     ) -> list[Score | Unscored]:
         """See `ScoreSource.scores`."""
         try:
-            if not self.reads_tokens:
+            if not self._reads_conversations:
                 return await self._of_group(group, trajectories, usage)
             return await self._of_conversations(trajectories, usage)
         except (UnavailableError, FailedPreconditionError) as error:
@@ -112,17 +138,14 @@ class HttpSource:
         usage: Usage,
     ) -> list[Score | Unscored]:
         body = self._extra | http_protocols.group_body(group, trajectories)
-        content = await self._post("/score", body, usage)
+        content = await self._post(body, usage)
         return http_protocols.group_scores(content, len(trajectories))
 
     async def _of_conversations(
         self, trajectories: Sequence[trajectory_pb2.Trajectory], usage: Usage
     ) -> list[Score | Unscored]:
         words = [attempt_of(trajectory) for trajectory in trajectories]
-        asked: dict[Attempt, trajectory_pb2.Trajectory] = {}
-        for attempt, trajectory in zip(words, trajectories, strict=True):
-            if attempt:
-                asked.setdefault(attempt, trajectory)
+        asked = self._distinct(trajectories)
         outcomes = await asyncio.gather(
             *(self._of_attempt(trajectory, usage) for trajectory in asked.values()),
             return_exceptions=True,
@@ -142,30 +165,45 @@ class HttpSource:
             raise VerdictError(unscored[0].removeprefix("http: "))
         return [found[attempt] if attempt else _SILENT for attempt in words]
 
+    @staticmethod
+    def _distinct(
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+    ) -> dict[Attempt, trajectory_pb2.Trajectory]:
+        """One of each words, but of none."""
+        found: dict[Attempt, trajectory_pb2.Trajectory] = {}
+        for trajectory in trajectories:
+            if attempt := attempt_of(trajectory):
+                found.setdefault(attempt, trajectory)
+        return found
+
     async def _of_attempt(self, trajectory: trajectory_pb2.Trajectory, usage: Usage) -> float:
         """The mean of its conversations' scores."""
         asked = (self._of_history(history, usage) for history in histories_of(trajectory))
         return mean(await asyncio.gather(*asked))
 
     async def _of_history(self, history: trajectory_pb2.History, usage: Usage) -> float:
-        body = self._extra | {"messages": http_protocols.chat_messages(history)}
-        if self._endpoint.model:
-            body["model"] = self._endpoint.model
-        classifies = self._spec.protocol == spec_pb2.HTTP_SCORER_PROTOCOL_CLASSIFY
-        content = await self._post("/classify" if classifies else "/pooling", body, usage)
+        body = self._body(history)
+        content = await self._post(body, usage)
         read = http_protocols.prompt_tokens(content)
         usage.prompt_tokens += read
         self._metrics.spent(read, 0, None)
-        if not classifies:
+        if self._path != _CLASSIFY:
             return http_protocols.pooled_score(content)
         has_index = self._spec.HasField("class_index")
         return http_protocols.class_score(content, self._spec.class_index if has_index else None)
 
-    async def _post(self, path: str, body: dict[str, object], usage: Usage) -> bytes:
+    def _body(self, history: trajectory_pb2.History) -> dict[str, object]:
+        body: dict[str, object] = dict(self._extra)
+        body["messages"] = http_protocols.chat_messages(history)
+        if self._endpoint.model:
+            body["model"] = self._endpoint.model
+        return body
+
+    async def _post(self, body: dict[str, object], usage: Usage) -> bytes:
         async with self._bounds.free:
             try:
                 async with asyncio.timeout(self._bounds.seconds):
-                    response = await self._api.request("POST", path, body)
+                    response = await self._api.request("POST", self._path, body)
             except TimeoutError:
                 raise UnavailableError(
                     f"the scorer had no answer within {self._bounds.seconds:g} seconds",

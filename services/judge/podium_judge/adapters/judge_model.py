@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -64,14 +64,7 @@ class OpenAIJudge:
 
         Of an account without credit or a model that is not there nothing is said: both may come.
         """
-        try:
-            await self._chat.try_key()
-        except FailedPreconditionError as error:
-            if error.metadata.get("status") not in _MAY_COME:
-                return error.message if self._trusted else WITHHELD
-        except UnavailableError:
-            pass
-        return ""
+        return await refusal_of(self._chat.try_key(), WITHHELD if not self._trusted else "")
 
     async def ask(
         self,
@@ -93,6 +86,22 @@ class OpenAIJudge:
                 raise
             log.info("a judge that a job names: %s", error)
             raise RequestRefusedError(WITHHELD) from error
+
+
+async def refusal_of(asking: Awaitable[object], withheld: str = "") -> str:
+    """Why who is asked never answers with this key, or at this address; empty where it may.
+
+    Args:
+        withheld: what is told in place of what was answered; empty for that itself.
+    """
+    try:
+        await asking
+    except FailedPreconditionError as error:
+        if error.metadata.get("status") not in _MAY_COME:
+            return withheld or error.message
+    except UnavailableError:
+        pass
+    return ""
 
 
 def shown(base_url: str) -> str:

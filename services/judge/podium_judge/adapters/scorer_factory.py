@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import httpx
 from podium.core.contract.judging import (
@@ -14,20 +14,21 @@ from podium.core.contract.judging import (
     judges_of,
 )
 from podium.core.errors import InvalidArgumentError, PodiumError, Violation
+from podium.core.spending import NOTHING, Account, Amount, SpendingBound
 from podium.types.v1 import spec_pb2
 
 from podium_judge.adapters.endpoints import resolve_http, resolve_judges
 from podium_judge.adapters.http_scorer import HttpSource, QuestionBounds
 from podium_judge.adapters.judge_model import OpenAIJudge
-from podium_judge.domain.budget import Allowance, Budget, JobSpending, ProjectBudget, Spending
+from podium_judge.domain.budget import Allowance, Grant, Spending
 from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge import CachedJudge, LimitedJudge, ModelJudge
-from podium_judge.domain.judge_config import CallLimits, JudgeConfig, Price
+from podium_judge.domain.judge_config import CallLimits, JudgeConfig
+from podium_judge.domain.paid_model import PaidModel
 from podium_judge.domain.panel import Panel, Seat, mean, median
 from podium_judge.domain.position import PositionBias
 from podium_judge.domain.rubric import RubricScorer
 from podium_judge.domain.ruler import RulerScorer
-from podium_judge.domain.scores import Usage
 from podium_judge.domain.scoring import GroupScorer, GroupSpec
 from podium_judge.domain.served import ServedScorer
 from podium_judge.settings import Settings
@@ -43,9 +44,14 @@ _LOOK = CallLimits(timeout_seconds=5.0, attempts=1)
 class KnownSpending:
     """What the caller knows of the money: no replica knows what the others have spent."""
 
-    job: Usage
+    job: Amount = NOTHING
     """What the job has spent."""
-    project: ProjectBudget | None = None
+    grant: Grant = field(default_factory=Grant)
+    """What the call may spend."""
+    project: SpendingBound | None = None
+    """On the account of the grant."""
+    has_bounds: bool = False
+    """Whether any scorer of the call has one of its own."""
 
 
 class Scorers:
@@ -77,13 +83,12 @@ class Scorers:
             return self._served(spec, field, job_id, known)
         if isinstance(spec, spec_pb2.RubricSpec):
             return self._rubric(spec, field, job_id, known)
-        panel, prices = self._panel(spec, field)
-        twice = 2 if spec.both_orders else 1
+        allowance = self._allowance(spec, field, job_id, known)
         return RulerScorer(
-            panel,
+            self._panel(spec, field, allowance),
             spec.rubric,
             spec.max_prompt_tokens or self._settings.max_prompt_tokens,
-            replace(self._allowance(spec, field, job_id, known), prices=prices * twice),
+            allowance,
             spec.both_orders,
         )
 
@@ -92,44 +97,45 @@ class Scorers:
     ) -> RubricScorer:
         if violations := criteria_violations(spec, field):
             raise InvalidArgumentError(violations=violations)
-        panel, prices = self._panel(spec, field)
+        allowance = self._allowance(spec, field, job_id, known)
         return RubricScorer(
-            panel,
+            self._panel(spec, field, allowance),
             spec.criteria,
             spec.max_prompt_tokens or self._settings.max_prompt_tokens,
-            replace(self._allowance(spec, field, job_id, known), prices=prices),
+            allowance,
         )
 
     def _served(
         self, spec: spec_pb2.HttpScorerSpec, field: str, job_id: str, known: KnownSpending
     ) -> ServedScorer:
-        config = resolve_http(spec, field, self._settings)
         seconds = spec.timeout_seconds or self._limits.timeout_seconds
         limits = replace(self._limits, timeout_seconds=seconds)
-        return ServedScorer(
-            HttpSource(
-                self._client,
-                config,
-                limits,
-                spec,
-                QuestionBounds(self._at_once, max(seconds, self._settings.question_seconds)),
-            ),
-            self._allowance(spec, field, job_id, known),
+        source = self._source(spec, field, limits)
+        return ServedScorer(source, self._allowance(spec, field, job_id, known))
+
+    def _source(self, spec: spec_pb2.HttpScorerSpec, field: str, limits: CallLimits) -> HttpSource:
+        seconds = max(limits.timeout_seconds, self._settings.question_seconds)
+        return HttpSource(
+            self._client,
+            resolve_http(spec, field, self._settings),
+            limits,
+            spec,
+            QuestionBounds(self._at_once, seconds),
         )
 
-    def _panel(self, spec: JudgedSpec, field: str) -> tuple[Panel, tuple[Price | None, ...]]:
-        """Who is asked, and the prices of those that are asked about every group."""
+    def _panel(self, spec: JudgedSpec, field: str, allowance: Allowance) -> Panel:
         judges, fallbacks = resolve_judges(spec, field, self._settings)
-        seats = [self._seat(config, seat) for seat, config in enumerate((*judges, *fallbacks))]
+        seats = [
+            self._seat(config, seat, allowance) for seat, config in enumerate((*judges, *fallbacks))
+        ]
         median_wanted = spec.combination == spec_pb2.PANEL_COMBINATION_MEDIAN
-        panel = Panel(
+        return Panel(
             seats[: len(judges)],
             seats[len(judges) :],
             spec.quorum,
             median if median_wanted else mean,
             self._biases,
         )
-        return panel, tuple(config.price for config in judges)
 
     async def violations(self, spec: JudgedSpec, field: str, base_model: str) -> list[Violation]:
         """Which judges of `spec`, which stands at `field`, would be the policy in training.
@@ -146,12 +152,15 @@ class Scorers:
                 found.append(Violation(f"{path}.model", _itself(named)))
         return found
 
-    async def refusals(self, spec: JudgedSpec, field: str) -> list[Violation]:
-        """Which judges of `spec`, which stands at `field`, refuse the key or the address.
+    async def refusals(self, spec: GroupSpec, field: str) -> list[Violation]:
+        """Who is asked by `spec`, which stands at `field`, and refuses the key or the address.
 
         Raises:
             InvalidArgumentError: the spec is wrong.
         """
+        if isinstance(spec, spec_pb2.HttpScorerSpec):
+            text = await self._source(spec, field, _LOOK).try_key()
+            return [Violation(field, text)] if text else []
         judges, fallbacks = resolve_judges(spec, field, self._settings)
         paths = [path for _, path in (*judges_of(spec, field), *fallbacks_of(spec, field))]
         # One without a name is Podium's own pool as a rule, which waits for its operator.
@@ -171,13 +180,15 @@ class Scorers:
             log.info("a judge could not be looked at", extra={"problem": error.message})
             return False
 
-    def _seat(self, config: JudgeConfig, seat: int) -> Seat:
+    def _seat(self, config: JudgeConfig, seat: int, allowance: Allowance) -> Seat:
         if len(self._models) > _MAX_MODELS:
             self._models.clear()
         model = self._models.get(config)
         if model is None:
             model = self._models[config] = OpenAIJudge(self._client, config, self._limits)
-        judge = ModelJudge(model, config.price is not None, self._settings.question_seconds)
+        most = config.sampling.max_completion_tokens
+        paid = PaidModel(model, allowance, most, config.price)
+        judge = ModelJudge(paid, config.price is not None, self._settings.question_seconds)
         return Seat(
             CachedJudge(LimitedJudge(judge, self._at_once), config, self._cache, seat), config.label
         )
@@ -185,9 +196,7 @@ class Scorers:
     def _allowance(
         self, spec: GroupSpec, field: str, job_id: str, known: KnownSpending
     ) -> Allowance:
-        bounds = [n for n in (spec.max_job_tokens, self._settings.max_job_tokens) if n]
         cost = 0.0 if isinstance(spec, spec_pb2.HttpScorerSpec) else spec.max_job_cost
-        budget = Budget(min(bounds, default=0), cost)
         if not job_id and (spec.max_job_tokens or cost):
             name = "max_job_tokens" if spec.max_job_tokens else "max_job_cost"
             raise InvalidArgumentError(
@@ -198,11 +207,27 @@ class Scorers:
                     )
                 ]
             )
-        # What a scorer over HTTP costs counts against the bounds of judges beside it.
-        priced = isinstance(spec, spec_pb2.HttpScorerSpec) and spec.call_price > 0
-        if not job_id or (budget == Budget() and not priced):
-            return Allowance(Budget(), JobSpending(), known.job, known.project)
-        return Allowance(budget, self._spending.of(job_id), known.job, known.project)
+        bounds = [] if known.project is None else [known.project]
+        if not job_id:
+            return Allowance(bounds, None, known.grant)
+        account, spent, grant = self._spending.of(job_id), known.job, known.grant
+        tokens = [(self._settings.max_job_tokens, "PODIUM_JUDGE_MAX_JOB_TOKENS")]
+        # Who grants a part of what the job's bounds leave keeps these itself, over all replicas.
+        if grant.tokens is None:
+            tokens.append((spec.max_job_tokens, "max_job_tokens"))
+        for most, name in tokens:
+            if most:
+                bounds.append(_of_job(name, account, most, spent.tokens))
+        if cost and grant.cost is None:
+            bounds.append(_of_job("max_job_cost", account, cost, spent.cost, is_money=True))
+        return Allowance(bounds, account, known.grant, reserves=known.has_bounds)
+
+
+def _of_job(
+    name: str, account: Account, most: float, elsewhere: float, *, is_money: bool = False
+) -> SpendingBound:
+    # What a replica has spent is stored by its caller, sooner or later.
+    return SpendingBound("the job's judges", f"({name})", account, most, is_money, elsewhere, True)
 
 
 def _itself(named: str) -> str:

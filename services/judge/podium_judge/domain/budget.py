@@ -1,29 +1,22 @@
-"""What a job may spend on judges."""
+"""What may be spent on judges: nothing is asked that could cost more than is left.
+
+Each question reserves the most that it can take before it is asked; what it took is counted
+in that place when it ends, however it ends. A group reserves its first questions together, so
+that one that was begun is finished.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from podium.chat import Price
 from podium.core import skip_reasons
+from podium.core.spending import NOTHING, Account, Amount, SpendingBound
 
 from podium_judge.domain.opinion import Opinion
 from podium_judge.domain.scores import GroupSkippedError, Usage
-
-
-class JobSpending:
-    """What this replica has spent on a job, and what questions in flight may add to it."""
-
-    def __init__(self) -> None:
-        self.usage = Usage()
-        """What was spent; grows with `Usage.add`."""
-        self.in_flight = Usage()
-        """What is asked for now, as estimated before."""
-        self.changed = asyncio.Condition()
 
 
 class Spending:
@@ -34,128 +27,152 @@ class Spending:
 
     def __init__(self, jobs: int = 10_000) -> None:
         self._jobs = jobs
-        self._spending: OrderedDict[str, JobSpending] = OrderedDict()
+        self._accounts: OrderedDict[str, Account] = OrderedDict()
 
-    def of(self, job_id: str) -> JobSpending:
+    def of(self, job_id: str) -> Account:
         """What it is so far."""
-        found = self._spending.setdefault(job_id, JobSpending())
-        self._spending.move_to_end(job_id)
-        if len(self._spending) > self._jobs:
-            self._spending.popitem(last=False)
+        found = self._accounts.setdefault(job_id, Account())
+        self._accounts.move_to_end(job_id)
+        if len(self._accounts) > self._jobs:
+            self._accounts.popitem(last=False)
         return found
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Bounds on what a job's judges may cost; 0 for none."""
+@dataclass
+class Grant:
+    """What one call may spend, of what its caller divides among several."""
 
-    tokens: int = 0
-    cost: float = 0.0
+    tokens: int | None = None
+    """None for no bound."""
+    cost: float | None = None
+    account: Account = field(default_factory=Account)
+    """Of this call alone."""
+    wanted: Amount | None = None
+    """The least that it would have taken to go on; None where it was enough."""
+
+    def bounds(self) -> list[SpendingBound]:
+        """What it comes to."""
+        found = []
+        if self.tokens is not None:
+            found.append(SpendingBound(_CALL, "(the call's grant)", self.account, self.tokens))
+        if self.cost is not None:
+            found.append(SpendingBound(_CALL, "(the call's grant)", self.account, self.cost, True))
+        return found
+
+    def want(self, more: Amount) -> None:
+        """Keeps how much it would have taken to go on."""
+        self.wanted = Amount.sum([self.account.spent, *self.account.reserved.values(), more])
 
 
-@dataclass(frozen=True)
-class ProjectBudget:
-    """What the judges of all of a project's jobs may use, and have used, in a period."""
-
-    project: str
-    max_tokens: int
-    used_tokens: int
-    period: str
-
-    def check(self) -> None:
-        """Raises GroupSkippedError when it is spent."""
-        if self.used_tokens >= self.max_tokens:
-            raise GroupSkippedError(
-                skip_reasons.JUDGE_BUDGET,
-                f"the judges of project {self.project!r} have used {self.used_tokens} tokens of"
-                f" {self.max_tokens} in {self.period}",
-            )
+_CALL = "the judges of this call"
 
 
-@dataclass(frozen=True)
 class Allowance:
-    """One job's budget, and what counts against it."""
+    """What one scorer may spend on a group."""
 
-    budget: Budget
-    spending: JobSpending
-    """By this replica; what is spent is added here."""
-    reported: Usage
-    """By all replicas, as far as the caller knows."""
-    project: ProjectBudget | None = None
-    prices: tuple[Price | None, ...] = (None,)
-    """Of the judges that are asked about every group."""
+    def __init__(
+        self,
+        bounds: Sequence[SpendingBound] = (),
+        account: Account | None = None,
+        grant: Grant | None = None,
+        *,
+        reserves: bool = False,
+    ) -> None:
+        """Without anything: of a job without bounds, whose spending nobody else counts.
+
+        Args:
+            account: the job's, which is told of what is spent.
+            reserves: whether others of that account have bounds.
+        """
+        self._grant = grant or Grant()
+        self._granted = self._grant.bounds()
+        self._bounds = (*bounds, *self._granted)
+        self._accounts = (*([account] if account else []), self._grant.account)
+        self._reserves = reserves or bool(self._bounds)
+
+    @property
+    def reserves(self) -> bool:
+        """Whether it matters what questions can take."""
+        return self._reserves
 
     @asynccontextmanager
-    async def group(self, prompt_tokens: int, completion_tokens: int) -> AsyncIterator[None]:
-        """Judges are asked about a group inside the block; about so many tokens for each.
+    async def group(self, most: Amount) -> AsyncIterator[None]:
+        """Judges are asked about a group inside the block; their first questions take `most`.
 
-        Where what is in flight may use up the budget, it waits until that is known.
+        Where too little is left until what is in flight has ended, it waits for that.
 
         Raises:
-            GroupSkippedError: the job's budget is spent, or its project's.
+            GroupSkippedError: too little is left.
         """
-        wanted = Usage()
-        for price in self.prices:
-            cost = price.of(prompt_tokens, completion_tokens) if price else 0.0
-            wanted.add(Usage(0, prompt_tokens, completion_tokens, cost))
-        in_flight, changed = self.spending.in_flight, self.spending.changed
-        self._check()
-        async with changed:
-            while self._is_reserved(wanted):
-                await changed.wait()
-                self._check()
-            in_flight.add(wanted)
+        if self._reserves:
+            await self._reserve(most, is_begun=False)
         try:
             yield
         finally:
-            in_flight.subtract(wanted)
-            async with changed:
-                changed.notify_all()
+            for account in self._accounts:
+                account.give_back(self)
 
-    @classmethod
-    def unbounded(cls) -> Allowance:
-        """Of a job without bounds, whose spending nobody else counts."""
-        return cls(Budget(), JobSpending(), Usage())
+    @asynccontextmanager
+    async def question(self, most: Amount) -> AsyncIterator[Usage]:
+        """One question is asked inside the block, which adds what it took to what it is given.
 
-    def count(self, spent: Usage) -> None:
-        """Adds what was spent."""
-        self.spending.usage.add(spent)
+        Args:
+            most: that it can take, of which its group has reserved some, or all.
 
-    def count_opinions(self, opinions: Iterable[Opinion], group: Usage) -> None:
-        """Adds what they cost, here and to what their group has cost."""
-        for opinion in opinions:
-            spent = Usage(cached=int(opinion.cached))
-            spent.add(opinion.usage)
-            group.add(spent)
-            self.count(spent)
+        Raises:
+            GroupSkippedError: too little is left.
+        """
+        spent = Usage()
+        key = object()
+        if self._reserves:
+            await self._draw(key, most)
+        for account in self._accounts:
+            account.asking += 1
+        try:
+            yield spent
+        finally:
+            for account in self._accounts:
+                account.asking -= 1
+                account.give_back(key, Amount(spent.tokens, spent.cost))
 
-    def _is_reserved(self, wanted: Usage) -> bool:
-        in_flight = self.spending.in_flight
-        if in_flight.tokens <= 0:
-            # Whoever is alone goes on: a group that was begun is finished.
-            return False
-        tokens = self._tokens + in_flight.tokens + wanted.tokens
-        cost = self._cost + in_flight.cost + wanted.cost
-        return 0 < self.budget.tokens < tokens or 0 < self.budget.cost < cost
+    async def _draw(self, key: object, most: Amount) -> None:
+        """Moves what a question can take from what the group has reserved, and more if need be."""
+        # Another question of the group may draw it in between.
+        while (short := most.less(self._held())) != NOTHING:
+            await self._reserve(short, is_begun=True)
+        rest = self._held().less(most)
+        for account in self._accounts:
+            account.reserved[key] = most
+        self._hold(rest)
 
-    @property
-    def _tokens(self) -> int:
-        return max(self.spending.usage.tokens, self.reported.tokens)
+    def _held(self) -> Amount:
+        return self._grant.account.reserved.get(self, NOTHING)
 
-    @property
-    def _cost(self) -> float:
-        return max(self.spending.usage.cost, self.reported.cost)
+    async def _reserve(self, more: Amount, *, is_begun: bool) -> None:
+        while more != NOTHING and (full := self._full(more)):
+            account = full.account
+            # A group that was begun holds what others wait for: it waits for answers alone.
+            ends = account.asking if is_begun else account.reserved
+            if not ends or not full.may_have_room(more):
+                if any(full is bound for bound in self._granted):
+                    self._grant.want(more)
+                raise GroupSkippedError(skip_reasons.JUDGE_BUDGET, full.refusal(more))
+            await account.wait()
+        self._hold(self._held().plus(more))
 
-    def _check(self) -> None:
-        if self.project:
-            self.project.check()
-        if 0 < self.budget.tokens <= self._tokens:
-            raise GroupSkippedError(
-                skip_reasons.JUDGE_BUDGET,
-                f"the job's judges have used {self._tokens} tokens of {self.budget.tokens}",
-            )
-        if 0 < self.budget.cost <= self._cost:
-            raise GroupSkippedError(
-                skip_reasons.JUDGE_BUDGET,
-                f"the job's judges have cost {self._cost:g} of {self.budget.cost:g}",
-            )
+    def _hold(self, amount: Amount) -> None:
+        for account in self._accounts:
+            account.reserved[self] = amount
+            if amount == NOTHING:
+                del account.reserved[self]
+
+    def _full(self, more: Amount) -> SpendingBound | None:
+        """The first bound that has no room for it now."""
+        return next((bound for bound in self._bounds if not bound.has_room(more)), None)
+
+
+def count_opinions(opinions: Iterable[Opinion], group: Usage) -> None:
+    """Adds what they cost to what their group has cost."""
+    for opinion in opinions:
+        group.add(opinion.usage)
+        group.cached += int(opinion.cached)

@@ -34,6 +34,10 @@ class OpinionCache:
         self._known: OrderedDict[str, Opinion] = OrderedDict()
         self._flights: dict[str, _Flight] = {}
 
+    def knows(self, key: str) -> bool:
+        """Whether the opinion under `key` costs nothing now."""
+        return key in self._known
+
     async def get(self, key: str, ask: Callable[[], Coroutine[Any, Any, Opinion]]) -> Opinion:
         """The opinion under `key`, asked for at most once at a time.
 

@@ -6,19 +6,20 @@ import asyncio
 import hashlib
 import logging
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from podium.chat import PromptTooLongError, Reply, RequestRefusedError
 from podium.core import skip_reasons
 from podium.core.errors import FailedPreconditionError, PodiumError, UnavailableError
+from podium.core.spending import NOTHING, Amount
 
 from podium_judge.domain import metrics, verdict
 from podium_judge.domain.cache import OpinionCache
 from podium_judge.domain.judge_config import JudgeConfig
 from podium_judge.domain.opinion import Failure, FailureKind, Opinion, Record
-from podium_judge.domain.ports import JudgeModel
+from podium_judge.domain.paid_model import PaidModel
 from podium_judge.domain.question import JudgePrompt, JudgeQuestion
-from podium_judge.domain.scores import Score, Usage
+from podium_judge.domain.scores import GroupSkippedError, Score, Usage
 from podium_judge.domain.trimming import tokens_of
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,10 @@ class Judge(Protocol):
 
     async def opinion(self, question: JudgeQuestion, seed: str) -> Opinion:
         """Scores, or why there are none; `seed` fixes the order of attempts."""
+        ...
+
+    def most(self, question: JudgeQuestion, seed: str) -> Amount:
+        """The most that its first answer can take; nothing where it is known."""
         ...
 
 
@@ -60,11 +65,15 @@ class _Trail:
 class ModelJudge:
     """A judge that asks a model."""
 
-    def __init__(self, model: JudgeModel, has_price: bool = False, seconds: float = 300.0) -> None:
+    def __init__(self, model: PaidModel, has_price: bool = False, seconds: float = 300.0) -> None:
         """`seconds` bounds one question, its retries and repairs included."""
         self._model = model
         self._has_price = has_price
         self._seconds = seconds
+
+    def most(self, question: JudgeQuestion, seed: str) -> Amount:
+        """See `Judge.most`."""
+        return self._model.most(*_opening(question.prompt(seed)))
 
     async def opinion(self, question: JudgeQuestion, seed: str) -> Opinion:
         """See `Judge.opinion`."""
@@ -83,6 +92,8 @@ class ModelJudge:
             failure = Failure(FailureKind.MISCONFIGURED, error.message, absence(error))
         except UnavailableError as error:
             failure = Failure(FailureKind.UNAVAILABLE, error.message, error)
+        except GroupSkippedError as refused:
+            failure = Failure(FailureKind.OVER_BUDGET, str(refused))
         except TimeoutError:
             late = UnavailableError(
                 f"the judge model had no answer within {self._seconds:g} seconds",
@@ -120,11 +131,7 @@ class ModelJudge:
         prompt, seed = trail.prompt, trail.sampling_seed()
         if prompt.bytes_left_out:
             metrics.TRIMMED.inc()
-        schema = verdict.schema(prompt.labels, prompt.subject)
-        messages = [
-            {"role": "system", "content": prompt.system},
-            {"role": "user", "content": prompt.user},
-        ]
+        messages, schema = _opening(prompt)
         trail.reply = reply = await self._model.ask(messages, schema, usage, seed)
         try:
             return _read(reply, prompt)
@@ -141,6 +148,15 @@ class ModelJudge:
         ]
         trail.reply = await self._model.ask(messages, schema, usage, seed)
         return _read(trail.reply, prompt)
+
+
+def _opening(prompt: JudgePrompt) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    """The messages that ask, and the schema of the answer."""
+    messages = [
+        {"role": "system", "content": prompt.system},
+        {"role": "user", "content": prompt.user},
+    ]
+    return messages, verdict.schema(prompt.labels, prompt.subject)
 
 
 def absence(error: FailedPreconditionError) -> PodiumError:
@@ -174,6 +190,10 @@ class LimitedJudge:
         async with self._at_once:
             return await self._judge.opinion(question, seed)
 
+    def most(self, question: JudgeQuestion, seed: str) -> Amount:
+        """See `Judge.most`."""
+        return self._judge.most(question, seed)
+
 
 class CachedJudge:
     """A judge that is asked the same question once."""
@@ -189,6 +209,16 @@ class CachedJudge:
 
     async def opinion(self, question: JudgeQuestion, seed: str) -> Opinion:
         """See `Judge.opinion`; a known opinion may be on another order of attempts."""
+        return await self._cache.get(
+            self._key(question), lambda: self._judge.opinion(question, seed)
+        )
+
+    def most(self, question: JudgeQuestion, seed: str) -> Amount:
+        """See `Judge.most`."""
+        if self._cache.knows(self._key(question)):
+            return NOTHING
+        return self._judge.most(question, seed)
+
+    def _key(self, question: JudgeQuestion) -> str:
         content = f"{self._identity}\n{question.digest()}"
-        key = hashlib.sha256(content.encode()).hexdigest()
-        return await self._cache.get(key, lambda: self._judge.opinion(question, seed))
+        return hashlib.sha256(content.encode()).hexdigest()

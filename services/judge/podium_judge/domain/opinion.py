@@ -23,6 +23,9 @@ class FailureKind(StrEnum):
     UNAVAILABLE = "unavailable"
     """It could not be reached, or not in time, after its retries."""
 
+    OVER_BUDGET = "over_budget"
+    """It was not asked, or not again: its answer might have cost more than is left."""
+
     MISCONFIGURED = "misconfigured"
     """Its API refuses the key, the address or the model's name."""
 

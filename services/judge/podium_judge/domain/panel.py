@@ -8,7 +8,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from podium.core import skip_reasons
 from podium.core.errors import FailedPreconditionError, UnavailableError
+from podium.core.spending import Amount
 
 from podium_judge.domain import metrics
 from podium_judge.domain.agreement import kendall_w
@@ -17,6 +19,8 @@ from podium_judge.domain.opinion import FailureKind, Opinion
 from podium_judge.domain.position import PositionBias, fifth
 from podium_judge.domain.question import JudgeQuestion
 from podium_judge.domain.scores import Score
+
+_FOR_GOOD = (FailureKind.USELESS, FailureKind.REFUSED, FailureKind.OVER_BUDGET)
 
 Combine = Callable[[Sequence[float]], float]
 
@@ -81,15 +85,25 @@ class PanelVerdict:
         texts = [each.failure.text for each in self.opinions if each.failure]
         return "; ".join(dict.fromkeys(texts))
 
+    @property
+    def skip_reason(self) -> str:
+        """Why the group has no scores, as one of `podium.core.skip_reasons`."""
+        failures = [each.failure for each in self.opinions if each.failure]
+        if any(each.kind == FailureKind.OVER_BUDGET for each in failures):
+            return skip_reasons.JUDGE_BUDGET
+        return skip_reasons.JUDGE_FAILED
+
     def raise_if_unreachable(self) -> None:
         """Fails as the call does when not one judge that failed has answered.
+
+        One that may not be asked will not be later.
 
         Raises:
             UnavailableError: one of them cannot be reached, or not now.
             FailedPreconditionError: all of them have a wrong key or address.
         """
         failures = [each.failure for each in self.opinions if each.failure]
-        if any(each.kind in (FailureKind.USELESS, FailureKind.REFUSED) for each in failures):
+        if any(each.kind in _FOR_GOOD for each in failures):
             return
         errors = [each.error for each in failures if each.error]
         for kind in (UnavailableError, FailedPreconditionError):
@@ -140,6 +154,14 @@ class Panel:
         if self._count(voices) < self._quorum:
             return PanelVerdict(_flat(voices))
         return self._combined(voices)
+
+    def most(self, group_id: str, *questions: JudgeQuestion) -> Amount:
+        """The most that the first answers of all seats can take; see `verdict`."""
+        return Amount.sum(
+            seat.judge.most(question, _seed(group_id, number))
+            for number, seat in enumerate(self._seats)
+            for question in questions
+        )
 
     @staticmethod
     def _count(voices: Sequence[_Voice]) -> int:

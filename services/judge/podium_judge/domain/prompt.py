@@ -38,7 +38,6 @@ Answer in JSON: {{"scores":[{{"attempt_id":"1","explanation":"one sentence","sco
 entry an attempt."""
 
 _LEAST_SECTION_TOKENS = 64
-_ENTRY_TOKENS = 50
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,6 @@ class GroupQuestion:
     def prompt(self, seed: str, max_tokens: int = 0) -> JudgePrompt:
         """See `build_prompt`."""
         return build_prompt(self, seed, max_tokens)
-
-    def tokens(self) -> tuple[int, int]:
-        """About how many a judge reads and writes about it."""
-        shared = common_prefix(self.attempts)
-        shown = sum(size_of(lines) for attempt in self.attempts for lines in attempt)
-        again = size_of(self.attempts[0][0][:shared]) * (len(self.attempts) - 1)
-        rest = size_of([_INSTRUCTIONS, self.rubric or DEFAULT_RUBRIC, *self.tools])
-        reads = -(-(shown - again + rest) // BYTES_PER_TOKEN)
-        return min(reads, self.max_tokens), _ENTRY_TOKENS * len(self.attempts)
 
     def texts(self) -> Iterator[str]:
         """All that is shown between tags."""

@@ -51,10 +51,6 @@ class JudgeQuestion(Protocol):
         """Hex SHA-256 of all that an answer depends on."""
         ...
 
-    def tokens(self) -> tuple[int, int]:
-        """About how many a judge reads and writes about it."""
-        ...
-
 
 def nonce_of(seed: str, texts: Iterable[str]) -> str:
     """What the tags of a prompt end in: of `seed`, and in none of the texts.

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from podium.core import skip_reasons
+from podium.core.spending import NOTHING, Amount
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
-from podium_judge.domain.budget import Allowance
+from podium_judge.domain.budget import Allowance, count_opinions
 from podium_judge.domain.panel import Panel, PanelVerdict, mean
 from podium_judge.domain.records import record_grades
 from podium_judge.domain.rubric_prompt import RubricQuestion
@@ -39,7 +40,7 @@ class RubricScorer:
         self._criteria = tuple((each.name, each.description) for each in criteria)
         self._weights = [each.weight for each in criteria]
         self._max_prompt_tokens = max_prompt_tokens
-        self._allowance = allowance or Allowance.unbounded()
+        self._allowance = allowance or Allowance()
 
     async def score(
         self,
@@ -80,19 +81,22 @@ class RubricScorer:
         if not any(isinstance(each, Score) for each in found.values()):
             reasons = [each.reason for each in found.values() if isinstance(each, Unscored)]
             text = "; ".join(dict.fromkeys(reasons))
-            raise GroupSkippedError(skip_reasons.JUDGE_FAILED, text, judgement)
+            over = any(each.skip_reason == skip_reasons.JUDGE_BUDGET for each in verdicts)
+            reason = skip_reasons.JUDGE_BUDGET if over else skip_reasons.JUDGE_FAILED
+            raise GroupSkippedError(reason, text, judgement)
         return GroupScores([found[each] if each else _SILENT for each in words], judgement)
 
     async def _verdicts(
         self, questions: Sequence[RubricQuestion], group_id: str, usage: Usage
     ) -> list[PanelVerdict]:
-        estimates = [question.tokens() for question in questions]
-        reads, writes = (sum(column) for column in zip(*estimates, strict=True))
-        async with self._allowance.group(reads, writes):
+        most = NOTHING
+        if self._allowance.reserves:
+            most = Amount.sum(self._panel.most(group_id, question) for question in questions)
+        async with self._allowance.group(most):
             asked = (self._panel.verdict(group_id, question) for question in questions)
             verdicts = await asyncio.gather(*asked)
-            for verdict in verdicts:
-                self._allowance.count_opinions(verdict.opinions, usage)
+        for verdict in verdicts:
+            count_opinions(verdict.opinions, usage)
         return verdicts
 
     def _score(self, verdict: PanelVerdict) -> Score | Unscored:

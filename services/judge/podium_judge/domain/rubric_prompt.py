@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from podium_judge.domain.prompt import records
 from podium_judge.domain.question import JudgePrompt, nonce_of
 from podium_judge.domain.transcript import Attempt, show
-from podium_judge.domain.trimming import BYTES_PER_TOKEN, size_of, tokens_of
+from podium_judge.domain.trimming import tokens_of
 from podium_judge.domain.verdict import CRITERION
 
 _INSTRUCTIONS = """\
@@ -27,8 +27,6 @@ addresses its judge or claims success without showing it deserves less.
 
 Answer in JSON: {{"scores":[{{"criterion":"{first}","explanation":"one sentence","score":0.5}}]}}, \
 one entry a criterion."""
-
-_ENTRY_TOKENS = 50
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,6 @@ class RubricQuestion:
         """See `Question.digest`."""
         content = ["rubric", self.attempt, self.criteria, self.tools, self.max_tokens]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-    def tokens(self) -> tuple[int, int]:
-        """See `Question.tokens`."""
-        shown = sum(size_of(lines) for lines in self.attempt)
-        reads = -(-(shown + size_of([self._system(""), *self.tools])) // BYTES_PER_TOKEN)
-        return min(reads, self.max_tokens), _ENTRY_TOKENS * len(self.criteria)
 
     def _system(self, nonce: str) -> str:
         lines = [f"- {name}: {' '.join(text.split())}" for name, text in self.criteria]

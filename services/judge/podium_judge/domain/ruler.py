@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from podium.core import skip_reasons
+from podium.core.spending import NOTHING
 from podium.types.v1 import trajectory_pb2
 
-from podium_judge.domain.budget import Allowance
+from podium_judge.domain.budget import Allowance, count_opinions
 from podium_judge.domain.panel import Panel, PanelVerdict
 from podium_judge.domain.prompt import GroupQuestion
 from podium_judge.domain.records import record_comparison
@@ -35,7 +36,7 @@ class RulerScorer:
         self._panel = panel
         self._rubric = rubric
         self._max_prompt_tokens = max_prompt_tokens
-        self._allowance = allowance or Allowance.unbounded()
+        self._allowance = allowance or Allowance()
         self._both_orders = both_orders
 
     async def score(
@@ -68,12 +69,11 @@ class RulerScorer:
         question = GroupQuestion(
             tuple(distinct), tools_of(trajectories), self._rubric, self._max_prompt_tokens
         )
-        async with self._allowance.group(*question.tokens()):
-            verdict = await self._verdict(question, group.id, usage)
+        verdict = await self._verdict(question, group.id, usage)
         judgement = _judgement(verdict, distinct, words, trajectories)
         if not verdict.scores:
             verdict.raise_if_unreachable()
-            raise GroupSkippedError(skip_reasons.JUDGE_FAILED, verdict.failures, judgement)
+            raise GroupSkippedError(verdict.skip_reason, verdict.failures, judgement)
         found = dict(zip(distinct, verdict.scores, strict=True))
         return GroupScores([found[attempt] if attempt else _SILENT for attempt in words], judgement)
 
@@ -81,8 +81,11 @@ class RulerScorer:
         questions = [question]
         if self._both_orders and len(question.attempts) > 1:
             questions.append(replace(question, is_reversed=True))
-        verdict = await self._panel.verdict(group_id, *questions)
-        self._allowance.count_opinions(verdict.opinions, usage)
+        reserves = self._allowance.reserves
+        most = self._panel.most(group_id, *questions) if reserves else NOTHING
+        async with self._allowance.group(most):
+            verdict = await self._panel.verdict(group_id, *questions)
+        count_opinions(verdict.opinions, usage)
         return verdict
 
 

@@ -40,11 +40,6 @@ class Usage(chat.Usage):
         self.cost += other.cost
         self.cached += other.cached
 
-    def subtract(self, other: Usage) -> None:
-        """Takes back what was added; a cost that is left by rounding alone is none."""
-        self.add(Usage(-other.calls, -other.prompt_tokens, -other.completion_tokens, -other.cost))
-        self.cost = self.cost if self.tokens else 0.0
-
 
 @dataclass(frozen=True)
 class GroupScores:

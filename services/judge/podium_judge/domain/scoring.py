@@ -53,6 +53,8 @@ ScorerFactory = Callable[[GroupSpec, str], GroupScorer]
 """Makes the scorer of a specification that stands at a field path in the request."""
 JudgeCheck = Callable[[JudgedSpec, str], Awaitable[list[Violation]]]
 """What is wrong with the judges of a specification that stands at a field path."""
+ScorerCheck = Callable[[GroupSpec, str], Awaitable[list[Violation]]]
+"""The same of whoever is asked, judges and scorers over HTTP."""
 
 
 class AttemptScorer(Protocol):
@@ -140,28 +142,38 @@ async def check_reward(
     reward: spec_pb2.RewardSpec,
     make: ScorerFactory,
     judge_violations: JudgeCheck,
-    judge_refusals: JudgeCheck,
+    refusals: ScorerCheck,
 ) -> None:
     """Whether groups can be scored so; `reward` has its defaults filled in.
 
     Args:
         judge_violations: which of the judges at a field path are the policy in training.
-        judge_refusals: which of them refuse their key or address.
+        refusals: who refuses its key or address, of judges and scorers over HTTP.
 
     Raises:
         InvalidArgumentError: with every violation.
     """
     _parts(reward, make)
-    judges = [
-        (judged, f"reward.scorers[{index}].{PART_FIELDS[spec.kind]}")
+    asking = [
+        (asked, f"reward.scorers[{index}].{PART_FIELDS[spec.kind]}")
         for index, spec in enumerate(reward.scorers)
-        if (judged := judged_spec(spec)) is not None
+        if (asked := _asking(spec)) is not None
     ]
-    checks = ((judge_violations, "POLICY_JUDGES_ITSELF"), (judge_refusals, "JUDGE_MISCONFIGURED"))
-    for check, reason in checks:
-        found = [each for judged, field in judges for each in await check(judged, field)]
-        if found:
-            raise InvalidArgumentError(violations=found, reason=reason)
+    found: list[Violation] = []
+    for asked, field in asking:
+        if not isinstance(asked, spec_pb2.HttpScorerSpec):
+            found += await judge_violations(asked, field)
+    if found:
+        raise InvalidArgumentError(violations=found, reason="POLICY_JUDGES_ITSELF")
+    for asked, field in asking:
+        found += await refusals(asked, field)
+    if found:
+        raise InvalidArgumentError(violations=found, reason="JUDGE_MISCONFIGURED")
+
+
+def _asking(spec: spec_pb2.Scorer) -> GroupSpec | None:
+    """What says whom a scorer asks; None where it asks nobody."""
+    return spec.http if spec.kind == spec_pb2.SCORER_KIND_HTTP else judged_spec(spec)
 
 
 def _check(group: trajectory_pb2.Group) -> None:

@@ -8,13 +8,12 @@ from typing import Protocol
 from podium.chat import RequestRefusedError
 from podium.core import skip_reasons
 from podium.core.errors import FailedPreconditionError
+from podium.core.spending import NOTHING, Amount
 from podium.types.v1 import trajectory_pb2
 
 from podium_judge.domain.budget import Allowance
 from podium_judge.domain.judge import absence
 from podium_judge.domain.scores import GroupScores, GroupSkippedError, Score, Unscored, Usage
-from podium_judge.domain.transcript import attempt_of
-from podium_judge.domain.trimming import BYTES_PER_TOKEN, size_of
 from podium_judge.domain.verdict import VerdictError
 
 
@@ -36,9 +35,8 @@ class ScoreSource(Protocol):
         """Whether it is known what its calls cost."""
         ...
 
-    @property
-    def reads_tokens(self) -> bool:
-        """Whether it is a model, and so counts against budgets of tokens."""
+    def most(self, trajectories: Sequence[trajectory_pb2.Trajectory]) -> Amount:
+        """The most that scores for these can take."""
         ...
 
     async def scores(
@@ -78,17 +76,12 @@ class ServedScorer:
         """See `GroupScorer.score`.
 
         Raises:
-            GroupSkippedError: a spent budget, or an answer that is of no use.
+            GroupSkippedError: too little budget is left, or an answer is of no use.
             UnavailableError, FailedPreconditionError: see `ScoreSource.scores`.
         """
         spent = Usage()
         try:
-            async with self._allowance.group(self._estimate(trajectories), 0):
-                try:
-                    verdicts = await self._source.scores(group, trajectories, spent)
-                finally:
-                    usage.add(spent)
-                    self._allowance.count(spent)
+            verdicts = await self._scores(group, trajectories, spent)
         except FailedPreconditionError as error:
             raise absence(error) from error
         except (VerdictError, RequestRefusedError) as error:
@@ -97,13 +90,22 @@ class ServedScorer:
             raise GroupSkippedError(
                 skip_reasons.JUDGE_FAILED, f"http: {error}", judgement
             ) from error
+        finally:
+            usage.add(spent)
         return GroupScores(verdicts, self._judgement(trajectories, verdicts, spent))
 
-    def _estimate(self, trajectories: Sequence[trajectory_pb2.Trajectory]) -> int:
-        if not self._source.reads_tokens:
-            return 0
-        words = [attempt_of(trajectory) for trajectory in trajectories]
-        return sum(size_of(lines) for each in words for lines in each) // BYTES_PER_TOKEN
+    async def _scores(
+        self,
+        group: trajectory_pb2.Group,
+        trajectories: Sequence[trajectory_pb2.Trajectory],
+        usage: Usage,
+    ) -> list[Score | Unscored]:
+        most = self._source.most(trajectories) if self._allowance.reserves else NOTHING
+        async with self._allowance.group(most), self._allowance.question(most) as spent:
+            try:
+                return await self._source.scores(group, trajectories, spent)
+            finally:
+                usage.add(spent)
 
     def _judgement(
         self,

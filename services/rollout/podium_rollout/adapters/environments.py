@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import grpc
+from podium.core.errors import UnavailableError
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environment.v1 import environment_service_pb2_grpc as pb_grpc
 from podium.environments.catalog import load
@@ -20,6 +21,7 @@ from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_rollout.adapters.credits import Credits
 from podium_rollout.adapters.remote import RemoteSession
+from podium_rollout.domain.episode import away
 from podium_rollout.domain.ports import Session
 
 logger = logging.getLogger(__name__)
@@ -50,7 +52,16 @@ class Environments:
             InvalidArgumentError: options that the environment refuses, a wrong file of scenarios,
                 or a token that is not of this listing.
             FailedPreconditionError: a package or the scenarios are missing where it runs.
+            UnavailableError: it is away (ENVIRONMENT_UNAVAILABLE).
         """
+        try:
+            return await self._scenarios(spec, split, size, token)
+        except UnavailableError as error:
+            raise away(error) from error
+
+    async def _scenarios(
+        self, spec: spec_pb2.EnvironmentSpec, split: str, size: int, token: str
+    ) -> tuple[list[trajectory_pb2.Scenario], str]:
         if not spec.address:
             # Scenarios may be in a large file.
             return await asyncio.to_thread(
