@@ -100,6 +100,8 @@ NOT_RUN = {
 
 PYTHON_ELSEWHERE = {
     "run = podium.train_sft(": "tests/integration/test_controller_sft.py::test_rows_*",
+    "await podium.train_sft_from_file(": f"{_SPINE}/test_client_driven.py::"
+    "test_a_model_is_shown_rows_from_a_file_and_then_learns_from_its_own_attempts",
     "from datasets import load_dataset": "tests/unit/cli/test_trajectory_datasets.py::"
     "test_the_pages_lines_run",
     "from openai import OpenAI": f"{_SPINE}/test_openai_client.py::"

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 File = str | os.PathLike[str]
 """A path that ends in `.jsonl`, `.ndjson` or `.parquet`."""
 
-Source = File | Iterable[Mapping[str, Any]]
-"""A file, or rows as dicts."""
+Source = File | Iterable[Mapping[str, Any] | Row]
+"""A file, or rows as dicts, or such with names of their own."""
 
 _MOST_VIOLATIONS = 20
 _SUFFIXES = (".jsonl", ".ndjson", ".parquet")
@@ -108,10 +108,12 @@ def _of_file(path: Path, name: str) -> Iterator[Row | RowError]:
         raise InvalidArgumentError(violations=[Violation(name, text)]) from error
 
 
-def _values(source: Iterable[Mapping[str, Any]], name: str) -> Iterator[Row | RowError]:
+def _values(source: Iterable[Mapping[str, Any] | Row], name: str) -> Iterator[Row | RowError]:
     for index, values in enumerate(source):
         where = f"{name}[{index}]"
-        if isinstance(values, Mapping):
+        if isinstance(values, Row):
+            yield values
+        elif isinstance(values, Mapping):
             yield Row(where, dict(values))
         else:
             yield RowError(Violation(where, f"got {kind_of(values)}; allowed is an object"))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from types import MappingProxyType
 
-from podium.core.sft import HELDOUT
+from podium.core.sft import HELDOUT, are_demonstrations
 from podium.jobs.v1 import job_service_pb2
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -208,7 +208,7 @@ def own_metrics(
     counts: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, float]:
     """A step's own numbers, as its job has them; see `step_metrics`."""
-    if spec.HasField("sft"):
+    if are_demonstrations(spec, groups):
         return _demonstration_metrics(groups)
     return finite(step_metrics(groups, staleness, counts))
 
