@@ -269,12 +269,17 @@ def evaluation_metrics(
 def _evaluation_means(
     trajectories: Sequence[trajectory_pb2.Trajectory], scored: bool
 ) -> dict[str, float]:
-    counted = [each for each in trajectories if not scored or each.HasField("reward")]
-    rewards = [reward for t in counted if (reward := reward_of(t)) is not None]
+    rewards = rewards_of(trajectories, scored=scored)
     metrics = metric_means(trajectories)
     if rewards:
         metrics["reward"] = fmean(rewards)
     return metrics
+
+
+def rewards_of(trajectories: Iterable[trajectory_pb2.Trajectory], *, scored: bool) -> list[float]:
+    """Of an evaluation's attempts that have one; with `scored` that of scorers alone."""
+    counted = [each for each in trajectories if not scored or each.HasField("reward")]
+    return [reward for each in counted if (reward := reward_of(each)) is not None]
 
 
 def by_environment(
