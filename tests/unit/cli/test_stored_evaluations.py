@@ -94,6 +94,7 @@ async def test_list_and_show_tell_what_is_stored(fake: FakePodium, tmp_path: Pat
     missing = await evaluation(fake, tmp_path, "show", which)
     assert missing.code == 5
     assert f"there is no stored evaluation '{which}'" in missing.err
+    assert "what a job measured is JOB@VERSION" in missing.err
 
 
 async def test_two_are_compared_as_if_they_had_been_measured_together(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.connection import connected
-from podium.cli.exits import CliError, Exit
+from podium.cli.exits import CliError, Exit, code_of
 from podium.cli.output import data, emit_list, emit_one, note, output_option, plain_output_option
 
 if TYPE_CHECKING:
@@ -158,10 +158,11 @@ async def _read(
 
     try:
         found = await _found(client, which)
-    except (NotFoundError, InvalidArgumentError):
+    except (NotFoundError, InvalidArgumentError) as error:
         # A name may look alike: what is stored under it comes first.
         if not is_of_job(which):
-            raise
+            hint = "'podium eval list' tells what is stored; what a job measured is JOB@VERSION."
+            raise CliError(error.message, hint, code_of(error)) from error
         return await job_evaluation(client, which, environment)
     return found, await client.evaluations.results(found.id)
 
