@@ -14,8 +14,6 @@ model. To port those two files themselves, these of their lines change:
     backend = LocalBackend()                        async with art.AsyncClient() as backend:
     await backend._experimental_pull_from_s3(...)   (goes: register() goes on where it was)
     await backend._experimental_push_to_s3(...)     (goes: every step is in the registry)
-    model = art.TrainableModel(...)                 spec=... added: the model's learning rate,
-                                                    which TrainConfig must repeat
     @weave.op, import weave                         stay or go; Podium does not need them
 
 All other names are the same: TrainableModel, register, get_step, openai_client, Trajectory,
@@ -121,10 +119,7 @@ async def train(
     groups: int = 2,
 ) -> art.TrainableModel:
     """Plays and learns; goes on where an earlier run of the same model was."""
-    training = art.TrainingSpec(learning_rate=1e-5)
-    model = art.TrainableModel(
-        name="001", project="2048", base_model=base_model, spec=art.JobSpec(training=training)
-    )
+    model = art.TrainableModel(name="001", project="2048", base_model=base_model)
     await model.register(backend)
     for step in range(await model.get_step(), steps):
         found = await art.gather_trajectory_groups(

@@ -56,6 +56,13 @@ if TYPE_CHECKING:
     from podium.training.in_process import InProcessBackend
     from podium.training.model import TrainableModel
     from podium.training.retry import retry
+    from podium.training.sft.art import (
+        SFTChunk,
+        create_lr_schedule,
+        create_sft_dataset_iterator,
+        iterate_file,
+        train_sft_from_file,
+    )
     from podium.training.step_config import TrainConfig, TrainSFTConfig
     from podium.training.trajectories import History, Trajectory, TrajectoryGroup
 
@@ -92,6 +99,7 @@ __all__ = [
     "RolloutSpec",
     "RubricSpec",
     "RulerSpec",
+    "SFTChunk",
     "SamplingParams",
     "Scorer",
     "SftRun",
@@ -107,13 +115,17 @@ __all__ = [
     "WandbSpec",
     "WeightedCriteria",
     "WeightedEnvironment",
+    "create_lr_schedule",
+    "create_sft_dataset_iterator",
     "gather_trajectories",
     "gather_trajectory_groups",
+    "iterate_file",
     "retry",
     "ruler",
     "ruler_score_group",
     "train",
     "train_sft",
+    "train_sft_from_file",
 ]
 
 _HOMES = {
@@ -147,6 +159,7 @@ _HOMES = {
     "RolloutSpec": "core.specs.generated",
     "RubricSpec": "core.specs.generated",
     "RulerSpec": "core.specs.generated",
+    "SFTChunk": "training.sft.art",
     "SamplingParams": "core.specs.generated",
     "Scorer": "core.specs.generated",
     "SftRun": "sdk.sft",
@@ -162,13 +175,17 @@ _HOMES = {
     "WandbSpec": "core.specs.generated",
     "WeightedCriteria": "core.specs.generated",
     "WeightedEnvironment": "core.specs.generated",
+    "create_lr_schedule": "training.sft.art",
+    "create_sft_dataset_iterator": "training.sft.art",
     "gather_trajectories": "training.gather",
     "gather_trajectory_groups": "training.gather",
+    "iterate_file": "training.sft.art",
     "retry": "training.retry",
     "ruler": "sdk.ruler",
     "ruler_score_group": "sdk.ruler",
     "train": "sdk.sync",
     "train_sft": "sdk.sync",
+    "train_sft_from_file": "training.sft.art",
 }
 
 

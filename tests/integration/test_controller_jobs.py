@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
+import podium
 import pytest
 from podium.core.errors import (
     AlreadyExistsError,
@@ -14,6 +16,8 @@ from podium.core.errors import (
 )
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit.rpc import rpc_errors
+from podium.sdk.connection.addresses import Addresses
+from podium.sdk.evaluation import attempts_of, job_evaluation, summarise
 from podium.types.v1 import spec_pb2
 from prometheus_client import REGISTRY
 from support.controlled import (
@@ -33,11 +37,18 @@ from support.waiting import eventually
 __all__ = ["client", "fleet", "registry"]
 
 
+@pytest.fixture
+async def sdk(fleet: Fleet, client: Client) -> AsyncIterator[podium.AsyncClient]:
+    where = {"registry": fleet.registry.address, "inference": "", "rollout": "", "judge": ""}
+    async with podium.AsyncClient(Addresses(controller=client.address, **where)) as connected:
+        yield connected
+
+
 def sample(name: str, **labels: str) -> float | None:
     return REGISTRY.get_sample_value(f"podium_controller_{name}", labels)
 
 
-async def test_a_whole_job(fleet: Fleet, client: Client) -> None:
+async def test_a_whole_job(fleet: Fleet, client: Client, sdk: podium.AsyncClient) -> None:
     spec = small_job(
         4,
         evaluation=spec_pb2.EvaluationSpec(every_steps=2, samples=2, greedy=True),
@@ -84,6 +95,19 @@ async def test_a_whole_job(fleet: Fleet, client: Client) -> None:
         listed = await client.trajectories(job.id, step=evaluation.version, evaluation=True)
         own = [t for t in listed if f"/v{evaluation.version}-{evaluation.mode}/" in t.group_id]
         assert len(own) == evaluation.episodes
+        # Scenario by scenario it is what was told: it can be compared with any other.
+        name = f"{job.id}@{evaluation.version}/{evaluation.mode}"
+        header, results = await job_evaluation(sdk, name)
+        found = summarise(attempts_of(results))
+        assert (header.environment.name, header.environment.split) == ("double", "heldout")
+        assert (found.scenarios, found.attempts) == (HELDOUT_SCENARIOS, evaluation.episodes)
+        assert found.success == evaluation.metrics["success"]
+        assert (found.low, found.high) == (evaluation.success_low, evaluation.success_high)
+        assert found.reward == pytest.approx(evaluation.metrics["reward"])
+        assert found.reward_low == pytest.approx(evaluation.reward_low)
+        assert found.reward_high == pytest.approx(evaluation.reward_high)
+    with pytest.raises(NotFoundError, match="version 3; it has those of 0/greedy, 0, 2/greedy"):
+        await job_evaluation(sdk, f"{job.id}@3")
     greedy = [r for r in fleet.rollout.requests if "-greedy/" in r.group_id]
     assert {r.sampling.temperature for r in greedy} == {0.0}
     assert all(r.policy.HasField("version") for r in fleet.rollout.requests)

@@ -24,6 +24,7 @@ from support.controlled import Client, small_job
 from support.controlled_fixtures import client, fleet, registry
 from support.fleet import Fleet
 from support.fleet_doubles import BASE_MODEL
+from support.sessions import batch
 
 __all__ = ["client", "fleet", "registry"]
 
@@ -87,7 +88,7 @@ async def test_rows_train_without_judge_or_rollouts_and_what_is_held_out_is_meas
     assert job.spec.training.loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
     assert (job.spec.sft.rows, job.spec.sft.heldout_rows) == (ROWS, 2)
     assert job.completed_steps == STEPS
-    assert fleet.judge.calls["score"] == 0
+    assert fleet.judge.judged == []
     assert fleet.rollout.requests == []
     assert job.usage.sampled_tokens == 0
     assert fleet.trainer.taken == [(job.id, step) for step in range(1, STEPS + 1)]
@@ -214,15 +215,34 @@ async def test_a_model_of_the_sdk_is_fine_tuned_in_the_order_of_its_rows(
     found = await client.trajectories(model.name)
     assert [each.scenario_id for each in found] == [f"rows[{n}]" for n in range(4)]
     assert found[0].histories[0].tokens == found[1].histories[0].tokens
-    for wrong, said in (
-        (podium.TrainSFTConfig(batch_size=0), "config.batch_size"),
-        (podium.TrainSFTConfig(learning_rate=0.5), "config.learning_rate"),
-    ):
-        with pytest.raises(InvalidArgumentError, match=said):
-            await model.train_sft(rows(1), wrong)
-    plain = podium.TrainableModel("plain", base_model=BASE_MODEL)
-    with pytest.raises(FailedPreconditionError, match="needs a spec with sft"):
-        await plain.train_sft(rows(1))
+
+
+async def test_a_model_that_samples_is_shown_rows_before_and_between_its_own_attempts(
+    fleet: Fleet, client: Client, sdk: podium.AsyncClient
+) -> None:
+    spec = {"recovery_timeout_seconds": 60}
+    model = podium.TrainableModel("shown", base_model=BASE_MODEL, spec=spec)
+    await model.register(sdk)
+    config = podium.TrainSFTConfig(learning_rate=[1e-3, 5e-4], batch_size=2)
+    assert (await model.train_sft(rows(3), config, progress=False)).step == 2
+    assert fleet.judge.judged == []
+    assert (await sdk.jobs.get(model.name)).usage.sampled_tokens == 0
+    (own,) = batch(model.name, 2, groups=1)
+    await sdk.sessions.submit(model.name, [own], request_id="rl")
+    assert (await model.backend.trained(model.name, 3)).step == 3
+    assert fleet.judge.judged == [f"{model.name}/s3/g0"]
+    assert (await model.train_sft(rows(1), progress=False)).step == 4
+    assert fleet.judge.judged == [f"{model.name}/s3/g0"]
+    told = [groups[0].batch_training for groups in fleet.trainer.given]
+    assert [each.supervised for each in told] == [True, True, False, True]
+    assert [each.learning_rate for each in told] == [1e-3, 5e-4, 0, 5e-5]
+    own.batch_training.supervised = True
+    mixed = [*batch(model.name, 4, groups=1), own]
+    with pytest.raises(InvalidArgumentError, match=r"groups\[1\]\.batch_training: differs"):
+        await sdk.sessions.submit(model.name, mixed, request_id="mixed")
+    own.batch_training.learning_rate = -1
+    with pytest.raises(InvalidArgumentError, match=r"batch_training\.learning_rate: got -1"):
+        await sdk.sessions.submit(model.name, [own], request_id="negative")
 
 
 @pytest.fixture

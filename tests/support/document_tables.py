@@ -14,6 +14,8 @@ ELSEWHERE = {
     "test_chat_and_eval_serve_what_they_name_and_give_it_back",
     "podium eval email_search -a base -a ID@best --judge ruler": "tests/unit/cli/"
     "test_evaluate_judged.py::test_two_policies_are_compared_in_both_orders_and_the_wins_are_stored",
+    "podium eval compare *ID@*": "tests/unit/cli/test_stored_evaluations.py::"
+    "test_what_a_job_measured_is_compared_with_itself_and_with_others",
     "podium eval * --judge reward.yaml": "tests/unit/cli/test_evaluate_scored.py::test_scorers_*",
     "podium scenarios generate --url http://host:8000/mcp -n 48 --out tasks.jsonl": "tests/unit/"
     "cli/test_scenarios.py::test_tasks_are_written_counted_and_added_to",
@@ -100,6 +102,8 @@ NOT_RUN = {
 
 PYTHON_ELSEWHERE = {
     "run = podium.train_sft(": "tests/integration/test_controller_sft.py::test_rows_*",
+    "await podium.train_sft_from_file(": f"{_SPINE}/test_client_driven.py::"
+    "test_a_model_is_shown_rows_from_a_file_and_then_learns_from_its_own_attempts",
     "from datasets import load_dataset": "tests/unit/cli/test_trajectory_datasets.py::"
     "test_the_pages_lines_run",
     "from openai import OpenAI": f"{_SPINE}/test_openai_client.py::"

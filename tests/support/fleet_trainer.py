@@ -59,6 +59,8 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         self.taken: list[tuple[str, int]] = []
         self.ages: dict[int, list[int]] = {}
         """Step to the versions that its groups were sampled from."""
+        self.given: list[list[trajectory_pb2.Group]] = []
+        """The groups of each step that was taken."""
         self.tells: dict[str, float] = {}
         """Numbers of every step, besides those that it always has."""
 
@@ -129,6 +131,7 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
         here.step = header.step
         here.weights = learned_from(here.weights + self.noise, learned)
         self.taken.append((header.job_id, header.step))
+        self.given.append(groups)
         self.ages[header.step] = [span.weights_version for span in spans]
         await self.reached("step:taken", str(header.step))
         skipped = {g.id: self.skips or g.skip_reason for g in groups}

@@ -247,6 +247,14 @@ EVALUATIONS = TableView[jobs.Evaluation](
             ),
         ),
         ("REWARD", lambda item: number(_metric(dict(item.metrics), "reward"))),
+        (
+            "95%",
+            lambda item: (
+                f"{item.reward_low:.3f}..{item.reward_high:.3f}"
+                if item.HasField("reward_low")
+                else "-"
+            ),
+        ),
         ("TIME", lambda item: local_time(item.time)),
     ),
 )

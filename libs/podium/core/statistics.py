@@ -1,8 +1,8 @@
 """Intervals and tests of success rates and rewards.
 
 Attempts at one scenario resemble each other, so scenarios, not attempts, are what is independent:
-the intervals here are of clusters. tests/unit/evaluation/test_intervals.py simulates how often
-they hold the truth.
+the intervals here are of clusters. `python -m bench.intervals` simulates how often they hold the
+truth.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 _EXACT = 14
 """Differences up to which every choice of signs is counted."""
 _DRAWS = 20_000
+_PRIOR = 2.0
+"""How much a variance is drawn to the greatest one, where it has few clusters to be told from."""
 
 
 def wilson_interval(mean: float, n: float) -> tuple[float, float]:
@@ -38,28 +40,13 @@ def wilson_interval(mean: float, n: float) -> tuple[float, float]:
 def clustered_proportion_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float]:
     """The 95 % interval of a proportion from `clusters` of values in [0, 1]; (0, 1) for none.
 
-    Wilson's interval with the effective number of trials p (1 - p) / Var(p), where the variance is
-    that of a ratio estimator between clusters, times (z / t)² for its degrees of freedom: E. Korn
-    and B. Graubard, Survey Methodology 24 (1998). Where all values are equal the clusters count.
-    Clusters of one value are independent trials, Wilson's own case. A single cluster tells nothing
-    of others: it counts as one trial.
+    Wilson's interval with the effective number of trials p (1 - p) / Var(p), at most that of the
+    trials, where the variance is that of a ratio estimator between clusters (see `_variance`),
+    times (z / t)² for its degrees of freedom: E. Korn and B. Graubard, Survey Methodology 24
+    (1998). A single cluster tells nothing of others: it counts as one trial.
     """
     clusters = [cluster for cluster in clusters if cluster]
-    trials = sum(map(len, clusters))
-    if not trials:
-        return 0.0, 1.0
-    mean = min(1.0, max(0.0, math.fsum(map(math.fsum, clusters)) / trials))
-    count = len(clusters)
-    if count in (1, trials):
-        return wilson_interval(mean, count)
-    variance = _ratio_variance(clusters, mean)
-    if mean in (0.0, 1.0):
-        effective = float(count)
-    elif variance:
-        effective = min(float(trials), mean * (1 - mean) / variance)
-    else:
-        effective = float(trials)
-    return wilson_interval(mean, effective * (_Z_95 / _t_95(count - 1)) ** 2)
+    return _score_interval(clusters, sum(map(len, clusters)))
 
 
 def clustered_share_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float]:
@@ -71,31 +58,89 @@ def clustered_share_interval(clusters: Sequence[Sequence[float]]) -> tuple[float
     (2015), whose Wilson interval this is, have effects on either side of 1. Where all clusters
     have the same mean, which leaves nothing to estimate a variance from, the clusters count.
     """
-    clusters = [cluster for cluster in clusters if cluster]
-    if not clusters:
-        return 0.0, 1.0
-    values = math.fsum(map(math.fsum, clusters)) / sum(map(len, clusters))
-    mean, count = min(1.0, max(0.0, values)), len(clusters)
-    if count == 1:
-        return wilson_interval(mean, 1)
-    spread, variance = mean * (1 - mean), _ratio_variance(clusters, mean)
-    # What rounding leaves of a variance is none.
-    effective = spread / variance if variance > 1e-12 * spread else float(count)
-    return wilson_interval(mean, effective * (_Z_95 / _t_95(count - 1)) ** 2)
+    return _score_interval([cluster for cluster in clusters if cluster], math.inf)
 
 
 def clustered_mean_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     """The 95 % interval of a mean from `clusters` of values; None for fewer than two clusters.
 
     Student's t with the variance of a ratio estimator between clusters: W. Cochran, Sampling
-    Techniques (1977), section 6.4.
+    Techniques (1977), section 6.4. Its degrees of freedom are those with which that variance is
+    known (see `_freedom`). Of values of two kinds it is that of a proportion between them, and
+    where all are one, of one between 0 and 1 or the value itself: t would be too narrow where one
+    kind is rare, and without width where it did not come.
     """
     clusters = [cluster for cluster in clusters if cluster]
     if len(clusters) < 2:
         return None
-    mean = math.fsum(map(math.fsum, clusters)) / sum(map(len, clusters))
-    half = _t_95(len(clusters) - 1) * math.sqrt(_ratio_variance(clusters, mean))
+    kinds = {value for cluster in clusters for value in cluster}
+    if len(kinds) <= 2:
+        return _interval_of_two(clusters, min(kinds), max(kinds))
+    trials = sum(map(len, clusters))
+    mean = math.fsum(map(math.fsum, clusters)) / trials
+    residuals = [math.fsum(cluster) - mean * len(cluster) for cluster in clusters]
+    half = _t_95(_freedom(residuals)) * math.sqrt(_ratio_variance(clusters, mean))
     return mean - half, mean + half
+
+
+def _interval_of_two(
+    clusters: Sequence[Sequence[float]], least: float, greatest: float
+) -> tuple[float, float]:
+    if least == greatest:
+        least, greatest = min(0.0, least), max(1.0, greatest)
+    scale = greatest - least
+    shares = [[(value - least) / scale for value in cluster] for cluster in clusters]
+    low, high = clustered_proportion_interval(shares)
+    return least + scale * low, least + scale * high
+
+
+def _freedom(residuals: Sequence[float]) -> float:
+    """Degrees of freedom of a variance from residuals, at most their count less 1.
+
+    2 n / (kurtosis - 1), with which a chi-squared has the variance that such an estimate has: F.
+    Satterthwaite, Biometrics Bulletin 2 (1946). Of rewards that are rare and large they are few.
+    """
+    count = len(residuals)
+    largest = max(map(abs, residuals))
+    if not largest:
+        return count - 1
+    squares = [(each / largest) ** 2 for each in residuals]
+    second = math.fsum(squares) / count
+    excess = math.fsum(each * each for each in squares) / count / second**2 - 1
+    return count - 1 if excess <= 0 else max(1.0, min(count - 1, 2 * count / excess))
+
+
+def _score_interval(clusters: Sequence[Sequence[float]], most: float) -> tuple[float, float]:
+    """Wilson's of clusters that have values; `most` bounds the effective number of trials."""
+    count, trials = len(clusters), sum(map(len, clusters))
+    if not trials:
+        return 0.0, 1.0
+    mean = min(1.0, max(0.0, math.fsum(map(math.fsum, clusters)) / trials))
+    if count == 1:
+        return wilson_interval(mean, 1)
+    spread = mean * (1 - mean)
+    variance = _variance(clusters, mean, spread / most)
+    effective = spread / variance if variance else float(count)
+    return wilson_interval(mean, effective * (_Z_95 / _t_95(count - 1)) ** 2)
+
+
+def _variance(clusters: Sequence[Sequence[float]], mean: float, least: float) -> float:
+    """The variance of a mean of values in [0, 1], at least `least`; 0 where nothing is known of it.
+
+    Where few clusters have any success, or any failure, there is little to estimate it from, and
+    an estimate is too small about as often as the mean is. It is drawn towards that of clusters
+    which are alike within, mean (1 - mean) / clusters, as which those count that have none at all:
+    by 2 / (2 + n²) with n such clusters, which is 0.02 for 10.
+    """
+    count, spread = len(clusters), mean * (1 - mean)
+    found = max(least, _ratio_variance(clusters, mean))
+    # What rounding leaves of a variance is none.
+    if found <= 1e-12 * spread:
+        return 0.0
+    some = sum(max(cluster) > 0 for cluster in clusters)
+    others = sum(min(cluster) < 1 for cluster in clusters)
+    weight = _PRIOR / (_PRIOR + min(some, others) ** 2)
+    return (1 - weight) * found + weight * spread / count
 
 
 def paired_interval(
@@ -126,13 +171,18 @@ def _ratio_variance(clusters: Sequence[Sequence[float]], mean: float) -> float:
     return count / (count - 1) * math.fsum(r * r for r in residuals) / trials**2
 
 
-def _t_95(freedom: int) -> float:
+def _t_95(freedom: float) -> float:
     """Student's t, two-sided 95 %: to 3 digits from 1 degree of freedom.
 
-    Above 9 by the expansion in Abramowitz and Stegun, 26.7.5.
+    Above 9 by the expansion in Abramowitz and Stegun, 26.7.5; between two of the table by the
+    reciprocals.
     """
-    if freedom <= len(_T_95):
-        return _T_95[freedom - 1]
+    if freedom < len(_T_95):
+        whole = int(freedom)
+        share = (1 - whole / freedom) * (whole + 1)
+        return _T_95[whole - 1] + share * (_T_95[whole] - _T_95[whole - 1])
+    if freedom == len(_T_95):
+        return _T_95[-1]
     z, v = _Z_95, freedom
     return (
         z

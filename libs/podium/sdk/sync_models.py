@@ -121,9 +121,12 @@ class SyncModel:
         config: TrainSFTConfig | None = None,
         *,
         request_id: str = "",
+        progress: bool = True,
     ) -> TrainResult:
         """Fine-tunes on conversations, in their order, once; returns after the last step."""
-        return self._portal.call(lambda: self._model.train_sft(rows, config, request_id=request_id))
+        return self._portal.call(
+            lambda: self._model.train_sft(rows, config, request_id=request_id, progress=progress)
+        )
 
     @words_of(TrainableModel.get_step)
     def get_step(self) -> int:

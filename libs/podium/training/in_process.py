@@ -18,13 +18,12 @@ from podium.core.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
-    UnimplementedError,
 )
 from podium.core.token_records import token_record_violations
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.training.backend import TrainResult
-from podium.training.in_process_api import Answer, InProcessApi
+from podium.training.in_process_api import Answer, InProcessApi, demonstrated
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 
@@ -139,15 +138,8 @@ class InProcessBackend:
     async def demonstrate(
         self, request: inference_pb.RenderDemonstrationRequest
     ) -> inference_pb.RenderDemonstrationResponse:
-        """See `Backend`; there is no chat template here.
-
-        Raises:
-            UnimplementedError: always.
-        """
-        raise UnimplementedError(
-            "a backend in this process has no chat template, so nothing can be rendered for"
-            " supervised fine-tuning; it needs an installation, such as `podium up`"
-        )
+        """See `Backend`; by the template that its API captures calls in."""
+        return demonstrated(request)
 
     async def finish(self, name: str) -> None:
         """See `Backend`.
@@ -249,7 +241,8 @@ def _check(name: str, version: int, groups: Sequence[trajectory_pb2.Group]) -> N
                 path = f"groups[{index}].trajectories[{number}].histories[{place}].tokens"
                 violations += token_record_violations(history.tokens, path)
                 for span in history.tokens.spans:
-                    if span.policy != name or span.weights_version != version:
+                    is_own = span.policy == name and span.weights_version == version
+                    if not (is_own or group.batch_training.supervised):
                         raise FailedPreconditionError(
                             f"groups[{index}] holds tokens of {span.policy}@{span.weights_version};"
                             f" {name}@{version} is to be trained: sample it again",

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from podium.core.errors import InvalidArgumentError
-from podium.core.openai_messages import message_of, messages_of, tools_of
+from podium.core.openai_messages import message_of, messages_of, to_openai, tools_of
 from podium.core.openai_parts import no_words
 from podium.core.rollout_keys import PREFIX, verified
 from podium.inference.v1 import inference_service_pb2 as pb
@@ -23,6 +23,7 @@ Answer = str | Mapping[str, Any]
 
 END = 256
 """The token that ends a turn; below it, a token is a byte."""
+_CONTEXT = 131_072
 _LOGPROB = -math.log(END + 1)
 
 
@@ -142,8 +143,28 @@ def _call(
     return call
 
 
+def demonstrated(request: pb.RenderDemonstrationRequest) -> pb.RenderDemonstrationResponse:
+    """A whole conversation in the tokens in which calls are captured."""
+    trained = set(request.trained)
+    tokens: list[int] = []
+    spans: list[trajectory_pb2.SampledSpan] = []
+    for at, message in enumerate(request.messages):
+        plain = to_openai(message)
+        tokens += f"<{plain['role']}>".encode()
+        said = [*_said(message), END]
+        if at in trained or (not trained and plain["role"] == "assistant"):
+            spans.append(trajectory_pb2.SampledSpan(start=len(tokens), length=len(said)))
+        tokens += said
+    record = trajectory_pb2.TokenRecord(token_ids=tokens, spans=spans)
+    whole = pb.Demonstration(tokens=record, messages=len(request.messages))
+    return pb.RenderDemonstrationResponse(demonstrations=[whole], max_model_len=_CONTEXT)
+
+
 def _text(message: Mapping[str, Any]) -> bytes:
-    plain = message_of(message)
+    return _said(message_of(message))
+
+
+def _said(plain: trajectory_pb2.Message) -> bytes:
     calls = [f"{call.name}({call.arguments_json})" for call in plain.tool_calls]
     return "\n".join([plain.content, *calls]).encode()
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.core.contract import apply_defaults, complete_training
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.names import slug
 from podium.core.packages import needed
@@ -20,13 +19,11 @@ from podium.training import rollouts
 from podium.training.backend import Backend, HasBackend, TrainResult
 from podium.training.batch import batch_of
 from podium.training.log import Log, summary
-from podium.training.sft.attempts import rows_of
-from podium.training.sft.files import File, read_rows
-from podium.training.sft.render import rendered
+from podium.training.sft.files import File
+from podium.training.sft.steps import take_steps
 from podium.training.spec_field import SpecField
-from podium.training.step_config import TrainConfig, TrainSFTConfig
+from podium.training.step_config import TrainConfig, TrainSFTConfig, check_rate
 from podium.training.trajectories import Trajectory, TrajectoryGroup
-from podium.types.v1 import spec_pb2
 
 if TYPE_CHECKING:
     import openai
@@ -211,18 +208,21 @@ class TrainableModel:
         Args:
             groups: attempts of one scenario each, with their rewards. One whose rewards are all
                 alike teaches nothing.
-            config: the learning rate, to be held against the job's; None for no question.
+            config: the step's learning rate; None for the job's, by its schedule.
             request_id: the same one with the same groups is the same step; made up when empty.
 
         Raises:
-            InvalidArgumentError: there is no attempt, a reward is not finite, or `config`
-                contradicts the job's.
+            InvalidArgumentError: there is no attempt, a reward is not finite, or `config` has no
+                learning rate that a step can have.
             FailedPreconditionError: NOTHING_CAPTURED; what SubmitBatch fails with; or the job
                 ended.
             UnavailableError: a service stayed away for ten minutes.
         """
-        self._check(config)
         batch = batch_of(groups, self.name)
+        if config is not None:
+            rate = check_rate(config.learning_rate, "config.learning_rate")
+            for group in batch:
+                group.batch_training.learning_rate = rate
         step = await self.backend.submit(self.name, batch, request_id or uuid.uuid4().hex)
         return await self.backend.trained(self.name, step)
 
@@ -232,54 +232,35 @@ class TrainableModel:
         config: TrainSFTConfig | None = None,
         *,
         request_id: str = "",
+        progress: bool = True,
     ) -> TrainResult:
         """Fine-tunes on conversations, in their order, once; returns after the last step.
 
-        The spec must have `sft`. `podium.train_sft` does it over epochs, with held-out rows, and
-        goes on where it was interrupted.
+        Calls of `train` and of this one may follow each other. `podium.train_sft_from_file` does
+        it over epochs; `podium.train_sft` as a job of its own, with held-out rows, and goes on
+        where it was interrupted.
 
         Args:
             rows: attempts, rows with `messages` and `tools` as OpenAI's fine-tuning files have
                 them, or such a file. Each of the assistant's messages trains.
-            config: rows of a step, and the learning rate, to be held against the job's; None for
-                the job's.
+            config: rows of a step, and learning rates; None for its defaults.
             request_id: the same with the same rows are the same steps; made up when empty.
+            progress: whether a bar shows how far it is.
 
         Raises:
-            InvalidArgumentError: every row that cannot train, or `config` contradicts the job's.
-            FailedPreconditionError: NOT_SFT; what SubmitBatch fails with; or the job ended.
+            InvalidArgumentError: every row that cannot train, or what is wrong with `config`.
+            FailedPreconditionError: what SubmitBatch fails with; or the job ended.
             UnavailableError: a service stayed away for ten minutes.
         """
-        if not self.spec.HasField("sft"):
-            raise FailedPreconditionError(
-                f"model {self.name} trains on what it sampled; train_sft needs a spec with sft,"
-                " as in TrainableModel(spec={'sft': {}, 'training': {…}})",
-                reason="NOT_SFT",
-            )
-        config = config or TrainSFTConfig()
-        if config.learning_rate is not None:
-            self._check_rate(config.learning_rate)
-        size = config.batch_size
-        if size == "auto":
-            size = apply_defaults(self.spec.sft).batch_size
-        if size < 1:
-            text = f"got {size}; allowed are whole numbers from 1 up"
-            raise InvalidArgumentError(violations=[Violation("config.batch_size", text)])
-        training = self.spec.training
-        limit = training.max_row_tokens if training.HasField("max_row_tokens") else 0
-        found = await rendered(
-            read_rows(rows_of(rows), name="rows").rows,
-            self.backend.demonstrate,
-            self.spec.rollout.episode,
-            limit,
+        return await take_steps(
+            self.backend,
+            self.name,
+            self.spec,
+            rows,
+            config or TrainSFTConfig(),
+            request_id or uuid.uuid4().hex,
+            progress=progress,
         )
-        request_id = request_id or uuid.uuid4().hex
-        result = TrainResult(await self.get_step())
-        for first in range(0, len(found), size):
-            batch = [row.group() for row in found[first : first + size]]
-            step = await self.backend.submit(self.name, batch, f"{request_id}-{first}")
-            result = await self.backend.trained(self.name, step)
-        return result
 
     async def get_step(self) -> int:
         """How many steps it has taken.
@@ -375,22 +356,3 @@ class TrainableModel:
             FailedPreconditionError: NOT_REGISTERED; or its job has failed or was cancelled.
         """
         await self.backend.finish(self.name)
-
-    def _check(self, config: TrainConfig | None) -> None:
-        if config is not None:
-            self._check_rate(config.learning_rate)
-
-    def _check_rate(self, wanted: float) -> None:
-        training = spec_pb2.TrainingSpec()
-        training.CopyFrom(self.spec.training)
-        rate = complete_training(training).learning_rate
-        if wanted != rate:
-            raise InvalidArgumentError(
-                violations=[
-                    Violation(
-                        "config.learning_rate",
-                        f"got {wanted}; the job has {rate:g}, which is set in"
-                        " TrainableModel's spec.training.learning_rate",
-                    )
-                ]
-            )

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from podium import TrainableModel, Trajectory, TrajectoryGroup
+from podium import (
+    TrainableModel,
+    TrainConfig,
+    Trajectory,
+    TrajectoryGroup,
+    train_sft_from_file,
+)
 from podium import gather_trajectory_groups as gather
 from podium.local.launcher import Launcher
 from podium.local.models import resolve
@@ -139,6 +146,27 @@ async def test_two_steps_of_an_agent_that_also_streams(
         await model.finish()
         job = await client.jobs.get(model.name)
         assert (job.completed_steps, job.phase) == (2, "")
+
+
+async def test_a_model_is_shown_rows_from_a_file_and_then_learns_from_its_own_attempts(
+    stack: Launcher, tmp_path: Path
+) -> None:
+    rows = tmp_path / "train.jsonl"
+    said = [{"role": "user", "content": "What is red?"}, {"role": "assistant", "content": "Aa."}]
+    rows.write_text(f"{json.dumps({'messages': said})}\n" * 4)
+    async with client_of(stack) as client:
+        model = await client.models.register("shown", stack.config.model, spec=spec())
+        options: dict[str, Any] = {"epochs": 2, "peak_lr": 2e-3, "schedule_type": "constant"}
+        shown = await train_sft_from_file(model, rows, **options, warmup_ratio=0)
+        assert shown.step == 4
+        own = (await model.train(await collected(model), TrainConfig(learning_rate=1e-4))).metrics
+        assert own["train/logprob_difference_mean"] < 1e-3
+        steps = [step.metrics async for step in client.jobs.steps(model.name)]
+        losses = [step["train/loss"] for step in steps[:4]]
+        assert losses[-1] < losses[0] - 0.05
+        assert [step["train/learning_rate"] for step in steps] == [*[2e-3] * 4, 1e-4]
+        assert (await client.jobs.get(model.name)).usage.sampled_tokens == own["tokens_sampled"]
+        await model.finish()
 
 
 async def test_a_client_goes_on_after_the_controller_was_killed(stack: Launcher) -> None:

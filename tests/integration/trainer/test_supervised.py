@@ -101,6 +101,37 @@ def test_held_out_rows_are_measured_after_the_step_and_teach_nothing(small_llama
         assert torch.equal(weight, weights[name]), name
 
 
+def test_a_job_of_another_objective_learns_rows_as_one_of_rows_does(small_llama: Path) -> None:
+    """Of a batch that says so, at the rate that it says; then it samples on."""
+
+    def opened(**training: object) -> Session:
+        spec = training_spec(lora={"rank": 4}, **training)
+        return Session(JobConfig("job", "small-llama", spec, 0), small_llama, "", Compute())
+
+    shown = rows()
+    for each in shown:
+        each.batch_training.supervised = True
+        each.batch_training.learning_rate = 0.01
+    clipped = {"objective": "OBJECTIVE_CLIPPED", "kl_coefficient": 0.1}
+    mixed = opened(loss=clipped, learning_rate=1e-5, warmup_steps=9, mini_batches=2, epochs=2)
+    plain = opened(loss=SUPERVISED, learning_rate=0.01)
+    for _ in range(2):
+        ours, theirs = stepped(mixed, shown).metrics, stepped(plain, rows()).metrics
+        assert (ours["loss"], ours["learning_rate"]) == (theirs["loss"], 0.01)
+        assert "updates" not in ours
+    weights = plain.policy.masters.weights
+    for name, weight in mixed.policy.masters.weights.items():
+        assert torch.equal(weight, weights[name]), name
+    attempts = [trajectory(f"g/t{n}", float(n), [1, 2, 3, 4 + n], [(2, 2)]) for n in range(2)]
+    own = stepped(mixed, [group("g", *attempts)]).metrics
+    # One group is one mini-batch, in two passes.
+    assert (own["trajectories_trained"], own["updates"]) == (2, 2)
+    assert own["learning_rate"] == pytest.approx(1e-5 * 3 / 9)
+    rated = group("h", *attempts)
+    rated.batch_training.learning_rate = 1e-3
+    assert stepped(mixed, [rated]).metrics["learning_rate"] == 1e-3
+
+
 def test_a_held_out_row_that_does_not_fit_is_told(small_llama: Path) -> None:
     training = training_spec(loss=SUPERVISED, max_row_tokens=16)
     session = Session(JobConfig("job", "small-llama", training, 0), small_llama, "", Compute())

@@ -11,8 +11,10 @@ from typing import Any
 import podium
 import pytest
 from podium.jobs.v1 import evaluation_service_pb2 as pb
+from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.sdk import AsyncClient
 from podium.sdk.evaluation import Attempt, attempts_of, compare, results_of, summarise
+from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.cli import Result, invoke
 from support.fake_podium import FakePodium, fake_podium
 from support.full import full
@@ -73,7 +75,7 @@ async def test_list_and_show_tell_what_is_stored(fake: FakePodium, tmp_path: Pat
     head, row = listed.out.splitlines()
     assert head.split()[:4] == ["ID", "NAME", "AGENT", "ENVIRONMENT"]
     assert row.split()[:5] == [which, "a/b", "mail@best", "email_search", "heldout"]
-    assert "75.0% (30.1% to 95.4%)" in row
+    assert "75.0% (15.0% to 98.1%)" in row
     for project, expected in (("default", which), ("other", "")):
         names = await evaluation(fake, tmp_path, "list", "--project", project, "-o", "name")
         assert names.out.strip() == expected
@@ -92,6 +94,7 @@ async def test_list_and_show_tell_what_is_stored(fake: FakePodium, tmp_path: Pat
     missing = await evaluation(fake, tmp_path, "show", which)
     assert missing.code == 5
     assert f"there is no stored evaluation '{which}'" in missing.err
+    assert "what a job measured is JOB@VERSION" in missing.err
 
 
 async def test_two_are_compared_as_if_they_had_been_measured_together(
@@ -118,7 +121,114 @@ async def test_two_are_compared_as_if_they_had_been_measured_together(
     # What may be why they differ is told.
     assert found["notes"] == ["they differ in seed: 0 and 3"]
     table = await evaluation(fake, tmp_path, "compare", *pair)
-    assert table.out.startswith(f"mail ({pair[1]}) against base ({pair[0]}): +0.0 points")
+    *_, line = table.out.splitlines()
+    assert line.startswith(f"mail ({pair[1]}) against base ({pair[0]}): +0.0 points")
+    rows = [" ".join(each.split()) for each in table.out.splitlines()]
+    # What each did, with intervals, stands above how they differ.
+    assert rows[1].startswith(f"base ({pair[0]}) 75.00% 15.0% to 98.1% 75.00% 0.728 ")
+    sides = found["of"]
+    assert [sides[each]["reward"] for each in pair] == pytest.approx([0.7275, 0.75])
+    assert sides[pair[1]]["reward_low"] < 0.75 < sides[pair[1]]["reward_high"]
+
+
+def measured(version: int, mode: str, *successes: int) -> list[trajectory_pb2.Trajectory]:
+    """Attempts at the scenarios of `email_search`, as a job's evaluation has them."""
+    found = []
+    for index, success in enumerate(successes):
+        group = f"mail/v{version}-{mode}/g{index}"
+        made = trajectory_pb2.Trajectory(
+            id=f"{group}/t0",
+            group_id=group,
+            scenario_id=str(index),
+            environment_reward=success - 0.25,
+            stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
+        )
+        made.metrics["success"] = success
+        found.append(made)
+    return found
+
+
+@pytest.fixture
+def trained(fake: FakePodium) -> FakePodium:
+    """A job that was evaluated at versions 0 and 9."""
+    spec = spec_pb2.JobSpec(evaluation=spec_pb2.EvaluationSpec(split="heldout", samples=1))
+    spec.environment.name = "email_search"
+    spec.environment.address = "where:1"
+    fake.jobs.known["mail"] = jobs_pb.Job(id="mail", spec=spec)
+    # In whatever order pages have them.
+    fake.jobs.trajectories = [
+        *reversed(measured(9, "sampled", 1, 1, 0, 1)),
+        *measured(9, "greedy", 1, 1, 1, 1),
+        *measured(0, "sampled", 0, 1, 0, 0),
+    ]
+    fake.jobs.evaluations = [jobs_pb.Evaluation(version=v, mode="sampled") for v in (0, 9)]
+    fake.registry.publish("mail", 9, {}).aliases[:] = ["latest"]
+    return fake
+
+
+async def test_what_a_job_measured_is_compared_with_itself_and_with_others(
+    trained: FakePodium, tmp_path: Path
+) -> None:
+    done = await evaluation(trained, tmp_path, "compare", "mail@0", "mail@latest", "-o", "json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["first"], found["second"], found["scenarios"]) == ("mail@0", "mail@9", 4)
+    assert (found["difference"], found["better"], found["worse"]) == (0.5, 2, 0)
+    assert found["reward_difference"] == 0.5
+    assert found["low"] < 0.5 < found["high"] <= 1
+    assert found["reward_low"] < 0.5 < found["reward_high"]
+    assert found["notes"] == []
+    greedy = await evaluation(trained, tmp_path, "compare", "mail@9", "mail@9/greedy")
+    assert "mail@9/greedy against mail@9: +25.0 points" in greedy.out
+    assert "they differ in sampling" in greedy.err
+    # And with what was measured apart from the job, on the same scenarios.
+    apart = (await stored(trained, tmp_path, "-a", "base"))["evaluation_id"]
+    both = await evaluation(trained, tmp_path, "compare", apart, "mail@9", "-o", "json")
+    assert both.code == 0, both.err
+    assert json.loads(both.out)["scenarios"] == 4
+    shown = await evaluation(trained, tmp_path, "show", "mail@9", "-o", "json")
+    assert [each["successes"] for each in json.loads(shown.out)["results"]] == [
+        [True],
+        [True],
+        [False],
+        [True],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mail@3", "mail has no sampled evaluation of version 3; it has those of 0, 9"),
+        ("mail@0/greedy", "mail has no greedy evaluation of version 0"),
+        ("mail@9/greddy", "got 'mail@9/greddy'; allowed are JOB@VERSION and JOB@ALIAS"),
+        ("mial@9", "there is no job 'mial'"),
+    ],
+)
+async def test_a_name_that_nothing_was_measured_under_is_told(
+    trained: FakePodium, tmp_path: Path, name: str, said: str
+) -> None:
+    result = await evaluation(trained, tmp_path, "compare", "mail@0", name)
+    assert result.code != 0
+    assert said in result.err, result.err
+
+
+async def test_of_a_job_with_several_environments_one_is_chosen_or_all(
+    trained: FakePodium, tmp_path: Path
+) -> None:
+    spec = trained.jobs.known["mail"].spec
+    spec.ClearField("environment")
+    for name in ("email_search", "tic_tac_toe"):
+        spec.environments.add(weight=1).environment.name = name
+    for each in trained.jobs.trajectories:
+        each.environment = ("email_search", "tic_tac_toe")[int(each.scenario_id) % 2]
+    pair = ("compare", "mail@0", "mail@9")
+    whole = json.loads((await evaluation(trained, tmp_path, *pair, "-o", "json")).out)
+    assert whole["scenarios"] == 4
+    one = ("--environment", "tic_tac_toe", "-o", "json")
+    part = json.loads((await evaluation(trained, tmp_path, *pair, *one)).out)
+    assert (part["scenarios"], part["difference"]) == (2, 0.5)
+    wrong = await evaluation(trained, tmp_path, *pair, "--environment", "chess")
+    assert "got 'chess'; the job is evaluated on email_search, tic_tac_toe" in wrong.err
 
 
 async def test_different_scenarios_are_refused_or_the_common_ones_compared(

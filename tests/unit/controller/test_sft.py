@@ -9,6 +9,7 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.api import submissions
 from podium_controller.api.specification import complete, violations
+from podium_controller.domain.coach.window import Window
 from podium_controller.domain.ports import JUDGED, GroupKey, JobRecord
 from podium_controller.domain.step_metrics import own_metrics
 from podium_controller.training.aliases import BEST
@@ -83,6 +84,35 @@ async def test_no_judge_is_asked_of_rows() -> None:
     judged = scoring(spec_pb2.JobSpec())
     await judged.score(key, row())
     assert bench.calls == ["score"]
+
+
+async def test_a_batch_of_demonstrations_is_scored_by_nobody_and_may_be_of_anybody() -> None:
+    bench = Bench(client=spec_pb2.ClientSpec())
+    reward, limits = spec_pb2.RewardSpec(), ProjectLimits()
+    judging = Judging(bench.judge, reward, bench.recovery, bench.ledger, "default", limits)
+    job = JobRecord(JOB, bench.spec, 0, 0, "")
+    how = scoring_of(job, judging, None, bench.recovery, bench.ledger, bench.reporter)
+    shown = row()
+    shown.batch_training.supervised = True
+    shown.batch_training.learning_rate = 1e-3
+    (group,) = submissions.groups_for(JOB, bench.spec, 5, [shown])
+    assert group.batch_training == shown.batch_training
+    with pytest.raises(FailedPreconditionError, match="another policy"):
+        submissions.groups_for(JOB, bench.spec, 5, [row()])
+    await how.score(GroupKey(JOB, 1, 0), group)
+    assert bench.calls == []
+    assert own_metrics(bench.spec, [group], 0) == {"groups": 1, "trajectories": 1}
+    await how.score(GroupKey(JOB, 1, 1), row())
+    assert bench.calls == ["score"]
+
+
+def test_a_coach_looks_at_what_the_policy_sampled_alone() -> None:
+    spec = spec_pb2.JobSpec()
+    spec.client.SetInParent()
+    shown = pb.Step(number=2, metrics={"groups": 1, "trajectories": 1})
+    own = pb.Step(number=1, metrics={"groups": 1, "trajectories": 4, "tokens_sampled": 9})
+    assert Window([own, shown], spec).steps == [own]
+    assert Window([own, shown], sft_spec()).steps == [own, shown]
 
 
 async def test_the_least_loss_on_held_out_rows_is_the_best_version() -> None:

@@ -186,3 +186,42 @@ def test_students_t_of_a_table() -> None:
         assert bounds is not None
         deviation = math.sqrt(2 / freedom / (freedom + 1))
         assert bounds[1] / deviation == pytest.approx(t, abs=2e-3)
+
+
+def test_what_came_once_is_no_more_certain_than_what_never_came() -> None:
+    never = clustered_proportion_interval([[0.0] * 16] * 32)
+    once = clustered_proportion_interval([[1.0] + [0.0] * 15, *[[0.0] * 16] * 31])
+    # Of 512 trials that tell nothing of each other it would end at 0.011.
+    assert 0.05 < once[1] < never[1]
+    failed_once = clustered_proportion_interval([[0.0] + [1.0] * 15, *[[1.0] * 16] * 31])
+    assert failed_once == pytest.approx((1 - once[1], 1 - once[0]))
+    # Where there is something to estimate from, the estimate is what counts.
+    many = [[1.0] * 8 + [0.0] * 8, [0.0] * 16] * 50
+    low, high = clustered_proportion_interval(many)
+    assert high - low == pytest.approx(2 * 1.984 * 0.25 / math.sqrt(99), rel=0.03)
+
+
+def test_a_reward_of_two_values_is_a_proportion_between_them() -> None:
+    wins = [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
+    low, high = clustered_proportion_interval(wins)
+    scaled = [[5 * value - 2 for value in each] for each in wins]
+    assert clustered_mean_interval(scaled) == pytest.approx((5 * low - 2, 5 * high - 2))
+    # What never came has a width: nothing here was above 0, and something may be.
+    nothing = clustered_mean_interval([[0.0]] * 20)
+    assert nothing == pytest.approx(clustered_proportion_interval([[0.0]] * 20))
+    for value, ends in ((-1.0, (-1.0, 1.0)), (2.0, (0.0, 2.0))):
+        bounds = clustered_mean_interval([[value]] * 20)
+        assert bounds is not None
+        assert value in bounds
+        assert ends[0] <= bounds[0] < bounds[1] <= ends[1]
+
+
+def test_a_rare_large_reward_leaves_few_degrees_of_freedom() -> None:
+    even = [[0.1 * n] for n in range(20)]
+    bounds, plain = clustered_mean_interval(even), paired_interval([each[0] for each in even])
+    assert bounds == pytest.approx(plain)
+    rare = [[0.01 * n] for n in range(19)] + [[50.0]]
+    bounds, plain = clustered_mean_interval(rare), paired_interval([each[0] for each in rare])
+    assert bounds is not None
+    assert plain is not None
+    assert bounds[1] - bounds[0] > 1.5 * (plain[1] - plain[0])

@@ -136,7 +136,7 @@ def test_bytes_that_are_no_text_and_endless_lines_are_refused(tmp_path: Path) ->
     file.write_bytes(b'{"a": "\xff"}\n')
     assert complaints(file) == ["a.jsonl:1: is not UTF-8 from byte 8 on"]
     file.write_bytes(b'{"a": "' + b"x" * (16 * 1024 * 1024) + b'"}\n')
-    assert complaints(file) == ["a.jsonl:1: allowed are 16777216 bytes a line"]
+    assert complaints(file) == ["a.jsonl:1: is longer than 16777216 bytes, the most of a line"]
 
 
 def test_all_faults_are_told_at_once_but_no_more_than_twenty(tmp_path: Path) -> None:

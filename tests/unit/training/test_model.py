@@ -98,16 +98,17 @@ async def test_the_loop(backend: InProcessBackend, tmp_path: Path) -> None:
         await model.train(await groups_of(model))
 
 
-async def test_a_step_may_name_the_job_s_own_learning_rate_and_no_other(
-    backend: InProcessBackend,
-) -> None:
-    spec = spec_pb2.JobSpec(training=spec_pb2.TrainingSpec(learning_rate=3e-4))
-    model = TrainableModel(name="m", base_model="none", spec=spec)
+async def test_a_step_has_the_learning_rate_that_its_call_names(backend: InProcessBackend) -> None:
+    model = TrainableModel(name="m", base_model="none")
     await model.register(backend)
-    with pytest.raises(InvalidArgumentError, match=r"got 1e-05; the job has 0\.0003"):
-        await model.train(await groups_of(model), config=TrainConfig(learning_rate=1e-5))
-    done = await model.train(await groups_of(model), config=TrainConfig(learning_rate=3e-4))
-    assert done.step == 1
+    await model.train(await groups_of(model), config=TrainConfig(learning_rate=3e-4))
+    await model.train(await groups_of(model))
+    named, plain = backend.batches["m"]
+    assert {group.batch_training.learning_rate for group in named} == {3e-4}
+    assert not any(group.HasField("batch_training") for group in plain)
+    for wrong in (0, -1e-5, 2, float("nan"), True, "1e-5"):
+        with pytest.raises(InvalidArgumentError, match=r"config\.learning_rate: got "):
+            await model.train(await groups_of(model), TrainConfig(learning_rate=wrong))  # type: ignore[arg-type]
 
 
 def test_without_openai_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +163,6 @@ async def test_what_cannot_train_says_why(backend: InProcessBackend) -> None:
         await model.train([TrajectoryGroup([Trajectory(), Trajectory(reward=1)])])
     assert nothing.value.reason == "NOTHING_CAPTURED"
     groups = await groups_of(model)
-    with pytest.raises(InvalidArgumentError, match="learning_rate"):
-        await model.train(groups, config=TrainConfig(learning_rate=1e-3))
     groups[1].trajectories[2].reward = float("inf")
     with pytest.raises(InvalidArgumentError) as infinite:
         await model.train(groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 from collections.abc import Sequence
@@ -175,7 +176,7 @@ def test_files_that_hold_no_rows_are_refused_by_name(tmp_path: Path) -> None:
     assert "broken.parquet: is no Parquet file" in wrong(broken)[0]
     utf16 = tmp_path / "utf16.jsonl"
     utf16.write_text("{}\n", encoding="utf-16")
-    assert "is not UTF-8" in wrong(utf16)[0]
+    assert wrong(utf16)[0] == f"{utf16.name}:1: is UTF-16; write the file as UTF-8"
     other = lines(tmp_path, {"conversations": []}, name="share.jsonl")
     assert "share.jsonl:1: messages: is required" in wrong(other)[0]
 
@@ -241,3 +242,47 @@ def test_a_weight_that_is_no_number_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
     path.write_text('{"messages": [{"role": "assistant", "content": "x", "weight": NaN}]}')
     assert "is no JSON: got NaN" in wrong(path)[0]
+
+
+ROW = json.dumps({"messages": [ASK, YES]})
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (f"[{ROW},\n{ROW}]", "is one JSON value (an array); each line must be an object"),
+        (f"[{ROW}]", "`jq -c '.[]' train.jsonl > lines.jsonl`"),
+        (json.dumps(json.loads(ROW), indent=2), "`jq -c . train.jsonl > lines.jsonl`"),
+        ("5\n", "train.jsonl:1: got a whole number; allowed are JSON objects"),
+        (gzip.compress(ROW.encode()), "train.jsonl:1: is packed by gzip; unpack the file first"),
+        ('{"prompt": "a", "completion": "b"}', "write them; the row has 'prompt', 'completion'"),
+        ('{"conversations": []}', "write them; the row has 'conversations'"),
+        (
+            '{"messages": [{"from": "human", "value": "a"}]}',
+            "messages[0].role: is required, and there is 'from', 'value'; allowed are system",
+        ),
+        (f"{ROW},", "train.jsonl:1: is no JSON at column"),
+    ],
+)
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_files_that_are_something_else_are_told_apart(
+    tmp_path: Path, body: str | bytes, said: str, skip_bad: bool
+) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(body if isinstance(body, bytes) else body.encode())
+    told = wrong(path, skip_bad=skip_bad)
+    assert said in told[0], told
+
+
+@pytest.mark.parametrize("body", [f"\ufeff{ROW}\n", f"{ROW}\r\n{ROW}\r\n\r\n"])
+def test_what_other_systems_write_around_lines_is_no_error(tmp_path: Path, body: str) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_bytes(body.encode())
+    assert {len(each.messages) for each in read_rows(path).rows} == {2}
+
+
+@pytest.mark.parametrize("given", [None, 5, {"messages": [ASK, YES]}])
+def test_what_is_neither_file_nor_rows_is_told(given: Any) -> None:
+    (told,) = wrong(given)
+    assert told.startswith("data: got ")
+    assert told.endswith("; allowed are a file, and a list of rows")

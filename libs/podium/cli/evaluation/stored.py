@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.connection import connected
-from podium.cli.exits import CliError, Exit
+from podium.cli.exits import CliError, Exit, code_of
 from podium.cli.output import data, emit_list, emit_one, note, output_option, plain_output_option
 
 if TYPE_CHECKING:
-    from podium.jobs.v1.evaluation_service_pb2 import StoredEvaluation
+    from podium.jobs.v1.evaluation_service_pb2 import ScenarioResult, StoredEvaluation
     from podium.sdk import AsyncClient
+
+environment_option = click.option(
+    "--environment", default="", help="Of a job with several environments, only this one's part."
+)
 
 
 @click.command("list", short_help="List what is stored.")
@@ -35,10 +39,14 @@ async def list_evaluations(
 
 @click.command("show", short_help="Show a stored evaluation.")
 @click.argument("evaluation")
+@environment_option
 @output_option
 @connected
-async def show(client: AsyncClient, evaluation: str, output: str) -> None:
+async def show(client: AsyncClient, evaluation: str, environment: str, output: str) -> None:
     """Show a stored EVALUATION: its id, or its name where only one has it.
+
+    Or what a job measured of a version while it trained: JOB@VERSION or JOB@ALIAS, with /greedy
+    behind it for the greedy attempts.
 
     The normal output tells the first 20 scenarios; -o json and -o yaml have all of them.
     """
@@ -47,11 +55,10 @@ async def show(client: AsyncClient, evaluation: str, output: str) -> None:
     from podium.core.contract import to_plain
     from podium.sdk.evaluation import attempts_of
 
-    found = await _found(client, evaluation)
+    found, results = await _read(client, evaluation, environment)
     if output == "name":
         emit_one(found, EVALUATION, output)
         return
-    results = await client.evaluations.results(found.id)
     if output == "table":
         emit_one(found, EVALUATION, output)
         show_scenarios({found.agent: attempts_of(results)}, None)
@@ -68,22 +75,34 @@ async def show(client: AsyncClient, evaluation: str, output: str) -> None:
 @click.option(
     "--common", is_flag=True, help="Compare the scenarios that both have, whatever else they have."
 )
+@environment_option
 @plain_output_option
 @connected
 async def compare_two(
-    client: AsyncClient, first: str, second: str, common: bool, output: str
+    client: AsyncClient, first: str, second: str, common: bool, environment: str, output: str
 ) -> None:
-    """Say how the stored evaluation SECOND differs from FIRST; each is an id, or a name.
+    """Say how the evaluation SECOND differs from FIRST; each is an id, or a name.
+
+    Either may be what a job measured of a version while it trained: JOB@VERSION or JOB@ALIAS, with
+    /greedy behind it for the greedy attempts.
 
     Differences of success and reward are paired by scenario, with their 95 % intervals and a paired
     test. Evaluations of different scenarios are refused, unless --common.
     """
-    from podium.cli.evaluation.tables import comparison_line
+    from podium.cli.evaluation.tables import show_summaries
     from podium.core.errors import FailedPreconditionError
-    from podium.sdk.evaluation import attempts_of, check_same_scenarios, compare, differences
+    from podium.sdk.evaluation import (
+        attempts_of,
+        check_same_scenarios,
+        compare,
+        differences,
+        summarise,
+    )
 
-    one, two = await _found(client, first), await _found(client, second)
-    results = [await client.evaluations.results(each.id) for each in (one, two)]
+    (one, of_one), (two, of_two) = [
+        await _read(client, which, environment) for which in (first, second)
+    ]
+    results = of_one, of_two
     notes = differences(one, two)
     try:
         check_same_scenarios((one, results[0]), (two, results[1]))
@@ -92,16 +111,25 @@ async def compare_two(
             hint = "--common compares the scenarios that both have."
             raise CliError(error.message, hint, Exit.CONFLICT) from error
         notes.insert(0, error.message)
+    shared = {each.scenario_id for each in of_one} & {each.scenario_id for each in of_two}
+    attempts = [
+        [each for each in attempts_of(those) if each.scenario_id in shared] for those in results
+    ]
     try:
-        found = compare(attempts_of(results[0]), attempts_of(results[1]))
+        found = compare(attempts[0], attempts[1])
     except ValueError as error:
         raise CliError(f"{one.id} and {two.id}: {error}", code=Exit.CONFLICT) from error
     for text in notes:
         note(text)
+    summaries = [summarise(each) for each in attempts]
     if output == "table":
-        click.echo(comparison_line(_called(two), _called(one), found))
+        names = _called(one), _called(two)
+        show_summaries(dict(zip(names, summaries, strict=True)), {names[1]: found}, names[0])
         return
-    data({"first": one.id, "second": two.id, **asdict(found), "notes": notes}, output)
+    plain = {"first": one.id, "second": two.id, **asdict(found), "notes": notes}
+    # What each did on the scenarios that were compared.
+    sides = zip((one, two), summaries, strict=True)
+    data({**plain, "of": {each.id: asdict(summary) for each, summary in sides}}, output)
 
 
 @click.command("delete", short_help="Delete a stored evaluation.")
@@ -121,8 +149,28 @@ async def delete(client: AsyncClient, evaluation: str) -> None:
     note(f"deleted {which}")
 
 
+async def _read(
+    client: AsyncClient, which: str, environment: str
+) -> tuple[StoredEvaluation, list[ScenarioResult]]:
+    """A stored evaluation, or what a job measured of a version, with its scenarios."""
+    from podium.core.errors import InvalidArgumentError, NotFoundError
+    from podium.sdk.evaluation import is_of_job, job_evaluation
+
+    try:
+        found = await _found(client, which)
+    except (NotFoundError, InvalidArgumentError) as error:
+        # A name may look alike: what is stored under it comes first.
+        if not is_of_job(which):
+            hint = "'podium eval list' tells what is stored; what a job measured is JOB@VERSION."
+            raise CliError(error.message, hint, code_of(error)) from error
+        return await job_evaluation(client, which, environment)
+    return found, await client.evaluations.results(found.id)
+
+
 def _called(evaluation: StoredEvaluation) -> str:
-    return f"{evaluation.agent} ({evaluation.id})"
+    """A job's own evaluation is named by the job and the version already."""
+    ours = evaluation.id.startswith(f"{evaluation.agent}/") or evaluation.id == evaluation.agent
+    return evaluation.id if ours else f"{evaluation.agent} ({evaluation.id})"
 
 
 async def _found(client: AsyncClient, which: str) -> StoredEvaluation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,14 @@ from podium.environments.scenarios.source import ScenarioSource
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 _PARQUET_ROWS = 256
+_OTHER_BYTES = {
+    codecs.BOM_UTF16_LE: "is UTF-16; write the file as UTF-8",
+    codecs.BOM_UTF16_BE: "is UTF-16; write the file as UTF-8",
+    b"\x1f\x8b": "is packed by gzip; unpack the file first",
+    b"PK\x03\x04": "is a ZIP archive; unpack the file first",
+    b"PAR1": "is Parquet; let the file's name end in .parquet",
+}
+"""What files begin with that are no text, and what is said of them."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,11 @@ def _json_lines(path: Path) -> Iterator[Row | RowError]:
             if len(line) > MAX_LINE_BYTES:
                 # Where the next line begins is not known.
                 raise InvalidArgumentError(
-                    violations=[Violation(where, f"allowed are {MAX_LINE_BYTES} bytes a line")]
+                    violations=[
+                        Violation(
+                            where, f"is longer than {MAX_LINE_BYTES} bytes, the most of a line"
+                        )
+                    ]
                 )
             if line.strip():
                 yield _parsed(line, where)
@@ -78,7 +91,9 @@ def _parsed(line: bytes, where: str) -> Row | RowError:
     try:
         values = json.loads(line.decode("utf-8-sig").strip(), parse_constant=_no_number)
     except UnicodeDecodeError as error:
-        return RowError(Violation(where, f"is not UTF-8 from byte {error.start + 1} on"))
+        other = next((text for start, text in _OTHER_BYTES.items() if line.startswith(start)), "")
+        said = other or f"is not UTF-8 from byte {error.start + 1} on"
+        return RowError(Violation(where, said))
     except json.JSONDecodeError as error:
         return RowError(Violation(where, f"is no JSON at column {error.colno}: {error.msg}"))
     except (ValueError, RecursionError) as error:

@@ -517,6 +517,8 @@ class Evaluation(_message.Message):
     SUCCESS_LOW_FIELD_NUMBER: _builtins.int
     SUCCESS_HIGH_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
+    REWARD_LOW_FIELD_NUMBER: _builtins.int
+    REWARD_HIGH_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """The version that was evaluated."""
     mode: _builtins.str
@@ -529,6 +531,12 @@ class Evaluation(_message.Message):
     resemble each other.
     """
     success_high: _builtins.float
+    """Its upper end."""
+    reward_low: _builtins.float
+    """95 % interval of the mean reward over scenarios, lower end; absent where
+    fewer than two scenarios have a reward.
+    """
+    reward_high: _builtins.float
     """Its upper end."""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
@@ -548,12 +556,21 @@ class Evaluation(_message.Message):
         success_low: _builtins.float = ...,
         success_high: _builtins.float = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
+        reward_low: _builtins.float | None = ...,
+        reward_high: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reward_high", b"_reward_high", "_reward_low", b"_reward_low", "reward_high", b"reward_high", "reward_low", b"reward_low", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["episodes", b"episodes", "metrics", b"metrics", "mode", b"mode", "success_high", b"success_high", "success_low", b"success_low", "time", b"time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reward_high", b"_reward_high", "_reward_low", b"_reward_low", "episodes", b"episodes", "metrics", b"metrics", "mode", b"mode", "reward_high", b"reward_high", "reward_low", b"reward_low", "success_high", b"success_high", "success_low", b"success_low", "time", b"time", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__reward_high: _TypeAlias = _typing.Literal["reward_high"]  # noqa: Y015
+    _WhichOneofArgType__reward_high: _TypeAlias = _typing.Literal["_reward_high", b"_reward_high"]  # noqa: Y015
+    _WhichOneofReturnType__reward_low: _TypeAlias = _typing.Literal["reward_low"]  # noqa: Y015
+    _WhichOneofArgType__reward_low: _TypeAlias = _typing.Literal["_reward_low", b"_reward_low"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reward_high) -> _WhichOneofReturnType__reward_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reward_low) -> _WhichOneofReturnType__reward_low | None: ...
 
 Global___Evaluation: _TypeAlias = Evaluation  # noqa: Y015
 

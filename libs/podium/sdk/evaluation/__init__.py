@@ -19,6 +19,7 @@ from podium.sdk.evaluation.chat_model import ChatModel
 from podium.sdk.evaluation.compare import Comparison, Paired, ScenarioMeans, compare, pair
 from podium.sdk.evaluation.judged import Judged, judge_wins
 from podium.sdk.evaluation.local import run_local
+from podium.sdk.evaluation.of_jobs import is_of_job, job_evaluation
 from podium.sdk.evaluation.remote import run_policy
 from podium.sdk.evaluation.retries import NotAnsweredError, Retries
 from podium.sdk.evaluation.scored import Scored, Verdict, judge_rewards, rescored
@@ -52,6 +53,8 @@ __all__ = [
     "clustered_share_interval",
     "compare",
     "differences",
+    "is_of_job",
+    "job_evaluation",
     "judge_rewards",
     "judge_wins",
     "means_of",

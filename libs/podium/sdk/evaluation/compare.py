@@ -62,7 +62,9 @@ class Paired:
     def success_interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the mean difference; None of a single scenario."""
         # Rates of few attempts are coarse: what is added to them lessens with the attempts.
-        return paired_interval(self.success, 2 / self.fewest)
+        bounds = paired_interval(self.success, 2 / self.fewest)
+        # Two rates differ by no more, whatever Student's t says of a few.
+        return bounds and (max(-1.0, bounds[0]), min(1.0, bounds[1]))
 
     def reward_interval(self) -> tuple[float, float] | None:
         """As `success_interval`."""

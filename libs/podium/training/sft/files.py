@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +21,11 @@ logger = logging.getLogger(__name__)
 File = str | os.PathLike[str]
 """A path that ends in `.jsonl`, `.ndjson` or `.parquet`."""
 
-Source = File | Iterable[Mapping[str, Any]]
-"""A file, or rows as dicts."""
+Source = File | Iterable[Mapping[str, Any] | Row]
+"""A file, or rows as dicts, or such with names of their own."""
 
 _MOST_VIOLATIONS = 20
+_MOST_WHOLE = 64 * 1024 * 1024
 _SUFFIXES = (".jsonl", ".ndjson", ".parquet")
 
 
@@ -52,6 +54,8 @@ def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> 
     found = ReadRows()
     for row in _rows(source, name):
         if isinstance(row, RowError):
+            if not found.rows and not found.skipped:
+                _check_lines(source)
             wrong = [row.violation]
         else:
             is_table = row.where.rpartition(":")[0].lower().endswith(".parquet")
@@ -108,10 +112,38 @@ def _of_file(path: Path, name: str) -> Iterator[Row | RowError]:
         raise InvalidArgumentError(violations=[Violation(name, text)]) from error
 
 
-def _values(source: Iterable[Mapping[str, Any]], name: str) -> Iterator[Row | RowError]:
+def _check_lines(source: Source) -> None:
+    """Of a file whose first line is no row: whether it is JSON as a whole, as in `.json` files.
+
+    Raises:
+        InvalidArgumentError: it is, in one sentence in place of one for each line.
+    """
+    path = Path(source) if isinstance(source, str | os.PathLike) else None
+    if path is None or path.stat().st_size > _MOST_WHOLE:
+        return
+    try:
+        whole = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return
+    if not isinstance(whole, list | dict):
+        return
+    how = "jq -c '.[]'" if isinstance(whole, list) else "jq -c ."
+    text = (
+        f"is one JSON value ({kind_of(whole)}); each line must be an object of its own, as"
+        f" `{how} {path.name} > lines.jsonl` writes it"
+    )
+    raise InvalidArgumentError(violations=[Violation(path.name, text)], reason="INVALID_ROWS")
+
+
+def _values(source: Iterable[Mapping[str, Any] | Row], name: str) -> Iterator[Row | RowError]:
+    if isinstance(source, Mapping) or not isinstance(source, Iterable):
+        text = f"got {kind_of(source)}; allowed are a file, and a list of rows"
+        raise InvalidArgumentError(violations=[Violation(name, text)])
     for index, values in enumerate(source):
         where = f"{name}[{index}]"
-        if isinstance(values, Mapping):
+        if isinstance(values, Row):
+            yield values
+        elif isinstance(values, Mapping):
             yield Row(where, dict(values))
         else:
             yield RowError(Violation(where, f"got {kind_of(values)}; allowed is an object"))

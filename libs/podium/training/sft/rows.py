@@ -24,6 +24,7 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _UNREAD = ("audio", "function_call", "images", "refusal")
 _SHOWN = 60
+_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,12 @@ def conversation_of(
     given = _unpacked(values.get("messages"))
     messages: list[Mapping[str, Any]] = []
     if given is None:
-        wrong("messages", "is required: a list of messages as OpenAI's chat completions write them")
+        there = ", ".join(map(_shown, [*values][:_NAMED]))
+        has = f"; the row has {there}" if there else ""
+        wrong(
+            "messages",
+            f"is required: a list of messages as OpenAI's chat completions write them{has}",
+        )
     elif not isinstance(given, list):
         wrong("messages", f"got {kind_of(given)}; allowed is a list of messages")
     elif not given:
@@ -118,7 +124,9 @@ Wrong = Callable[[str, str], None]
 def _check(message: Mapping[str, Any], path: str, wrong: Wrong) -> None:
     role = message.get("role")
     if role not in ROLES:
-        wrong(f"{path}.role", f"got {_shown(role)}; allowed are {', '.join(ROLES)}")
+        there = ", ".join(map(_shown, [*message][:_NAMED])) or "nothing"
+        got = f"got {_shown(role)}" if role is not None else f"is required, and there is {there}"
+        wrong(f"{path}.role", f"{got}; allowed are {', '.join(ROLES)}")
         return
     for key in _UNREAD:
         if key in message:

@@ -1101,6 +1101,7 @@ class Group(_message.Message):
     TRAJECTORIES_FIELD_NUMBER: _builtins.int
     SKIP_REASON_FIELD_NUMBER: _builtins.int
     JUDGEMENTS_FIELD_NUMBER: _builtins.int
+    BATCH_TRAINING_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{job}/s{step}/g{index}` for training, `{job}/v{version}-{mode}/g{index}`
     for evaluation: the same after any retry.
@@ -1125,6 +1126,12 @@ class Group(_message.Message):
     def judgements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Judgement]:
         """How each scorer that asks judges came to its scores."""
 
+    @_builtins.property
+    def batch_training(self) -> Global___BatchTraining:
+        """How its step differs from the job's `training`, where a job's client says
+        so; the same in all groups of its batch. Absent of all others.
+        """
+
     def __init__(
         self,
         *,
@@ -1135,11 +1142,46 @@ class Group(_message.Message):
         trajectories: _abc.Iterable[Global___Trajectory] | None = ...,
         skip_reason: _builtins.str = ...,
         judgements: _abc.Iterable[Global___Judgement] | None = ...,
+        batch_training: Global___BatchTraining | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["scenario", b"scenario"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_training", b"batch_training", "scenario", b"scenario"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "job_id", b"job_id", "judgements", b"judgements", "scenario", b"scenario", "skip_reason", b"skip_reason", "step", b"step", "trajectories", b"trajectories"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_training", b"batch_training", "id", b"id", "job_id", b"job_id", "judgements", b"judgements", "scenario", b"scenario", "skip_reason", b"skip_reason", "step", b"step", "trajectories", b"trajectories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Group: _TypeAlias = Group  # noqa: Y015
+
+@_typing.final
+class BatchTraining(_message.Message):
+    """What a job's client may say of the step that a batch is for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUPERVISED_FIELD_NUMBER: _builtins.int
+    LEARNING_RATE_FIELD_NUMBER: _builtins.int
+    supervised: _builtins.bool
+    """Its attempts are demonstrations: the step trains their spans by
+    OBJECTIVE_SUPERVISED: by the job's loss where that is its own, and else by
+    that objective's defaults, in one update. Nothing scores them, and whose tokens they are
+    does not matter.
+    """
+    learning_rate: _builtins.float
+    """The step's learning rate, in place of the job's with its warm-up and
+    schedule; absent for that.
+    """
+    def __init__(
+        self,
+        *,
+        supervised: _builtins.bool = ...,
+        learning_rate: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate", "supervised", b"supervised"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
+    _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__learning_rate) -> _WhichOneofReturnType__learning_rate | None: ...
+
+Global___BatchTraining: _TypeAlias = BatchTraining  # noqa: Y015

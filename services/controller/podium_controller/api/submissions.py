@@ -30,6 +30,9 @@ def check(groups: Sequence[trajectory_pb2.Group]) -> None:
             found.append(Violation(f"{path}.scenario.id", "is required"))
         if not group.trajectories:
             found.append(Violation(f"{path}.trajectories", "is required; got none"))
+        if group.batch_training != groups[0].batch_training:
+            text = "differs from that of groups[0]; a batch is one step, which trains in one way"
+            found.append(Violation(f"{path}.batch_training", text))
         for number, trajectory in enumerate(group.trajectories):
             found += _violations(trajectory, f"{path}.trajectories[{number}]")
     if found:
@@ -66,6 +69,8 @@ def groups_for(
             scenario=given.scenario,
             trajectories=given.trajectories,
         )
+        if given.HasField("batch_training"):
+            group.batch_training.CopyFrom(given.batch_training)
         for attempt, trajectory in enumerate(group.trajectories):
             trajectory.id = f"{group.id}/t{attempt}"
             trajectory.group_id = group.id
@@ -75,7 +80,7 @@ def groups_for(
                 trajectory.ClearField(field)
             for told in ("environment", "environment_weight"):
                 trajectory.ClearField(told)
-        age = 0 if takes_any_tokens(spec) else staleness(group, job_id, step)
+        age = 0 if takes_any_tokens(spec, group) else staleness(group, job_id, step)
         if age > limit:
             raise FailedPreconditionError(
                 f"groups[{index}] holds tokens of another policy, or of a version of {job_id}"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from types import MappingProxyType
 
-from podium.core.sft import HELDOUT
+from podium.core.sft import HELDOUT, are_demonstrations
 from podium.jobs.v1 import job_service_pb2
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
@@ -208,7 +208,7 @@ def own_metrics(
     counts: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, float]:
     """A step's own numbers, as its job has them; see `step_metrics`."""
-    if spec.HasField("sft"):
+    if are_demonstrations(spec, groups):
         return _demonstration_metrics(groups)
     return finite(step_metrics(groups, staleness, counts))
 
@@ -269,12 +269,17 @@ def evaluation_metrics(
 def _evaluation_means(
     trajectories: Sequence[trajectory_pb2.Trajectory], scored: bool
 ) -> dict[str, float]:
-    counted = [each for each in trajectories if not scored or each.HasField("reward")]
-    rewards = [reward for t in counted if (reward := reward_of(t)) is not None]
+    rewards = rewards_of(trajectories, scored=scored)
     metrics = metric_means(trajectories)
     if rewards:
         metrics["reward"] = fmean(rewards)
     return metrics
+
+
+def rewards_of(trajectories: Iterable[trajectory_pb2.Trajectory], *, scored: bool) -> list[float]:
+    """Of an evaluation's attempts that have one; with `scored` that of scorers alone."""
+    counted = [each for each in trajectories if not scored or each.HasField("reward")]
+    return [reward for each in counted if (reward := reward_of(each)) is not None]
 
 
 def by_environment(

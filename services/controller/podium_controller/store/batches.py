@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.core.errors import AlreadyExistsError, FailedPreconditionError
+from podium.core.sft import are_demonstrations
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from sqlalchemy import Row, func, insert, select, update
@@ -98,7 +99,7 @@ class BatchStore:
                 len(made),
                 sum(group.ByteSize() for group in made),
             )
-            if not spec.HasField("sft"):
+            if not are_demonstrations(spec, made):
                 # Nobody sampled its rows for it.
                 await count_usage(connection, new.job_id, of_groups(made))
             if row.state == pb.JOB_STATE_PAUSED and row.phase == IDLE:

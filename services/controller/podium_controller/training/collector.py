@@ -160,7 +160,9 @@ class Collector:
         return batch
 
     def _age(self, group: trajectory_pb2.Group, step: int) -> int:
-        return 0 if takes_any_tokens(self._spec) else staleness(group, self._job_id, step)
+        if takes_any_tokens(self._spec, group):
+            return 0
+        return staleness(group, self._job_id, step)
 
     async def _attempt(self, batch: StepBatch, count: int) -> None:
         """Collects the step's groups, and others in place of those that cannot teach.

@@ -9,7 +9,11 @@ from itertools import chain
 
 from podium.core.contract.players import with_players
 from podium.core.skip_reasons import ENVIRONMENT_UNAVAILABLE, NO_ENVIRONMENT_ANSWERS
-from podium.core.statistics import clustered_proportion_interval, clustered_share_interval
+from podium.core.statistics import (
+    clustered_mean_interval,
+    clustered_proportion_interval,
+    clustered_share_interval,
+)
 from podium.core.tasks import run_all
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2, trajectory_pb2
@@ -25,6 +29,7 @@ from podium_controller.domain.step_metrics import (
     evaluation_metrics,
     finite,
     main_side,
+    rewards_of,
     telling_success,
 )
 from podium_controller.domain.timestamps import now_ns, timestamp
@@ -247,6 +252,9 @@ def _measure(
         metrics=metrics,
         time=timestamp(now_ns()),
     )
+    rewards = [rewards_of(group, scored=scored) for group in main_sides]
+    if bounds := clustered_mean_interval(rewards):
+        evaluation.reward_low, evaluation.reward_high = bounds
     if SUCCESS in metrics:
         # Fractional successes are allowed; outside [0, 1] they are no proportion.
         told = telling_success(trajectories)

@@ -56,7 +56,7 @@ class Scoring(Protocol):
 
 
 class NoJudging:
-    """Stores groups as they are: nothing of a job with `sft` is compared."""
+    """Stores groups as they are: nothing of demonstrations is compared."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -65,6 +65,19 @@ class NoJudging:
         """See `Scoring`."""
         await self._ledger.save_judged(key, group, judge_pb.JudgeUsage(), month())
         return group
+
+
+class JudgingUnlessShown:
+    """Of a client's job: a batch of demonstrations is stored as it is, and others are scored."""
+
+    def __init__(self, ledger: Ledger, scoring: Scoring) -> None:
+        self._demonstrations = NoJudging(ledger)
+        self._others = scoring
+
+    async def score(self, key: GroupKey, group: trajectory_pb2.Group) -> trajectory_pb2.Group:
+        """See `Scoring`."""
+        chosen = self._demonstrations if group.batch_training.supervised else self._others
+        return await chosen.score(key, group)
 
 
 class Judging:

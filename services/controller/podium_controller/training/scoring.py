@@ -8,7 +8,7 @@ from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import JobRecord, Ledger
 from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import project_of
-from podium_controller.training.judging import Judging, NoJudging, Scoring
+from podium_controller.training.judging import Judging, JudgingUnlessShown, NoJudging, Scoring
 from podium_controller.training.recovery import Recovery
 from podium_controller.training.reporter import Reporter
 from podium_controller.training.serving import Serving
@@ -32,9 +32,21 @@ def scoring_of(
     Raises:
         JobFailedError: TEACHER_POOL_GONE: the settings do not name that pool.
     """
-    spec = job.spec
-    if spec.HasField("sft"):
+    if job.spec.HasField("sft"):
         return NoJudging(ledger)
+    found = _scoring_of(job, judging, teacher_pool, recovery, ledger, reporter)
+    return JudgingUnlessShown(ledger, found) if job.spec.HasField("client") else found
+
+
+def _scoring_of(
+    job: JobRecord,
+    judging: Judging,
+    teacher_pool: Pool | None,
+    recovery: Recovery,
+    ledger: Ledger,
+    reporter: Reporter,
+) -> Scoring:
+    spec = job.spec
     if not spec.HasField("distillation"):
         return judging
     if teacher_pool is None:

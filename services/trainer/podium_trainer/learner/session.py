@@ -25,6 +25,7 @@ from podium.kit.telemetry import traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 from podium_trainer.domain.batch import Batch, build_batch
+from podium_trainer.domain.batch_training import rate_of, training_of
 from podium_trainer.domain.heldout import divided
 from podium_trainer.domain.mini_batches import ShuffleSeed
 from podium_trainer.learner.adapter import check_same_shape
@@ -159,9 +160,9 @@ class Session:
             raise FailedPreconditionError(
                 "a step ended halfway; open the job again", reason="JOB_NOT_OPEN"
             )
-        training = self.config.training
+        training = training_of(self.config.training, groups)
         phases = Phases(done_by(self._ranks.device))
-        rate = learning_rate(training, self.step + 1)
+        rate = rate_of(groups, learning_rate(training, self.step + 1))
         with traced(_tracer, "read_groups"), phases.measure("read"):
             taught, held = divided(groups, training.loss)
             batch = build_batch(taught, training, self.policy.vocabulary)

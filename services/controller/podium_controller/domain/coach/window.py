@@ -46,9 +46,13 @@ class Window:
     """Consecutive steps, oldest first, and the specification of their job."""
 
     def __init__(self, steps: Sequence[pb.Step], spec: spec_pb2.JobSpec) -> None:
-        """Steps of before the job's mix of environments changed are left out."""
+        """Steps of before the job's mix of environments changed are left out.
+
+        So are those in which a client that samples showed the policy what to say: their numbers
+        and those of its own attempts say nothing of each other.
+        """
         since = _mixed_since(spec, steps[-1].number) if steps else 0
-        self.steps = [step for step in steps if step.number >= since]
+        self.steps = [step for step in steps if step.number >= since and not _was_shown(step, spec)]
         self.spec = spec
 
     def __len__(self) -> int:
@@ -182,6 +186,11 @@ def groups_of(step: pb.Step) -> int:
 def percent(share: float) -> str:
     """`72 %`."""
     return f"{100 * share:.0f} %"
+
+
+def _was_shown(step: pb.Step, spec: spec_pb2.JobSpec) -> bool:
+    samples = spec.HasField("client") and not spec.HasField("sft")
+    return samples and "trajectories" in step.metrics and "tokens_sampled" not in step.metrics
 
 
 def _mixed_since(spec: spec_pb2.JobSpec, last: int) -> int:

@@ -1,0 +1,1 @@
+"""How often the 95 % intervals of evaluations hold the truth."""
