@@ -10,7 +10,7 @@ TORCH_INDEX_URL ?= https://download.pytorch.org/whl/cpu
 PYTEST_ARGS ?=
 # Most tests wait for something: three at a time fill two cores. `-n 0` for a debugger.
 TEST_WORKERS ?= -n 3 --no-loadscope-reorder
-# Unit tests wait for nothing, and each worker spends a quarter of a minute to collect them all.
+# Unit tests wait for nothing, and each worker takes its time to collect them.
 UNIT_WORKERS ?= -n 2 --no-loadscope-reorder
 SIMULATE_ARGS ?=
 FUZZ_ARGS ?=

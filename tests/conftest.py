@@ -1,10 +1,11 @@
-"""What every test folder may use, and how tests are dealt to workers (`pytest -n 2`)."""
+"""What every test folder may use."""
 
 from __future__ import annotations
 
 import gc
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -12,9 +13,9 @@ import pytest
 # It puts its distutils in the place of Python's, which failed once in a worker where other tests
 # had run before vLLM was imported: first of all, nothing is in its way.
 import setuptools  # noqa: F401
+from support.dealing import Dealing, collected_elsewhere, rank
 from support.left_behind import nothing_left_behind
 from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 __all__ = ["nothing_left_behind"]
 
@@ -25,32 +26,6 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("full", deadline=None, max_examples=300)
 hypothesis.settings.load_profile("fast")
-
-# Each of these shares an engine, a stack or a trainer's memory with its neighbours: all of one kind
-# go to one worker.
-_TOGETHER = {
-    "tests/integration/spine/": "stacks",
-    "tests/integration/test_tutorial_demo": "stacks",
-    "tests/integration/inference/": "pools",
-    "tests/integration/trainer/": "trainers",
-    "tests/integration/test_trainer_": "trainers",
-    "tests/integration/test_bench_gpu": "trainers",
-}
-# Each of these has a namespace of a cluster to itself, and mostly waits for that cluster.
-_APART = "tests/integration/test_controller_cluster"
-# What is begun first, so that no worker is left with a long one in the end.
-_LONGEST_FIRST = (
-    "tests/integration/spine/",
-    "tests/integration/test_tutorial_demo",
-    "tests/integration/inference/",
-    "tests/integration/trainer/",
-    "tests/integration/test_trainer_",
-    "tests/integration/test_bench_gpu",
-    "tests/integration/test_controller_recovery",
-    "tests/integration/test_registry_",
-    "tests/integration/test_controller_",
-    "tests/integration/",
-)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,28 +64,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="long: `make test-ci` runs it (--long)"))
 
 
-class _Scheduling(LoadFileScheduling):
-    def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(_APART):
-            return nodeid
-        for start, scope in _TOGETHER.items():
-            if nodeid.startswith(start):
-                return scope
-        return str(super()._split_scope(nodeid))
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return collected_elsewhere(collection_path, config) or None
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Scheduling:
-    return _Scheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Dealing:
+    return Dealing(config, log)
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems")
 def pytest_longest_first(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _rank(item.nodeid))
-
-
-def _rank(nodeid: str) -> int:
-    ranks = (rank for rank, start in enumerate(_LONGEST_FIRST) if nodeid.startswith(start))
-    return next(ranks, len(_LONGEST_FIRST))
+    items.sort(key=lambda item: rank(item.nodeid))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from podium.kit.rpc.client_config import DEFAULT_MESSAGE_BYTES
 from podium.kit.rpc.tls import Tls
@@ -63,6 +64,23 @@ class ServerSettings(BaseSettings):
     """Least level that is logged."""
     log_format: Literal["json", "text"] = "text"
     """One JSON object a line, or text for people."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """No file is read, and no variable is looked for where none is set: a look at the type of
+        each field, once for each variable that might be its, takes longer than all else here."""
+        prefix = cls.model_config.get("env_prefix", "")
+        names = {(prefix + field).lower() for field in cls.model_fields}
+        if any(name.lower() in names for name in os.environ):
+            return init_settings, env_settings
+        return (init_settings,)
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
