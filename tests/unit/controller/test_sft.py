@@ -88,8 +88,8 @@ async def test_no_judge_is_asked_of_rows() -> None:
 
 async def test_a_batch_of_demonstrations_is_scored_by_nobody_and_may_be_of_anybody() -> None:
     bench = Bench(client=spec_pb2.ClientSpec())
-    reward, limits = spec_pb2.RewardSpec(), ProjectLimits()
-    judging = Judging(bench.judge, reward, bench.recovery, bench.ledger, "default", limits)
+    reward = spec_pb2.RewardSpec()
+    judging = Judging(bench.judge, reward, bench.recovery, bench.ledger, bench.spending)
     job = JobRecord(JOB, bench.spec, 0, 0, "")
     how = scoring_of(job, judging, None, bench.recovery, bench.ledger, bench.reporter)
     shown = row()
