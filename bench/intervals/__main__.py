@@ -50,7 +50,8 @@ def _ones(draws: int) -> Iterator[dict[str, Any]]:
                 for attempts in ATTEMPTS:
                     rng = numpy.random.default_rng([round(100 * rate), scenarios, attempts])
                     cell = {"rate": rate, "scenarios": scenarios, "attempts": attempts}
-                    yield {"kind": kind, **cell} | _held(rng, kind, draws, **cell)
+                    held = _held(rng, kind, draws, rate, scenarios, attempts)
+                    yield {"kind": kind, **cell, **held}
 
 
 def _held(

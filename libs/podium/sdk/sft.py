@@ -20,6 +20,7 @@ from podium.core.errors import (
 )
 from podium.core.sft import HELDOUT_LOSS
 from podium.core.specs.sources import JobSource, read_job
+from podium.environments.scenarios.rows import Row
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.sdk.backend import Services
 from podium.sdk.chosen import Chosen, chosen_rows
@@ -144,7 +145,7 @@ def _sources(data: Source | Sequence[File] | None) -> list[Source]:
     if isinstance(data, str | os.PathLike):
         return [data]
     files: list[Source] = []
-    rows: list[Mapping[str, Any]] = []
+    rows: list[Mapping[str, Any] | Row] = []
     for each in data:
         if isinstance(each, str | os.PathLike):
             files.append(each)

@@ -99,7 +99,7 @@ def test_a_mark_of_byte_order_and_line_ends_of_windows_are_read(tmp_path: Path) 
         ([ASK, {**YES, "weight": 0}], "messages: got 1, all of weight 0"),
         (["Yes."], "messages[0]: got a text; allowed is an object"),
         ([{"role": "bot", "content": "x"}, YES], "messages[0].role: got 'bot'; allowed are system"),
-        ([{"content": "x"}, YES], "messages[0].role: got None"),
+        ([{"content": "x"}, YES], "messages[0].role: is required, and there is 'content'"),
         ([{"role": ["user"], "content": "x"}, YES], "messages[0].role: got ['user']"),
         ([ASK, {**YES, "weight": 0.5}], "messages[1].weight: got 0.5; allowed are 0 and 1"),
         ([ASK, {**YES, "weight": True}], "messages[1].weight: got True"),

@@ -9,24 +9,34 @@ for chunk in podium.create_sft_dataset_iterator(trajectories, epochs=3):
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.scenarios.batches import iterate_dataset
+from podium.training.backend import TrainResult
 from podium.training.sft.attempts import attempt_of
 from podium.training.sft.files import File, read_rows
 from podium.training.step_config import TrainSFTConfig
 from podium.training.trajectories import Trajectory
 
-if TYPE_CHECKING:
-    from podium.training.backend import TrainResult
-    from podium.training.model import TrainableModel
-
 Schedule = Literal["cosine", "linear", "constant"]
 T = TypeVar("T")
 
 _SCHEDULES = ("cosine", "linear", "constant")
+
+
+class LearnsRows(Protocol):
+    """What is asked of a `TrainableModel`."""
+
+    async def train_sft(
+        self,
+        rows: Iterable[Trajectory],
+        config: TrainSFTConfig | None = None,
+        *,
+        progress: bool = True,
+    ) -> TrainResult:
+        """See `TrainableModel.train_sft`."""
 
 
 class SFTChunk(NamedTuple):
@@ -176,7 +186,7 @@ def iterate_file(
 
 
 async def train_sft_from_file(
-    model: TrainableModel,
+    model: LearnsRows,
     file_path: File,
     epochs: int = 1,
     batch_size: int = 2,

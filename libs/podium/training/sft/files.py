@@ -122,10 +122,13 @@ def _check_lines(source: Source) -> None:
     if path is None or path.stat().st_size > _MOST_WHOLE:
         return
     try:
-        whole = json.loads(path.read_text("utf-8-sig"))
+        content = path.read_text("utf-8-sig").strip()
+        whole = json.loads(content)
     except (OSError, ValueError, RecursionError):
         return
-    if not isinstance(whole, list | dict):
+    # One line that is an object has something else wrong with it.
+    is_spread = isinstance(whole, dict) and "\n" in content
+    if not (is_spread or (isinstance(whole, list) and any(isinstance(x, dict) for x in whole))):
         return
     how = "jq -c '.[]'" if isinstance(whole, list) else "jq -c ."
     text = (
