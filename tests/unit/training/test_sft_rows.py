@@ -254,7 +254,10 @@ ROW = json.dumps({"messages": [ASK, YES]})
         (f"[{ROW}]", "`jq -c '.[]' train.jsonl > lines.jsonl`"),
         (json.dumps(json.loads(ROW), indent=2), "`jq -c . train.jsonl > lines.jsonl`"),
         ("5\n", "train.jsonl:1: got a whole number; allowed are JSON objects"),
-        (gzip.compress(ROW.encode()), "train.jsonl:1: is packed by gzip; unpack the file first"),
+        (
+            gzip.compress(ROW.encode(), mtime=0),
+            "train.jsonl:1: is packed by gzip; unpack the file first",
+        ),
         ('{"prompt": "a", "completion": "b"}', "write them; the row has 'prompt', 'completion'"),
         ('{"conversations": []}', "write them; the row has 'conversations'"),
         (
@@ -262,6 +265,17 @@ ROW = json.dumps({"messages": [ASK, YES]})
             "messages[0].role: is required, and there is 'from', 'value'; allowed are system",
         ),
         (f"{ROW},", "train.jsonl:1: is no JSON at column"),
+    ],
+    ids=[
+        "array",
+        "array with jq",
+        "indented",
+        "number",
+        "gzip",
+        "prompt",
+        "share",
+        "from",
+        "comma",
     ],
 )
 @pytest.mark.parametrize("skip_bad", [False, True])
