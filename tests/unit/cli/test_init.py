@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,9 @@ from podium.cli.job.submit import load
 from podium.cli.main import run
 from podium.environments.checking import check
 from podium.environments.task_file import load_task
+
+_ASKED = re.compile(r"(?P<words>\w+(, \w+){2})\. Which is an? (?P<kind>\w+)\?")
+"""A question of the words."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +36,29 @@ async def test_what_it_makes_has_nothing_wrong(folder: Path, template: str) -> N
     assert report.findings == ()
     # A reward for what leads to the rest of it, so that the first groups teach something.
     assert {0.0, 0.2, 1.0} <= set(report.rewards)
+
+
+@pytest.mark.parametrize("split", ["train", "heldout"])
+async def test_the_examples_favour_no_place_and_give_no_answer_away(
+    folder: Path, split: str
+) -> None:
+    """With answers at the first places alone, two names in three taught to say the first word."""
+    run(["init", "my_task", "--template", "words"])
+    task = load_task(str(folder / "my_task" / "task.py"))()
+    scenarios = {each.id: each for each in task.scenarios(split)}
+    places, kinds = Counter[int](), set[str]()
+    for scenario in scenarios.values():
+        *examples, question = (await task.reset(scenario, 0)).messages
+        asked = [_ASKED.fullmatch(each.content) for each in [*examples[::2], question]]
+        assert all(asked), "an example is asked otherwise than the question"
+        *shown, own = (found["words"].split(", ") for found in asked if found)
+        said = [each.content for each in examples[1::2]]
+        places += Counter(map(list.index, shown, said))
+        kinds |= {found["kind"] for found in asked[:-1] if found}
+        assert not {word for words in shown for word in words} & set(own)
+    assert sorted(places) == [0, 1, 2]
+    assert len(set(places.values())) == 1
+    assert not kinds & {str(each.data["kind"]) for each in scenarios.values()}
 
 
 def test_it_says_what_comes_next(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,13 +31,26 @@ HELDOUT = {
     "number": "one three four nine fifteen twenty seventy hundred".split(),
 }
 
-# Shown before each question, for a small model to see what is wanted. Never trained on.
-EXAMPLES = (
-    user("chair, london, run. Which is a city?"),
-    assistant("london"),
-    user("chair, sing, paris. Which is furniture?"),
-    assistant("chair"),
-)
+
+def ask(words, kind):
+    return f"{', '.join(words)}. Which is {'an' if kind[0] in 'aeiou' else 'a'} {kind}?"
+
+
+# Shown before each question, and never trained on. Without them a small model hardly answers with
+# a word at all. The answers stand at every place, twice each: were they mostly at the first, the
+# model would learn to repeat the first word, for which it is right in one question of three.
+EXAMPLES = [
+    message
+    for words, kind, answer in (
+        (["chair", "london", "jump"], "city", "london"),
+        (["bread", "shirt", "piano"], "food", "bread"),
+        (["rain", "doctor", "guitar"], "instrument", "guitar"),
+        (["teacher", "coat", "summer"], "job", "teacher"),
+        (["nose", "truck", "tulip"], "flower", "tulip"),
+        (["cheese", "hammer", "knee"], "tool", "hammer"),
+    )
+    for message in (user(ask(words, kind)), assistant(answer))
+]
 
 
 class Guess(Agent):
@@ -74,8 +87,7 @@ class Task(Environment):
         others = [rng.choice(split[name]) for name in kinds]
         self.words = [self.answer, *others]
         rng.shuffle(self.words)
-        article = "an" if kind[0] in "aeiou" else "a"
-        question = user(f"{', '.join(self.words)}. Which is {article} {kind}?")
+        question = user(ask(self.words, kind))
         # The model reads the messages; agents without a model, as above, read the state.
         return Observation([*EXAMPLES, question], state={"words": self.words})
 
