@@ -170,6 +170,12 @@ async def test_two_runs_are_told_apart_in_numbers_keys_and_curves(
         kept = "() => document.querySelector('.chart').chart.data.slice(1, 3)"
         one, two = await chromium.ask(kept)
         assert [sum(v is not None for v in each) for each in (one, two)] == [2, 18]
+        # What neither measures has no row; what one does, has.
+        assert await cells("KL to the base model") == []
+        live.known["done"].latest_metrics["train/kl_reference"] = 0.052
+        await page.get_by_role("button", name="Compare").click()
+        await page.get_by_role("cell", name="0.052").wait_for()
+        assert await cells("KL to the base model") == ["–", "0.052"]
         await page.get_by_label("with").fill("none")
         await page.get_by_role("button", name="Compare").click()
         await page.get_by_text("there is no job 'none'").wait_for()

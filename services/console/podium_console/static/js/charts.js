@@ -95,7 +95,8 @@ function range(_, low, high) {
 
 /**
  * A panel with lines over the steps.
- * lines: [{label, style, dots}]; `set(x, columns)` shows values.
+ * lines: [{label, style, dash, dots}], where `dots` are pixels of points that no line joins;
+ * `set(x, columns)` shows values.
  */
 export function lineChart(title, unit, lines, { height = 190, shared = undefined } = {}) {
   const place = h("div", { class: "chart", role: "img", "aria-label": title });
@@ -123,7 +124,7 @@ export function lineChart(title, unit, lines, { height = 190, shared = undefined
         ...lines.map(({ label, style, dots, dash }) => ({
           label, stroke: () => css(`--c${style}`) + (window && !dots ? "4d" : ""), width: dots ? 0 : 2, dash, spanGaps: true,
           paths: dots ? () => null : undefined,
-          points: { show: dots || undefined, size: dots ? 8 : 5, fill: colour(style), stroke: colour(style) },
+          points: { show: dots ? true : undefined, size: dots ?? 5, fill: colour(style), stroke: colour(style) },
           // Of what is measured now and then, the last that is known.
           value: (u, value, at, i) => number(value ?? (dots ? u.data[at].slice(0, (i ?? -1) + 1).findLast((v) => v !== null) : null)),
         })),

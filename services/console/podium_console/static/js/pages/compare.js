@@ -55,13 +55,14 @@ function summary(sides) {
     ["training success", ({ job }) => percent(job.metrics.success_mean)],
     ["held-out success, sampled", (each) => percent(last(each, "sampled")?.metrics.success)],
     ["held-out success, greedy", (each) => percent(last(each, "greedy")?.metrics.success)],
-    ["KL to the base model", ({ job }) => number(job.metrics["train/kl_reference"], 3)],
+    ...sides.some(({ job }) => "train/kl_reference" in job.metrics)
+      ? [["KL to the base model", ({ job }) => number(job.metrics["train/kl_reference"], 3)]] : [],
     ["seconds a step, mean", ({ steps }) => duration(mean(steps))],
     ["ran for", ({ job }) => duration(job.started ? Math.max(0, (job.ended_at ?? Date.now() / 1000) - job.started) : null)],
   ];
   return scrolled("The two jobs", {}, h("table", {},
     h("thead", {}, h("tr", {}, h("td", {}), sides.map(({ job }, at) => h("th", { scope: "col" },
-      h("span", { class: `dot c${at + 1}` }), h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, job.id))))),
+      h("span", { class: "named" }, h("span", { class: `dot c${at + 1}` }), h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, job.id)))))),
     h("tbody", {}, rows.map(([name, of]) => h("tr", {}, h("th", { scope: "row" }, name), sides.map((each) => h("td", {}, of(each))))))));
 }
 

@@ -178,7 +178,8 @@ function charts(steps, evaluations) {
   const others = h("details", { class: "others" }, h("summary", {}, "Every other number"), more);
   const learning = lineChart("Learning", "reward and success by step", [
     { label: "reward", style: 1 }, { label: "training success", style: 2 },
-    { label: "held-out, sampled", style: 3, dots: true }, { label: "held-out, greedy", style: 4, dots: true },
+    // Of two sizes: where both are the same, one sees both.
+    { label: "held-out, sampled", style: 3, dots: 12 }, { label: "held-out, greedy", style: 4, dots: 7 },
   ], { height: 260, shared: "steps" });
   learning.panel.classList.add("wide");
   const phases = stackedChart("Time of a step", "seconds by phase", { shared: "steps" });
