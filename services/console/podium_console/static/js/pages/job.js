@@ -179,7 +179,7 @@ function charts(steps, evaluations) {
   const learning = lineChart("Learning", "reward and success by step", [
     { label: "reward", style: 1 }, { label: "training success", style: 2 },
     // Of two sizes: where both are the same, one sees both.
-    { label: "held-out, sampled", style: 3, dots: 12 }, { label: "held-out, greedy", style: 4, dots: 7 },
+    { label: "held-out, sampled", style: 3, dots: 10 }, { label: "held-out, greedy", style: 4, dots: 6 },
   ], { height: 260, shared: "steps" });
   learning.panel.classList.add("wide");
   const phases = stackedChart("Time of a step", "seconds by phase", { shared: "steps" });
