@@ -165,7 +165,7 @@ class FakeJudge:
         self.arrivals: list[float] = []
         """When each request came, in seconds of a steady clock."""
         self.refuses = 400
-        """What a request without messages, by which a key is tried, is answered."""
+        """What a request about nothing, by which a key is tried, is answered."""
         self.tried: list[str | None] = []
         """With which keys that was asked."""
         self.when_never: Callable[[], None] = lambda: None
@@ -221,7 +221,7 @@ def fake_judge() -> Iterator[FakeJudge]:
         def do_POST(self) -> None:
             length = int(self.headers.get("content-length", "0"))
             request = json.loads(self.rfile.read(length))
-            if not request.get("messages", True):
+            if not request or not request.get("messages", True):
                 judge.tried.append(self.headers.get("authorization"))
                 self._send(Answer(judge.refuses, b'{"error": "no messages"}'))
                 return
