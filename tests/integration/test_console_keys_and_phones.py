@@ -194,6 +194,10 @@ async def test_no_page_is_wider_than_a_phone(fake: FakePodium, live: LiveJobs) -
             await chromium.page.locator(shown).first.wait_for()
             await chromium.ask(UNFOLD)
             wider[where] = await chromium.ask(WIDER)
+            current = chromium.page.locator("nav a[aria-current=page]")
+            left = await current.bounding_box()
+            assert left is not None
+            assert 0 <= left["x"] <= left["x"] + left["width"] <= phone["width"], where
         await chromium.page.goto(f"{here.url}/#/jobs/none")
         await chromium.page.locator("main .problem").wait_for()
         wider["none"] = await chromium.ask(WIDER)

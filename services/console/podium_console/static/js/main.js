@@ -47,7 +47,11 @@ function show() {
   for (const link of document.querySelectorAll("nav a")) {
     const home = link.getAttribute("href").slice(1);
     const here = home === "/" ? path === "/" || path.startsWith("/jobs") : path.startsWith(home);
-    if (here) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (here) {
+      link.setAttribute("aria-current", "page");
+      // On a phone the row of links is longer than the screen.
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   fill(main);
   window.scrollTo(0, 0);
