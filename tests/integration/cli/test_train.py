@@ -95,7 +95,7 @@ async def test_stopped_it_pauses_the_job_and_the_same_command_goes_on(
     job.state = jobs.JOB_STATE_PAUSED
     out, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 130, err
-    assert b"mytask has 0 of 12 steps, and goes on with the same command" in err
+    assert b"mytask has 0 of 16 steps, and goes on with the same command" in err
     assert b"Traceback" not in err
     assert out == b""
     with pytest.raises(grpc.aio.AioRpcError):
