@@ -32,37 +32,26 @@ def scoring_of(
     Raises:
         JobFailedError: TEACHER_POOL_GONE: the settings do not name that pool.
     """
-    if job.spec.HasField("sft"):
-        return NoJudging(ledger)
-    found = _scoring_of(job, judging, teacher_pool, recovery, ledger, reporter)
-    return JudgingUnlessShown(ledger, found) if job.spec.HasField("client") else found
-
-
-def _scoring_of(
-    job: JobRecord,
-    judging: Judging,
-    teacher_pool: Pool | None,
-    recovery: Recovery,
-    ledger: Ledger,
-    reporter: Reporter,
-) -> Scoring:
     spec = job.spec
-    if not spec.HasField("distillation"):
-        return judging
-    if teacher_pool is None:
-        raise JobFailedError(
-            f"the pool {spec.distillation.pool!r} of the teacher is gone from the settings",
-            reason="TEACHER_POOL_GONE",
+    if spec.HasField("sft"):
+        return NoJudging(ledger)
+    found: Scoring = judging
+    if spec.HasField("distillation"):
+        if teacher_pool is None:
+            raise JobFailedError(
+                f"the pool {spec.distillation.pool!r} of the teacher is gone from the settings",
+                reason="TEACHER_POOL_GONE",
+            )
+        policy = parse_policy(spec.distillation.teacher)
+        serving = Serving(policy.job, teacher_pool.inference, ledger, recovery)
+        serving.version = policy.version
+        found = Teaching(
+            job.id,
+            project_of(spec),
+            Teacher(policy, teacher_pool, serving),
+            judging if spec.training.loss.reward_coefficient else None,
+            recovery,
+            ledger,
+            reporter,
         )
-    policy = parse_policy(spec.distillation.teacher)
-    serving = Serving(policy.job, teacher_pool.inference, ledger, recovery)
-    serving.version = policy.version
-    return Teaching(
-        job.id,
-        project_of(spec),
-        Teacher(policy, teacher_pool, serving),
-        judging if spec.training.loss.reward_coefficient else None,
-        recovery,
-        ledger,
-        reporter,
-    )
+    return JudgingUnlessShown(ledger, found) if spec.HasField("client") else found

@@ -75,9 +75,7 @@ class Sources:
             for source, found in zip(sources, listed, strict=True)
         ]
 
-    async def _listed(
-        self, source: EpisodeSource
-    ) -> list[trajectory_pb2.Scenario] | JobFailedError:
+    async def _listed(self, source: EpisodeSource) -> _Listed:
         try:
             return await source.scenarios(source.environment.split)
         except JobFailedError as error:

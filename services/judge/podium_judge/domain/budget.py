@@ -113,11 +113,12 @@ class Allowance:
                 account.give_back(self)
 
     @asynccontextmanager
-    async def question(self, most: Amount) -> AsyncIterator[Usage]:
+    async def question(self, most: Amount, usage: Usage) -> AsyncIterator[Usage]:
         """One question is asked inside the block, which adds what it took to what it is given.
 
         Args:
             most: that it can take, of which its group has reserved some, or all.
+            usage: is added what it took, however it ends.
 
         Raises:
             GroupSkippedError: too little is left.
@@ -131,6 +132,7 @@ class Allowance:
         try:
             yield spent
         finally:
+            usage.add(spent)
             for account in self._accounts:
                 account.asking -= 1
                 account.give_back(key, Amount(spent.tokens, spent.cost))

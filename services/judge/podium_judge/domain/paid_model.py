@@ -63,11 +63,8 @@ class PaidModel:
             GroupSkippedError: too little is left.
         """
         most = self.most(messages, schema) if self._allowance.reserves else NOTHING
-        async with self._allowance.question(most) as spent:
-            try:
-                return await self._model.ask(messages, schema, spent, seed)
-            finally:
-                usage.add(spent)
+        async with self._allowance.question(most, usage) as spent:
+            return await self._model.ask(messages, schema, spent, seed)
 
 
 def most_tokens(body: Mapping[str, Any]) -> int:

@@ -101,11 +101,8 @@ class ServedScorer:
         usage: Usage,
     ) -> list[Score | Unscored]:
         most = self._source.most(trajectories) if self._allowance.reserves else NOTHING
-        async with self._allowance.group(most), self._allowance.question(most) as spent:
-            try:
-                return await self._source.scores(group, trajectories, spent)
-            finally:
-                usage.add(spent)
+        async with self._allowance.group(most), self._allowance.question(most, usage) as spent:
+            return await self._source.scores(group, trajectories, spent)
 
     def _judgement(
         self,
