@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from podium.core.errors import PodiumError, RequestCancelledError
+from podium.core.errors import RequestCancelledError
 from podium.kit.telemetry import exemplar
 from podium.types.v1 import trajectory_pb2
 
@@ -145,9 +145,9 @@ class Worker:
             if time.monotonic() - job.used >= seconds and not job.calls.locked():
                 try:
                     await self._calls.run(self._stow(job))
-                except PodiumError as error:
-                    # It stays as it is, and is tried again.
-                    logger.warning("idle job stays: %s", error, extra={"job_id": job.id})
+                except Exception:
+                    # It stays as it is, and is tried again; the others are looked at all the same.
+                    logger.warning("idle job stays", exc_info=True, extra={"job_id": job.id})
 
     async def stop(self) -> None:
         """Gives up running steps and waits for the threads."""
