@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from secrets import token_hex
 from typing import Any
 
 from fuzz import wilder
@@ -108,7 +109,8 @@ async def fuzz(seed: int, fleet: Fleet, groups: int = GROUPS, steps: int = STEPS
     try:
         async with _services(seed, fleet, counts) as (client, environment, scorers):
             spec = _spec(seed, environment * remote, scorers_of(seed, scorers), groups, steps)
-            job = await client.create(spec, f"fuzz-{seed}")
+            # A registry keeps the name of a seed's former job.
+            job = await client.create(spec, f"fuzz-{seed}-{token_hex(4)}")
             job = await client.until(job.id, lambda job: job.state in ENDED, within=3600, every=1.0)
             counts.jobs += 1
             counts.outcomes[jobs_pb.JobState.Name(job.state)] += 1
@@ -130,6 +132,7 @@ async def _services(
 ) -> AsyncIterator[tuple[Client, str, str]]:
     """A client of the controller, where an environment is besides rollout's own, and scorers."""
     call_format = wilder.CALL_FORMATS[seed % len(wilder.CALL_FORMATS)]
+    reasoning = wilder.REASONING[seed % len(wilder.REASONING)]
 
     # What is said follows from the job's seed and the request, and from nothing else.
     def say(prompt: Sequence[int], sampling: policy_pb2.SamplingParams) -> str:
@@ -137,7 +140,7 @@ async def _services(
         wild = wilder.of(seed, "reply", sampling.seed)
         most = 30_000 if wild.chance(0.002) else _MOST
         # What a tokenizer decodes is UTF-8, but may hold NUL, and escapes of anything.
-        return wild.reply_in(call_format).encode(errors="replace").decode()[:most]
+        return wild.reply_in(call_format, reasoning).encode(errors="replace").decode()[:most]
 
     async with AsyncExitStack() as stack:
         model = stack.enter_context(fake_judge())
@@ -162,7 +165,7 @@ async def _services(
                 say,
                 f"fuzz-{seed}",
                 call_format=call_format,
-                reasoning_parser=wilder.REASONING[seed % len(wilder.REASONING)],
+                reasoning_parser=reasoning,
                 judge=judge,
                 poll_seconds=1.0,
             )

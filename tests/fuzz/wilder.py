@@ -13,6 +13,11 @@ from support.written_calls import WRITTEN
 
 CALL_FORMATS = tuple(FORMATS)
 REASONING = ("", *PARSERS)
+_ENDS_OF_THOUGHTS = {
+    **dict.fromkeys(("", "openai_gptoss"), ""),
+    "mistral": "[/THINK]",
+    "seed_oss": "</seed:think>",
+}
 _SIGNS = (
     *("<|im_start|>", "<|im_end|>", "<|eot_id|>", "<s>", "</s>", "[INST]", "[/INST]", "<bos>"),
     *("<|start|>assistant<|channel|>analysis<|message|>", "<|call|>", "<|return|>", "[THINK]"),
@@ -32,15 +37,17 @@ _MUTATED = 0.35
 class Wilder(Wild):
     """As `Wild`, and worse: a third of what it says is changed once more."""
 
-    def reply_in(self, call_format: str) -> str:
-        """What a policy says that was taught a format: half the time it calls."""
+    def reply_in(self, call_format: str, reasoning: str) -> str:
+        """What a policy says that was taught both formats: half the time it calls."""
         text = super().reply()
         if self.chance(0.5):
             calls = [self._call(call_format) for _ in range(self.choice((1, 1, 1, 2, 5)))]
             text = self.choice(("", "", text)) + "\n".join(calls)
         while self.chance(_MUTATED):
             text = self._mutated(text, super().reply())
-        return text
+        # Without the sign many parsers read all of it as thoughts, in which nothing is called.
+        ends = _ENDS_OF_THOUGHTS.get(reasoning, "</think>")
+        return ends + text if self.chance(0.5) else text
 
     def _call(self, call_format: str) -> str:
         return WRITTEN[call_format]([("look", self.object())])
