@@ -39,6 +39,10 @@ class Panel:
     its `observe` is given one, and of nothing else."""
     most: float | None = None
     """The highest value there can be."""
+    base: str = ""
+    """A number's colour; without one it has that of text."""
+    levels: tuple[tuple[float, str], ...] = ()
+    """From which values on it has others, ascending."""
 
 
 Row = tuple[str, tuple[Panel, ...]]

@@ -30,6 +30,8 @@ _JOBS: Row = (
             "none",
             ((f"sum(podium_controller_leader{{{R}}})", "leaders"),),
             stat=True,
+            base="red",
+            levels=((1, "green"), (2, "red")),
             alert="PodiumNoLeader",
         ),
         Panel(
@@ -38,6 +40,8 @@ _JOBS: Row = (
             "none",
             ((f"count(ALERTS{{{R}, {FIRING}}}) or vector(0)", "alerts"),),
             stat=True,
+            base="green",
+            levels=((1, "red"),),
         ),
         Panel(
             "Jobs by state",
@@ -209,6 +213,8 @@ SERVICES: tuple[Row, ...] = (
                 "percentunit",
                 ((f"1 - ({_faulty('$__range')}) / {_BUDGET}", "{{service}}"),),
                 stat=True,
+                base="red",
+                levels=((0.001, "orange"), (0.25, "green")),
                 alert="PodiumErrorBudgetBurn",
                 most=1,
             ),

@@ -21,6 +21,8 @@ _SERVING: Row = (
             "none",
             ((f"sum(up{{{P}}})", "pods"),),
             stat=True,
+            base="red",
+            levels=((1, "green"),),
             alert="PodiumReplicasMissing",
         ),
         Panel(

@@ -65,7 +65,13 @@ def _panel(panel: Panel, number: int, x: int, y: int, width: int) -> dict[str, A
         defaults["noValue"] = panel.empty
     if panel.most is not None:
         defaults |= {"min": 0, "max": panel.most}
-    if not panel.stat:
+    if panel.stat:
+        # Left alone, Grafana shows whatever is 80 or more in red.
+        defaults["color"] = {"mode": "thresholds"}
+        steps = [{"value": None, "color": panel.base or "text"}]
+        steps += [{"value": value, "color": color} for value, color in panel.levels]
+        defaults["thresholds"] = {"mode": "absolute", "steps": steps}
+    else:
         defaults["custom"] = {"fillOpacity": 30 if panel.stacked else 0, "showPoints": "never"}
         if panel.stacked:
             defaults["min"] = 0

@@ -155,7 +155,14 @@ def test_every_panel_is_described_and_has_a_unit(uid: str) -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
     for panel in panels:
         assert panel["description"].endswith(".")
-        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults["unit"] in UNITS
+        if panel["type"] == "stat":
+            # Without steps of its own Grafana takes 80 and more, of anything, for bad.
+            assert defaults["color"] == {"mode": "thresholds"}
+            values = [step["value"] for step in defaults["thresholds"]["steps"]]
+            assert values[0] is None
+            assert values[1:] == sorted(values[1:])
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
 
