@@ -93,6 +93,7 @@ def episode(
         reward=float(success),
         environment_reward=float(success),
         stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
+        evaluation_mode="sampled",
     )
     for name, value in (("valid_format", valid), ("search_hit", hit), ("success", success)):
         made.metrics[name] = float(value)
