@@ -108,9 +108,9 @@ async def test_a_page_of_curves_is_drawn_a_frame_at_a_time(fake: FakePodium) -> 
     async with console(fake) as here, browser(here.url) as chromium:
         await chromium.page.add_init_script(SLOW)
         await chromium.open("/jobs/live")
-        await chromium.until("() => window.drawn.length === 10")
+        await chromium.until("() => window.drawn.length === 11")
         # Between any two of them the page answers.
-        assert len(set(await chromium.ask("() => window.drawn"))) == 10
+        assert len(set(await chromium.ask("() => window.drawn"))) == 11
         assert chromium.complaints == []
 
 

@@ -163,10 +163,18 @@ async def test_two_runs_are_told_apart_in_numbers_keys_and_curves(
         assert await cells("training.steps") == ["600", "18"]
         assert await cells("training.learning_rate") == ["1e-5", "0.0002"]
         # Every chart has both, over the steps of both.
-        await chromium.until(f"() => ({POINTS})().length === 8")
+        await chromium.until(f"() => ({POINTS})().length === 11")
         assert set(await chromium.ask(POINTS)) == {18}
         for run in ("live", "done"):
-            assert await page.locator(".u-legend", has_text=run).count() == 8
+            assert await page.locator(".u-legend", has_text=run).count() == 11
+        # In the words that a job's own page has for them.
+        compared = await page.locator("main .panel h3").all_text_contents()
+        assert compared[:3] == [
+            "Reward mean of a step",
+            "Training success mean of a step",
+            "Loss the objective's value; near 0 on-policy",
+        ]
+        assert not [title for title in compared if "_" in title]
         kept = "() => document.querySelector('.chart').chart.data.slice(1, 3)"
         one, two = await chromium.ask(kept)
         assert [sum(v is not None for v in each) for each in (one, two)] == [2, 18]
@@ -180,6 +188,11 @@ async def test_two_runs_are_told_apart_in_numbers_keys_and_curves(
         await page.get_by_role("button", name="Compare").click()
         await page.get_by_text("there is no job 'none'").wait_for()
         assert [each for each in chromium.complaints if "404" not in each] == []
+        await page.goto(f"{here.url}/#/jobs/done")
+        await page.get_by_role("heading", name="Learning").wait_for()
+        own = page.locator("main .panel h3", has_text=compared[-1])
+        await own.wait_for()
+        assert set(compared[2:]) < set(await page.locator("main .panel h3").all_text_contents())
 
 
 async def test_a_version_tells_what_it_came_from_and_an_alias_that_moved_stays(

@@ -41,6 +41,7 @@ def steps(count: int = 18) -> list[jobs.Step]:
             "reward_mean": 0.1 + 0.85 * level + rng.uniform(-0.04, 0.04),
             "success_mean": 0.05 + 0.9 * level + rng.uniform(-0.05, 0.05),
             "tokens_sampled": 5200 + rng.randrange(900),
+            "tokens_per_second": 640,
             "staleness_max": 0,
             "train/loss": rng.uniform(-0.02, 0.02),
             "train/kl_reference": 0.05 * level,
@@ -92,6 +93,7 @@ def episode(
         reward=float(success),
         environment_reward=float(success),
         stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
+        evaluation_mode="sampled",
     )
     for name, value in (("valid_format", valid), ("search_hit", hit), ("success", success)):
         made.metrics[name] = float(value)

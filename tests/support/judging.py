@@ -94,7 +94,7 @@ class JudgeBench:
         ruler: spec_pb2.RulerSpec | None = None,
         *more: spec_pb2.Scorer,
         job_usage: judge_service_pb2.JudgeUsage | None = None,
-        project_budget: judge_service_pb2.ProjectBudget | None = None,
+        grant: judge_service_pb2.JudgeGrant | None = None,
     ) -> judge_service_pb2.ScoreGroupResponse:
         """What ScoreGroup answers for a RULER scorer and perhaps others."""
         scorers = [spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler), *more]
@@ -102,7 +102,7 @@ class JudgeBench:
             group=group,
             reward=spec_pb2.RewardSpec(scorers=scorers),
             job_usage=job_usage,
-            project_budget=project_budget,
+            grant=grant,
         )
         context: grpc.aio.ServicerContext[Any, Any] = None  # type: ignore[assignment]
         return await self.servicer.ScoreGroup(request, context)
@@ -112,14 +112,14 @@ class JudgeBench:
         group: trajectory_pb2.Group,
         *scorers: spec_pb2.Scorer,
         job_usage: judge_service_pb2.JudgeUsage | None = None,
-        project_budget: judge_service_pb2.ProjectBudget | None = None,
+        grant: judge_service_pb2.JudgeGrant | None = None,
     ) -> judge_service_pb2.ScoreGroupResponse:
         """What ScoreGroup answers for these scorers alone."""
         request = judge_service_pb2.ScoreGroupRequest(
             group=group,
             reward=spec_pb2.RewardSpec(scorers=scorers),
             job_usage=job_usage,
-            project_budget=project_budget,
+            grant=grant,
         )
         context: grpc.aio.ServicerContext[Any, Any] = None  # type: ignore[assignment]
         return await self.servicer.ScoreGroup(request, context)

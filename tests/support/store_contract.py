@@ -232,6 +232,10 @@ async def test_trajectories_page_by_step_group_and_attempt(stores: Stores) -> No
     assert await all_pages(50, max_bytes=1) == expected
     assert await all_pages(7, step=2) == expected[33:]
     assert await all_pages(7, evaluation=True) == [f"job/v1-greedy/g0/t{t}" for t in range(3)]
+    greedy, _ = await stores.jobs.trajectories(
+        "job", evaluation=True, step=None, after=None, limit=9, max_bytes=10**9
+    )
+    assert [each.evaluation_mode for each in greedy] == ["greedy"] * 3
 
 
 async def test_jobs_page_newest_first(stores: Stores) -> None:

@@ -126,11 +126,8 @@ def step_line(step: pb.Step, total: int) -> str:
     for name, label in (("reward_mean", "reward"), ("success_mean", "success")):
         if name in metrics:
             parts.append(f"{label} {metrics[name]:.3f}")
-    if tokens := metrics.get("tokens_sampled"):
-        # The rate of the sampler itself, where its own seconds are known.
-        sampling = metrics.get("seconds/collect", 0.0) or seconds
-        if sampling > 0:
-            parts.append(f"{tokens / sampling:.0f} tokens/s")
+    if "tokens_per_second" in metrics:
+        parts.append(f"{metrics['tokens_per_second']:.0f} tokens/s")
     if "staleness_max" in metrics:
         parts.append(f"staleness {metrics['staleness_max']:.0f}")
     parts.append(duration(max(seconds, 0.0)))

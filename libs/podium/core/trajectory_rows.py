@@ -104,7 +104,8 @@ def _episode(trajectory: pb.Trajectory, split: str) -> Row:
         "split": split,
         "phase": "evaluation" if version else "training",
         "step": int(number) if number else None,
-        "mode": mode or "",
+        # Those that were listed by a controller of before say it in their id alone.
+        "mode": trajectory.evaluation_mode or mode or "",
         "environment": trajectory.environment,
         "scenario_id": trajectory.scenario_id,
         "attempt": trajectory.attempt,
@@ -138,6 +139,7 @@ def _trajectory(name: str, rows: list[Mapping[str, Any]], histories: int) -> pb.
         environment=row.get("environment", ""),
         transitions=[_to_transition(each) for each in row["transitions"]],
         judgements=[judgement_of(each) for each in row.get("judgements", ())],
+        evaluation_mode=row.get("mode", ""),
         stop_reason=_enum(_STOPS, row["stop_reason"]),
         **{key: row[key] for key in _TEXTS if row[key] is not None},
         **{key: row[key] for key in _NUMBERS if row.get(key) is not None},

@@ -12,7 +12,7 @@ from podium.core import skip_reasons
 from podium.core.contract import apply_defaults
 from podium.core.contract.judging import PART_FIELDS, judged_spec
 from podium.core.errors import PodiumError
-from podium.core.spending import Amount, SpendingBound
+from podium.core.spending import Amount
 from podium.judge.v1 import judge_service_pb2, judge_service_pb2_grpc
 from podium.kit.telemetry import attributes, span_of, timed, traced, tracer
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -123,19 +123,7 @@ def _known(request: judge_service_pb2.ScoreGroupRequest, most_job_tokens: int) -
     return KnownSpending(
         Amount(spent.prompt_tokens + spent.completion_tokens, spent.cost),
         grant,
-        _project(request, grant),
         bool(most_job_tokens) or any(map(_has_bound, request.reward.scorers)),
-    )
-
-
-def _project(request: judge_service_pb2.ScoreGroupRequest, grant: Grant) -> SpendingBound | None:
-    if not request.HasField("project_budget"):
-        return None
-    budget = request.project_budget
-    whose = f"the judges of project {budget.project!r}"
-    when = f"in {budget.period}"
-    return SpendingBound(
-        whose, when, grant.account, budget.max_tokens, elsewhere=budget.used_tokens
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 from podium.core.sft import HELDOUT
 from podium.types.v1 import trajectory_pb2
 from podium_trainer.domain.batch import build_batch
+from podium_trainer.learner.checkpoint import Checkpoint, read, write
 from podium_trainer.learner.model import Policy
+from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.phases import Phases
 from podium_trainer.learner.session import Compute, JobConfig, Session, StepOutcome
 from podium_trainer.learner.step import accumulate_gradient
@@ -130,6 +133,48 @@ def test_a_job_of_another_objective_learns_rows_as_one_of_rows_does(small_llama:
     rated = group("h", *attempts)
     rated.batch_training.learning_rate = 1e-3
     assert stepped(mixed, [rated]).metrics["learning_rate"] == 1e-3
+
+
+@pytest.mark.parametrize("first", ["shown", "sampled"])
+def test_moments_begin_anew_with_the_other_objective_however_often_the_job_is_opened(
+    small_llama: Path, tmp_path: Path, first: str
+) -> None:
+    """What one objective's gradients were says nothing of the other's."""
+    training = training_spec(lora={"rank": 4}, learning_rate=1e-3)
+    config = JobConfig("job", "small-llama", training, 0)
+
+    def opened(checkpoint: Checkpoint | None = None) -> Session:
+        return Session(config, small_llama, "", Compute(), checkpoint)
+
+    attempts = [trajectory(f"g/t{n}", float(n), [1, 2, 3, 4 + n], [(2, 2)]) for n in range(2)]
+    batches = {"shown": rows(), "sampled": [group("g", *attempts)]}
+    for each in batches["shown"]:
+        each.batch_training.supervised = True
+    one = batches.pop(first)
+    (other,) = batches.values()
+    trained = opened()
+    for _ in range(2):
+        stepped(trained, one)
+    write(trained.checkpoint(), small_llama, tmp_path / "version", Ranks())
+    stored = read(tmp_path / "version")
+    assert stored.optimizer
+    going_on, resumed, fresh = trained, opened(stored), opened(replace(stored, optimizer={}))
+    # A step that trains nothing is none of either.
+    stepped(going_on, [])
+    stepped(resumed, [])
+    stepped(fresh, [])
+    for _ in range(2):
+        for session in (going_on, resumed, fresh):
+            stepped(session, other)
+        weights = fresh.policy.masters.weights
+        for session in (going_on, resumed):
+            for name, weight in session.policy.masters.weights.items():
+                assert torch.equal(weight, weights[name]), name
+    # Of a version that does not say, they go on.
+    old = opened(replace(stored, supervised=None))
+    stepped(old, other)
+    assert old.checkpoint().optimizer.keys() == stored.optimizer.keys()
+    assert {float(v) for k, v in old.checkpoint().optimizer.items() if k.endswith(".step")} == {3}
 
 
 def test_a_held_out_row_that_does_not_fit_is_told(small_llama: Path) -> None:

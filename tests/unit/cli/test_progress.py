@@ -97,3 +97,12 @@ def test_of_a_job_that_its_client_ends_no_number_of_steps_is_told(
     assert step_line(job_records.steps(3)[-1], 0).startswith("step 3  reward")
     job.spec.training.steps = 10
     assert "3/10" in status_line(job, [])
+
+
+def test_a_step_tells_how_fast_it_was_sampled_and_not_how_long_somebody_waited_for_it() -> None:
+    step = job_records.steps(1)[0]
+    # Another controller had collected it before this one looked.
+    step.metrics["seconds/collect"] = 0.02
+    assert "  640 tokens/s  " in step_line(step, 0)
+    del step.metrics["tokens_per_second"]
+    assert "tokens/s" not in step_line(step, 0)

@@ -142,6 +142,7 @@ def measured(version: int, mode: str, *successes: int) -> list[trajectory_pb2.Tr
             scenario_id=str(index),
             environment_reward=success - 0.25,
             stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
+            evaluation_mode=mode,
         )
         made.metrics["success"] = success
         found.append(made)
@@ -155,11 +156,10 @@ def trained(fake: FakePodium) -> FakePodium:
     spec.environment.name = "email_search"
     spec.environment.address = "where:1"
     fake.jobs.known["mail"] = jobs_pb.Job(id="mail", spec=spec)
-    # In whatever order pages have them.
     fake.jobs.trajectories = [
-        *reversed(measured(9, "sampled", 1, 1, 0, 1)),
-        *measured(9, "greedy", 1, 1, 1, 1),
         *measured(0, "sampled", 0, 1, 0, 0),
+        *measured(9, "greedy", 1, 1, 1, 1),
+        *measured(9, "sampled", 1, 1, 0, 1),
     ]
     fake.jobs.evaluations = [jobs_pb.Evaluation(version=v, mode="sampled") for v in (0, 9)]
     fake.registry.publish("mail", 9, {}).aliases[:] = ["latest"]
@@ -210,6 +210,22 @@ async def test_a_name_that_nothing_was_measured_under_is_told(
     result = await evaluation(trained, tmp_path, "compare", "mail@0", name)
     assert result.code != 0
     assert said in result.err, result.err
+
+
+async def test_how_it_was_sampled_is_read_from_no_id_and_an_old_controller_does_not_tell(
+    trained: FakePodium, tmp_path: Path
+) -> None:
+    for number, each in enumerate(trained.jobs.trajectories):
+        version = "v0-" if "/v0-" in each.id else "v9-"
+        each.id, each.group_id = f"mail/{version}{number}/t0", f"mail/{version}{number}"
+    pair = ("compare", "mail@9", "mail@9/greedy")
+    greedy = await evaluation(trained, tmp_path, *pair)
+    assert "mail@9/greedy against mail@9: +25.0 points" in greedy.out, greedy.err
+    for each in trained.jobs.trajectories:
+        each.ClearField("evaluation_mode")
+    old = await evaluation(trained, tmp_path, *pair)
+    assert old.code == 5
+    assert "the controller is older than this client and does not tell which" in old.err
 
 
 async def test_of_a_job_with_several_environments_one_is_chosen_or_all(

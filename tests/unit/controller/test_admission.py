@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 from podium.core.errors import (
     AlreadyExistsError,
@@ -13,8 +15,11 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2
 from podium_controller.api.admission import Admission
+from podium_judge.servicer import JudgeServicer
+from podium_judge.settings import Settings as JudgeSettings
 from support.fakes.bench import JOB, Bench
 
 RULER = spec_pb2.RewardSpec(scorers=[spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER)])
@@ -127,6 +132,36 @@ async def test_a_judge_is_asked_of_ruler_alone() -> None:
     bench.before("check", refuse, away("judge"))
     assert fields(await admission.check_judge(bench.spec)) == ["job.spec.reward.scorers[0].model"]
     assert await admission.check_judge(bench.spec) == []
+
+
+async def test_a_budget_that_no_question_fits_is_refused_by_the_name_that_the_job_has_for_it() -> (
+    None
+):
+    bench, admission = asked(reward=RULER)
+    async with httpx.AsyncClient() as http:
+        servicer = JudgeServicer(JudgeSettings(prices={"m": (1, 1)}), http)
+
+        async def check(reward: spec_pb2.RewardSpec, base_model: str) -> None:
+            request = judge_pb.CheckRewardRequest(reward=reward, base_model=base_model)
+            await servicer.CheckReward(request, None)
+
+        bench.peers.judge.check = check
+        ruler = bench.spec.reward.scorers[0].ruler
+        ruler.model = "m"
+        ruler.max_job_tokens = 4096
+        (found,) = await admission.check_judge(bench.spec)
+        assert found.field == "job.spec.reward.scorers[0].ruler.max_job_tokens"
+        assert re.match(r"got 4096; allowed is at least 5\d\d\d tokens, ", found.description)
+        ruler.max_job_tokens = 0
+        bench.spec.budget.max_judge_cost = 1e-3
+        (found,) = await admission.check_judge(bench.spec)
+        assert found.field == "job.spec.budget.max_judge_cost"
+        assert re.match(r"got 0\.001; allowed is at least 0\.005\d+, ", found.description)
+        ruler.max_job_cost = 1e-4
+        (found,) = await admission.check_judge(bench.spec)
+        assert found.field == "job.spec.reward.scorers[0].ruler.max_job_cost"
+        ruler.max_job_cost, bench.spec.budget.max_judge_cost = 1, 2
+        assert await admission.check_judge(bench.spec) == []
 
 
 async def test_a_fork_starts_from_the_newest_version_unless_told() -> None:

@@ -79,6 +79,21 @@ def test_a_cost_of_judges_needs_judges() -> None:
     assert budget_violations(evaluated, BUDGET, "b") == []
 
 
+def test_a_cost_of_judges_holds_one_call_that_is_priced() -> None:
+    http = spec_pb2.HttpScorerSpec(call_price=1.5)
+    priced = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_HTTP, http=http)
+    reward = spec_pb2.RewardSpec(scorers=[RULER, priced])
+    for spec, path in (
+        (spec_pb2.JobSpec(reward=reward), "reward"),
+        (spec_pb2.JobSpec(evaluation=spec_pb2.EvaluationSpec(reward=reward)), "evaluation.reward"),
+    ):
+        (found,) = budget_violations(spec, BUDGET, "budget")
+        assert found.field == "budget.max_judge_cost"
+        words = f"got 1; allowed is at least 1.5, the call_price of {path}.scorers[1].http"
+        assert found.description.startswith(words)
+        assert budget_violations(spec, spec_pb2.BudgetSpec(max_judge_cost=1.5), "b") == []
+
+
 class CostlyJudge:
     """Would take 0.6 for a group, and has been granted less where it may not."""
 

@@ -283,6 +283,14 @@ def test_a_listed_trajectory_has_what_each_judge_said_about_it_alone() -> None:
     assert [each.part for each in second.judgements] == ["ruler", "rubric"]
 
 
+def test_a_listed_trajectory_says_how_its_evaluation_sampled_whatever_was_stored() -> None:
+    group = trajectory_pb2.Group(id="g", trajectories=[{"id": "t0", "evaluation_mode": "other"}])
+    page = TrajectoryPage(None, 10, 10**6)
+    for place in ((1, "", 0), (1, "greedy", 0), (1, "sampled", 0)):
+        assert page.add(place, group.SerializeToString())
+    assert [each.evaluation_mode for each in page.trajectories] == ["", "greedy", "sampled"]
+
+
 @pytest.mark.parametrize(("steps", "told"), [(1_000_000, False), (10, True)])
 def test_no_time_is_told_for_a_job_that_its_client_ends(steps: int, told: bool) -> None:
     spec = spec_pb2.JobSpec()

@@ -47,6 +47,10 @@ def test_a_row_is_a_conversation_as_fine_tuning_reads_it() -> None:
 def test_an_evaluation_s_episode_says_its_version_and_mode() -> None:
     (row,) = rows_of(pb.Trajectory(id="w/v12-greedy/g0/t0", group_id="w/v12-greedy/g0"), "heldout")
     assert (row["phase"], row["step"], row["mode"]) == ("evaluation", 12, "greedy")
+    told = pb.Trajectory(id="w/v12-x/g0/t0", group_id="w/v12-x/g0", evaluation_mode="greedy")
+    rows = list(rows_of(told, "heldout"))
+    assert rows[0]["mode"] == "greedy"
+    assert list(trajectories_of(rows)) == [told]
 
 
 def test_an_episode_that_never_began_is_a_row_without_messages() -> None:

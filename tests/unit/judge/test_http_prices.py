@@ -29,7 +29,7 @@ async def test_each_answered_call_costs_its_price(bench: Bench) -> None:
     answer = await bench.rewarded(group_of("answer 3", "answer 9"), bench.spec(call_price=0.25))
     assert (answer.usage.calls, answer.usage.cost) == (1, 0.25)
     assert answer.group.judgements[0].opinions[0].cost == 0.25
-    assert spent() - before == 0.25
+    assert spent() - before == pytest.approx(0.25)
     # A reward model is asked about each conversation, and none twice.
     bench.scorer.then(rewarding(lambda number: number))
     group = group_of("answer 3", "answer 9", "answer 3")

@@ -296,10 +296,8 @@ async def test_reward_models_count_against_budgets_of_tokens(bench: Bench) -> No
     assert skipped.skip_reason == "judge_budget"
     words = skipped.trajectories[0].explanation
     assert "the job's judges have used 600 tokens of 900 (max_job_tokens)" in words
-    spent = judge_service_pb2.ProjectBudget(
-        project="p", max_tokens=5, used_tokens=5, period="2026-11"
-    )
-    answer = await bench.rewarded(group_of("answer 5"), bench.spec(POOLING), project_budget=spent)
+    grant = judge_service_pb2.JudgeGrant(tokens=5)
+    answer = await bench.rewarded(group_of("answer 5"), bench.spec(POOLING), grant=grant)
     assert answer.group.skip_reason == "judge_budget"
     assert len(bench.scorer.requests) == 2
 

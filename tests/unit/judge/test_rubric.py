@@ -212,10 +212,8 @@ async def test_a_budget_that_is_spent_skips_the_group(bench: JudgeBench) -> None
     spent = judge_service_pb2.JudgeUsage(prompt_tokens=most)
     skipped = (await bench.rewarded(group_of("answer 5"), spec, job_usage=spent)).group
     assert skipped.skip_reason == "judge_budget"
-    of_project = judge_service_pb2.ProjectBudget(
-        project="p", max_tokens=5, used_tokens=5, period="2026-11"
-    )
-    answer = await bench.rewarded(group_of("answer 6"), rubric(), project_budget=of_project)
+    grant = judge_service_pb2.JudgeGrant(tokens=5)
+    answer = await bench.rewarded(group_of("answer 6"), rubric(), grant=grant)
     assert answer.group.skip_reason == "judge_budget"
     assert len(bench.judge.requests) == 3
 

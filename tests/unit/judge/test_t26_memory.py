@@ -195,24 +195,22 @@ async def test_t26_h_what_other_replicas_spent_counts_when_the_caller_says_so(
 
 
 @pytest.mark.parametrize("job", ["job", ""])
-async def test_t26_h_a_project_that_has_spent_its_tokens_is_skipped_without_a_call(
+async def test_t26_h_a_group_that_could_take_more_than_its_grant_is_skipped_without_a_call(
     bench: JudgeBench, job: str
 ) -> None:
     bench.judge.then(costing(100, 10, HONEST))
-    budget = judge_service_pb2.ProjectBudget(
-        project="research", max_tokens=1000 + ROOM, used_tokens=1000, period="2026-11"
-    )
-    response = await bench.ask(numbered(0, job=job), project_budget=budget)
+    grant = judge_service_pb2.JudgeGrant(tokens=ROOM)
+    response = await bench.ask(numbered(0, job=job), grant=grant)
     assert response.group.skip_reason == ""
-    budget.used_tokens = 1000 + ROOM
-    group = (await bench.ask(numbered(1, job=job), project_budget=budget)).group
+    grant.tokens = 100
+    group = (await bench.ask(numbered(1, job=job), grant=grant)).group
     assert group.skip_reason == "judge_budget"
     assert group.trajectories[0].explanation.startswith(
-        "not scored: the judges of project 'research' have used 3000 tokens of 3000 in 2026-11;"
+        "not scored: the judges of this call have used 0 tokens of 100 (the call's grant);"
     )
     # 0 is a bound too: nothing may be judged by a model.
-    none = judge_service_pb2.ProjectBudget(project="research", period="2026-11")
-    response = await bench.ask(numbered(2, job=job), project_budget=none)
+    none = judge_service_pb2.JudgeGrant(tokens=0)
+    response = await bench.ask(numbered(2, job=job), grant=none)
     assert response.group.skip_reason == "judge_budget"
     assert len(bench.judge.requests) == 1
 

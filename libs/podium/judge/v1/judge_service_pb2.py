@@ -27,7 +27,7 @@ from podium.types.v1 import spec_pb2 as podium_dot_types_dot_v1_dot_spec__pb2
 from podium.types.v1 import trajectory_pb2 as podium_dot_types_dot_v1_dot_trajectory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#podium/judge/v1/judge_service.proto\x12\x0fpodium.judge.v1\x1a\x1dpodium/options/v1/rules.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\x83\x02\n\x11ScoreGroupRequest\x12-\n\x05group\x18\x01 \x01(\x0b\x32\x16.podium.types.v1.GroupB\x06\xba\xbe\x18\x02\x08\x01\x12+\n\x06reward\x18\x02 \x01(\x0b\x32\x1b.podium.types.v1.RewardSpec\x12.\n\tjob_usage\x18\x03 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeUsage\x12\x36\n\x0eproject_budget\x18\x04 \x01(\x0b\x32\x1e.podium.judge.v1.ProjectBudget\x12*\n\x05grant\x18\x05 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeGrant\"f\n\nJudgeGrant\x12\"\n\x06tokens\x18\x01 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x12 \n\x04\x63ost\x18\x02 \x01(\x01\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00H\x01\x88\x01\x01\x42\t\n\x07_tokensB\x07\n\x05_cost\"^\n\x12\x43heckRewardRequest\x12+\n\x06reward\x18\x01 \x01(\x0b\x32\x1b.podium.types.v1.RewardSpec\x12\x1b\n\nbase_model\x18\x02 \x01(\tB\x07\xba\xbe\x18\x03\x30\x80\x02\"\x15\n\x13\x43heckRewardResponse\"\x8b\x01\n\rProjectBudget\x12\x19\n\x07project\x18\x01 \x01(\tB\x08\xba\xbe\x18\x04\x08\x01\x30?\x12!\n\nmax_tokens\x18\x02 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12\"\n\x0bused_tokens\x18\x03 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00\x12\x18\n\x06period\x18\x04 \x01(\tB\x08\xba\xbe\x18\x04\x08\x01\x30@\"\x94\x01\n\x12ScoreGroupResponse\x12%\n\x05group\x18\x01 \x01(\x0b\x32\x16.podium.types.v1.Group\x12*\n\x05usage\x18\x02 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeUsage\x12+\n\x06wanted\x18\x03 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeGrant\"k\n\nJudgeUsage\x12\r\n\x05\x63\x61lls\x18\x01 \x01(\x05\x12\x15\n\rprompt_tokens\x18\x02 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x03 \x01(\x03\x12\x0c\n\x04\x63ost\x18\x04 \x01(\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x05 \x01(\x05\x32\xc8\x01\n\x0cJudgeService\x12^\n\nScoreGroup\x12\".podium.judge.v1.ScoreGroupRequest\x1a#.podium.judge.v1.ScoreGroupResponse\"\x07\xc0\xbe\x18\x80\x80\x80 \x12X\n\x0b\x43heckReward\x12#.podium.judge.v1.CheckRewardRequest\x1a$.podium.judge.v1.CheckRewardResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#podium/judge/v1/judge_service.proto\x12\x0fpodium.judge.v1\x1a\x1dpodium/options/v1/rules.proto\x1a\x1apodium/types/v1/spec.proto\x1a podium/types/v1/trajectory.proto\"\xe1\x01\n\x11ScoreGroupRequest\x12-\n\x05group\x18\x01 \x01(\x0b\x32\x16.podium.types.v1.GroupB\x06\xba\xbe\x18\x02\x08\x01\x12+\n\x06reward\x18\x02 \x01(\x0b\x32\x1b.podium.types.v1.RewardSpec\x12.\n\tjob_usage\x18\x03 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeUsage\x12*\n\x05grant\x18\x05 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeGrantJ\x04\x08\x04\x10\x05R\x0eproject_budget\"f\n\nJudgeGrant\x12\"\n\x06tokens\x18\x01 \x01(\x03\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00H\x00\x88\x01\x01\x12 \n\x04\x63ost\x18\x02 \x01(\x01\x42\r\xba\xbe\x18\t\x11\x00\x00\x00\x00\x00\x00\x00\x00H\x01\x88\x01\x01\x42\t\n\x07_tokensB\x07\n\x05_cost\"^\n\x12\x43heckRewardRequest\x12+\n\x06reward\x18\x01 \x01(\x0b\x32\x1b.podium.types.v1.RewardSpec\x12\x1b\n\nbase_model\x18\x02 \x01(\tB\x07\xba\xbe\x18\x03\x30\x80\x02\"\x15\n\x13\x43heckRewardResponse\"\x94\x01\n\x12ScoreGroupResponse\x12%\n\x05group\x18\x01 \x01(\x0b\x32\x16.podium.types.v1.Group\x12*\n\x05usage\x18\x02 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeUsage\x12+\n\x06wanted\x18\x03 \x01(\x0b\x32\x1b.podium.judge.v1.JudgeGrant\"k\n\nJudgeUsage\x12\r\n\x05\x63\x61lls\x18\x01 \x01(\x05\x12\x15\n\rprompt_tokens\x18\x02 \x01(\x03\x12\x19\n\x11\x63ompletion_tokens\x18\x03 \x01(\x03\x12\x0c\n\x04\x63ost\x18\x04 \x01(\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x05 \x01(\x05\x32\xc8\x01\n\x0cJudgeService\x12^\n\nScoreGroup\x12\".podium.judge.v1.ScoreGroupRequest\x1a#.podium.judge.v1.ScoreGroupResponse\"\x07\xc0\xbe\x18\x80\x80\x80 \x12X\n\x0b\x43heckReward\x12#.podium.judge.v1.CheckRewardRequest\x1a$.podium.judge.v1.CheckRewardResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,30 +42,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JUDGEGRANT'].fields_by_name['cost']._serialized_options = b'\272\276\030\t\021\000\000\000\000\000\000\000\000'
   _globals['_CHECKREWARDREQUEST'].fields_by_name['base_model']._loaded_options = None
   _globals['_CHECKREWARDREQUEST'].fields_by_name['base_model']._serialized_options = b'\272\276\030\0030\200\002'
-  _globals['_PROJECTBUDGET'].fields_by_name['project']._loaded_options = None
-  _globals['_PROJECTBUDGET'].fields_by_name['project']._serialized_options = b'\272\276\030\004\010\0010?'
-  _globals['_PROJECTBUDGET'].fields_by_name['max_tokens']._loaded_options = None
-  _globals['_PROJECTBUDGET'].fields_by_name['max_tokens']._serialized_options = b'\272\276\030\t\021\000\000\000\000\000\000\000\000'
-  _globals['_PROJECTBUDGET'].fields_by_name['used_tokens']._loaded_options = None
-  _globals['_PROJECTBUDGET'].fields_by_name['used_tokens']._serialized_options = b'\272\276\030\t\021\000\000\000\000\000\000\000\000'
-  _globals['_PROJECTBUDGET'].fields_by_name['period']._loaded_options = None
-  _globals['_PROJECTBUDGET'].fields_by_name['period']._serialized_options = b'\272\276\030\004\010\0010@'
   _globals['_JUDGESERVICE'].methods_by_name['ScoreGroup']._loaded_options = None
   _globals['_JUDGESERVICE'].methods_by_name['ScoreGroup']._serialized_options = b'\300\276\030\200\200\200 '
   _globals['_SCOREGROUPREQUEST']._serialized_start=150
-  _globals['_SCOREGROUPREQUEST']._serialized_end=409
-  _globals['_JUDGEGRANT']._serialized_start=411
-  _globals['_JUDGEGRANT']._serialized_end=513
-  _globals['_CHECKREWARDREQUEST']._serialized_start=515
-  _globals['_CHECKREWARDREQUEST']._serialized_end=609
-  _globals['_CHECKREWARDRESPONSE']._serialized_start=611
-  _globals['_CHECKREWARDRESPONSE']._serialized_end=632
-  _globals['_PROJECTBUDGET']._serialized_start=635
-  _globals['_PROJECTBUDGET']._serialized_end=774
-  _globals['_SCOREGROUPRESPONSE']._serialized_start=777
-  _globals['_SCOREGROUPRESPONSE']._serialized_end=925
-  _globals['_JUDGEUSAGE']._serialized_start=927
-  _globals['_JUDGEUSAGE']._serialized_end=1034
-  _globals['_JUDGESERVICE']._serialized_start=1037
-  _globals['_JUDGESERVICE']._serialized_end=1237
+  _globals['_SCOREGROUPREQUEST']._serialized_end=375
+  _globals['_JUDGEGRANT']._serialized_start=377
+  _globals['_JUDGEGRANT']._serialized_end=479
+  _globals['_CHECKREWARDREQUEST']._serialized_start=481
+  _globals['_CHECKREWARDREQUEST']._serialized_end=575
+  _globals['_CHECKREWARDRESPONSE']._serialized_start=577
+  _globals['_CHECKREWARDRESPONSE']._serialized_end=598
+  _globals['_SCOREGROUPRESPONSE']._serialized_start=601
+  _globals['_SCOREGROUPRESPONSE']._serialized_end=749
+  _globals['_JUDGEUSAGE']._serialized_start=751
+  _globals['_JUDGEUSAGE']._serialized_end=858
+  _globals['_JUDGESERVICE']._serialized_start=861
+  _globals['_JUDGESERVICE']._serialized_end=1061
 # @@protoc_insertion_point(module_scope)

@@ -27,7 +27,6 @@ class ScoreGroupRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     REWARD_FIELD_NUMBER: _builtins.int
     JOB_USAGE_FIELD_NUMBER: _builtins.int
-    PROJECT_BUDGET_FIELD_NUMBER: _builtins.int
     GRANT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group(self) -> _trajectory_pb2.Group:
@@ -45,10 +44,6 @@ class ScoreGroupRequest(_message.Message):
         """
 
     @_builtins.property
-    def project_budget(self) -> Global___ProjectBudget:
-        """What the job's project may still spend; absent for no bound."""
-
-    @_builtins.property
     def grant(self) -> Global___JudgeGrant:
         """What this call may spend; absent for no more bounds. Who has several calls
         in flight divides among them what budgets leave, so that replicas need not
@@ -61,12 +56,11 @@ class ScoreGroupRequest(_message.Message):
         group: _trajectory_pb2.Group | None = ...,
         reward: _spec_pb2.RewardSpec | None = ...,
         job_usage: Global___JudgeUsage | None = ...,
-        project_budget: Global___ProjectBudget | None = ...,
         grant: Global___JudgeGrant | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "group", b"group", "job_usage", b"job_usage", "project_budget", b"project_budget", "reward", b"reward"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "group", b"group", "job_usage", b"job_usage", "reward", b"reward"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "group", b"group", "job_usage", b"job_usage", "project_budget", b"project_budget", "reward", b"reward"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "group", b"group", "job_usage", b"job_usage", "reward", b"reward"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -151,42 +145,6 @@ class CheckRewardResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckRewardResponse: _TypeAlias = CheckRewardResponse  # noqa: Y015
-
-@_typing.final
-class ProjectBudget(_message.Message):
-    """A bound on what all jobs of a project may have judged, and where it stands."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PROJECT_FIELD_NUMBER: _builtins.int
-    MAX_TOKENS_FIELD_NUMBER: _builtins.int
-    USED_TOKENS_FIELD_NUMBER: _builtins.int
-    PERIOD_FIELD_NUMBER: _builtins.int
-    project: _builtins.str
-    """The project's name, for whoever reads why a group was skipped."""
-    max_tokens: _builtins.int
-    """Tokens that the judges of its jobs may read and write within the period."""
-    used_tokens: _builtins.int
-    """Tokens that they have read and written in it. The caller counts for all
-    replicas.
-    """
-    period: _builtins.str
-    """The period, for whoever reads it, such as `2026-11`."""
-    def __init__(
-        self,
-        *,
-        project: _builtins.str = ...,
-        max_tokens: _builtins.int = ...,
-        used_tokens: _builtins.int = ...,
-        period: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_tokens", b"max_tokens", "period", b"period", "project", b"project", "used_tokens", b"used_tokens"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ProjectBudget: _TypeAlias = ProjectBudget  # noqa: Y015
 
 @_typing.final
 class ScoreGroupResponse(_message.Message):

@@ -55,7 +55,8 @@ class JudgeServiceStub:
     CheckReward: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.CheckRewardRequest, _judge_service_pb2.CheckRewardResponse]
     """Says whether ScoreGroup could take a reward, before a job is made with it.
     Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
-    and for a judge that would be the policy in training: none is named, or
+    for a bound (max_job_tokens, max_job_cost) below what the first questions
+    about the shortest attempt can take, for that is never spent, and for a judge that would be the policy in training: none is named, or
     the job's base model, at a pool that merges policies into its weights.
     Nobody is asked for an answer, but a judge that is named and a scorer over
     HTTP are asked whether they take the key and the address: with reason
@@ -90,7 +91,8 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     CheckReward: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.CheckRewardRequest, _judge_service_pb2.CheckRewardResponse]  # type: ignore[assignment]
     """Says whether ScoreGroup could take a reward, before a job is made with it.
     Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
-    and for a judge that would be the policy in training: none is named, or
+    for a bound (max_job_tokens, max_job_cost) below what the first questions
+    about the shortest attempt can take, for that is never spent, and for a judge that would be the policy in training: none is named, or
     the job's base model, at a pool that merges policies into its weights.
     Nobody is asked for an answer, but a judge that is named and a scorer over
     HTTP are asked whether they take the key and the address: with reason
@@ -134,7 +136,8 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_judge_service_pb2.CheckRewardResponse, _abc.Awaitable[_judge_service_pb2.CheckRewardResponse]]:
         """Says whether ScoreGroup could take a reward, before a job is made with it.
         Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
-        and for a judge that would be the policy in training: none is named, or
+        for a bound (max_job_tokens, max_job_cost) below what the first questions
+        about the shortest attempt can take, for that is never spent, and for a judge that would be the policy in training: none is named, or
         the job's base model, at a pool that merges policies into its weights.
         Nobody is asked for an answer, but a judge that is named and a scorer over
         HTTP are asked whether they take the key and the address: with reason

@@ -58,7 +58,8 @@ async def job_evaluation(
     Raises:
         InvalidArgumentError: no such name, mode, or environment of the job's.
         NotFoundError: there is no such job or version, or it was not evaluated.
-        FailedPreconditionError: EPISODES_DELETED, what it is made of was deleted to make room.
+        FailedPreconditionError: EPISODES_DELETED, what it is made of was deleted to make room;
+            MODE_UNKNOWN, a controller of before that does not tell greedy attempts from others.
     """
     found = _NAME.fullmatch(name)
     mode = (found["mode"] or SAMPLED) if found else ""
@@ -69,10 +70,20 @@ async def job_evaluation(
     job = await client.jobs.get(policy.job)
     version = policy.version
     chosen = _chosen(job.spec, environment)
+    listed = [
+        each async for each in client.jobs.trajectories(job.id, step=version, evaluation=True)
+    ]
+    if any(not each.evaluation_mode for each in listed):
+        raise FailedPreconditionError(
+            "the controller is older than this client and does not tell which attempts are"
+            " sampled and which greedy; upgrade it",
+            reason="MODE_UNKNOWN",
+            metadata={"job_id": job.id, "version": str(version)},
+        )
     attempts = [
         each
-        async for each in client.jobs.trajectories(job.id, step=version, evaluation=True)
-        if _mode_of(each) == mode
+        for each in listed
+        if each.evaluation_mode == mode
         and not each.side
         # Of one environment alone none is named.
         and (not environment or each.environment == environment)
@@ -88,7 +99,7 @@ async def job_evaluation(
     if not attempts:
         raise await _not_evaluated(client.jobs, job.id, version, mode)
     several = len(chosen) > 1
-    made = [_attempt(each, several=several) for each in _numbered(attempts)]
+    made = [_attempt(each, several=several) for each in attempts]
     wins = {
         (one.scenario_id, one.attempt): one.metrics["win_rate"]
         for one in made
@@ -112,20 +123,6 @@ def _chosen(spec: spec_pb2.JobSpec, environment: str) -> list[spec_pb2.WeightedE
     names = ", ".join(map(name_of, named)) or "none"
     text = f"got {environment!r}; the job is evaluated on {names}"
     raise InvalidArgumentError(violations=[Violation("environment", text)])
-
-
-def _mode_of(trajectory: trajectory_pb2.Trajectory) -> str:
-    """Of a group's id, `{job}/v{version}-{mode}/g{index}`."""
-    return trajectory.group_id.rpartition("/")[0].rpartition("-")[2]
-
-
-def _numbered(
-    trajectories: Sequence[trajectory_pb2.Trajectory],
-) -> list[trajectory_pb2.Trajectory]:
-    """In the order of the job's scenarios, which is that of its groups."""
-    return sorted(
-        trajectories, key=lambda each: (int(each.group_id.rpartition("/g")[2]), each.attempt)
-    )
 
 
 def _attempt(trajectory: trajectory_pb2.Trajectory, *, several: bool) -> Attempt:

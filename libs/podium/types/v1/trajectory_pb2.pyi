@@ -688,6 +688,7 @@ class Trajectory(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     TEACHER_FIELD_NUMBER: _builtins.int
     JUDGEMENTS_FIELD_NUMBER: _builtins.int
+    EVALUATION_MODE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
     same after any retry.
@@ -737,6 +738,10 @@ class Trajectory(_message.Message):
     teacher: _builtins.str
     """The teacher that gave `teacher_logprobs`: `JOB@VERSION`, or its base
     model's name; empty without one.
+    """
+    evaluation_mode: _builtins.str
+    """Of an evaluation's, how it was sampled: `sampled` (training temperature) or
+    `greedy`. Filled in where trajectories are listed; empty of training's.
     """
     @_builtins.property
     def histories(self) -> _containers.RepeatedCompositeFieldContainer[Global___History]:
@@ -813,10 +818,11 @@ class Trajectory(_message.Message):
         environment: _builtins.str = ...,
         teacher: _builtins.str = ...,
         judgements: _abc.Iterable[Global___Judgement] | None = ...,
+        evaluation_mode: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "judgements", b"judgements", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "teacher", b"teacher", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "evaluation_mode", b"evaluation_mode", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "judgements", b"judgements", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "teacher", b"teacher", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015

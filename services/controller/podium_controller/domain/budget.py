@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podium.core.contract.judging import judged_spec
+from podium.core.contract.judging import PART_FIELDS, judged_spec
 from podium.core.errors import Violation
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
@@ -73,13 +73,37 @@ def bounded(reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec) -> spec_pb
     return told
 
 
+def told_bounds(reward: spec_pb2.RewardSpec, told: spec_pb2.RewardSpec) -> set[str]:
+    """Where the bounds stand that `bounded` put into `told`, in place of the reward's own."""
+    return {
+        f"reward.scorers[{index}].{PART_FIELDS[scorer.kind]}.max_job_cost"
+        for index, (own, scorer) in enumerate(zip(reward.scorers, told.scorers, strict=True))
+        if judged_spec(own) != judged_spec(scorer)
+    }
+
+
 def budget_violations(
     spec: spec_pb2.JobSpec, budget: spec_pb2.BudgetSpec, field: str
 ) -> list[Violation]:
     """What is wrong with a budget beyond its fields' own rules; `field` is where it stands."""
-    scorers = (*spec.reward.scorers, *spec.evaluation.reward.scorers)
-    if not budget.HasField("max_judge_cost") or any(map(costs, scorers)):
+    if not budget.HasField("max_judge_cost"):
         return []
+    scorers = [
+        (scorer, f"{path}.scorers[{index}]")
+        for reward, path in ((spec.reward, "reward"), (spec.evaluation.reward, "evaluation.reward"))
+        for index, scorer in enumerate(reward.scorers)
+    ]
+    if any(costs(scorer) for scorer, _ in scorers):
+        return [
+            Violation(
+                f"{field}.max_judge_cost",
+                f"got {budget.max_judge_cost:.12g}; allowed is at least"
+                f" {scorer.http.call_price:.12g}, the call_price of {path}.http; nothing is asked"
+                " that could take more than is left",
+            )
+            for scorer, path in scorers
+            if scorer.http.call_price > budget.max_judge_cost
+        ]
     text = (
         f"got {budget.max_judge_cost:g}; allowed with a RULER or rubric scorer, or one over HTTP"
         " with a call_price, which alone cost"

@@ -28,6 +28,9 @@ ENVIRONMENT_PREFIX = "env/"
 TEACHER_TOKENS = "teacher/tokens"
 """What the teacher has read, among a step's metrics."""
 
+TOKENS_PER_SECOND = "tokens_per_second"
+"""How fast its episodes sampled, among a step's metrics."""
+
 _UNFINISHED = frozenset(
     {
         trajectory_pb2.STOP_REASON_TRUNCATED,
@@ -54,6 +57,7 @@ STEP_METRICS = frozenset(
         "trajectories_unfinished",
         "trajectories_unscored",
         "tokens_sampled",
+        TOKENS_PER_SECOND,
         "staleness_max",
         "reward_mean",
         "success_mean",
@@ -66,7 +70,7 @@ STEP_METRICS = frozenset(
         "judge_position_correlation_mean",
     }
 )
-"""The names that `step_metrics` may give."""
+"""The names that `own_metrics` may give."""
 
 
 def trajectories_of(
@@ -118,6 +122,30 @@ def telling_success(trajectories: Iterable[trajectory_pb2.Trajectory]) -> set[st
 def sampled_tokens(trajectory: trajectory_pb2.Trajectory) -> int:
     """Tokens that the policy sampled in the attempt."""
     return sum(span.length for history in trajectory.histories for span in history.tokens.spans)
+
+
+def tokens_per_second(trajectories: Iterable[trajectory_pb2.Trajectory]) -> float | None:
+    """Sampled tokens over the seconds in which one of the episodes ran, or several.
+
+    It follows from what is stored, whoever collected it and whatever was waited for in between:
+    a controller that goes on after another, or takes groups that are ready, has seen little of
+    those seconds. Episodes of other steps may have run in them, too.
+
+    Returns:
+        None where no token was sampled, or it is not known when.
+    """
+    total, ran = 0, []
+    for each in trajectories:
+        if tokens := sampled_tokens(each):
+            total += tokens
+            ran.append((each.start_time.ToNanoseconds(), each.end_time.ToNanoseconds()))
+    if not ran or not all(0 < begin < end for begin, end in ran):
+        return None
+    spent = until = 0
+    for begin, end in sorted(ran):
+        spent += max(0, end - max(begin, until))
+        until = max(until, end)
+    return total / (spent / 1e9)
 
 
 def taught_tokens(record: trajectory_pb2.TokenRecord) -> int:
@@ -210,7 +238,12 @@ def own_metrics(
     """A step's own numbers, as its job has them; see `step_metrics`."""
     if are_demonstrations(spec, groups):
         return _demonstration_metrics(groups)
-    return finite(step_metrics(groups, staleness, counts))
+    metrics = step_metrics(groups, staleness, counts)
+    # A client's trajectories begin and end when it makes them, not when they were sampled.
+    if not spec.HasField("client"):
+        rate = tokens_per_second(trajectories_of(groups))
+        metrics |= {} if rate is None else {TOKENS_PER_SECOND: rate}
+    return finite(metrics)
 
 
 def _demonstration_metrics(groups: Sequence[trajectory_pb2.Group]) -> dict[str, float]:

@@ -38,6 +38,7 @@ class TrajectoryPage:
             if self._after is not None and here <= self._after:
                 continue
             trajectory.judgements.extend(_judged(group, trajectory.id))
+            trajectory.evaluation_mode = place[1]
             self._bytes += trajectory.ByteSize()
             full = len(self.trajectories) == self._limit or self._bytes > self._max_bytes
             if full and self.trajectories:

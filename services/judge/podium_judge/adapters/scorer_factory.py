@@ -48,8 +48,6 @@ class KnownSpending:
     """What the job has spent."""
     grant: Grant = field(default_factory=Grant)
     """What the call may spend."""
-    project: SpendingBound | None = None
-    """On the account of the grant."""
     has_bounds: bool = False
     """Whether any scorer of the call has one of its own."""
 
@@ -207,9 +205,9 @@ class Scorers:
                     )
                 ]
             )
-        bounds = [] if known.project is None else [known.project]
         if not job_id:
-            return Allowance(bounds, None, known.grant)
+            return Allowance(grant=known.grant)
+        bounds = []
         account, spent, grant = self._spending.of(job_id), known.job, known.grant
         tokens = [(self._settings.max_job_tokens, "PODIUM_JUDGE_MAX_JOB_TOKENS")]
         # Who grants a part of what the job's bounds leave keeps these itself, over all replicas.

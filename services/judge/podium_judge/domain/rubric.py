@@ -15,7 +15,7 @@ from podium_judge.domain.panel import Panel, PanelVerdict, mean
 from podium_judge.domain.records import record_grades
 from podium_judge.domain.rubric_prompt import RubricQuestion
 from podium_judge.domain.scores import GroupScores, GroupSkippedError, Score, Unscored, Usage
-from podium_judge.domain.transcript import Attempt, attempt_of, tools_of
+from podium_judge.domain.transcript import SHORTEST, Attempt, attempt_of, tools_of
 
 _SILENT = Unscored("rubric: the attempt has no messages")
 
@@ -42,6 +42,11 @@ class RubricScorer:
         self._max_prompt_tokens = max_prompt_tokens
         self._allowance = allowance or Allowance()
 
+    def least(self) -> Amount:
+        """See `GroupScorer.least`."""
+        (question,) = self._questions([attempt_of(SHORTEST)], [SHORTEST])
+        return self._panel.most("", question)
+
     async def score(
         self,
         group: trajectory_pb2.Group,
@@ -63,11 +68,7 @@ class RubricScorer:
         distinct = sorted({attempt for attempt in words if attempt})
         if not distinct:
             return GroupScores([_SILENT for _ in words], trajectory_pb2.Judgement())
-        tools = tools_of(trajectories)
-        questions = [
-            RubricQuestion(attempt, self._criteria, tools, self._max_prompt_tokens)
-            for attempt in distinct
-        ]
+        questions = self._questions(distinct, trajectories)
         verdicts = await self._verdicts(questions, group.id, usage)
         found = {
             attempt: self._score(verdict)
@@ -85,6 +86,15 @@ class RubricScorer:
             reason = skip_reasons.JUDGE_BUDGET if over else skip_reasons.JUDGE_FAILED
             raise GroupSkippedError(reason, text, judgement)
         return GroupScores([found[each] if each else _SILENT for each in words], judgement)
+
+    def _questions(
+        self, distinct: Sequence[Attempt], trajectories: Sequence[trajectory_pb2.Trajectory]
+    ) -> list[RubricQuestion]:
+        tools = tools_of(trajectories)
+        return [
+            RubricQuestion(attempt, self._criteria, tools, self._max_prompt_tokens)
+            for attempt in distinct
+        ]
 
     async def _verdicts(
         self, questions: Sequence[RubricQuestion], group_id: str, usage: Usage

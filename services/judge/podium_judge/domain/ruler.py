@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from podium.core import skip_reasons
-from podium.core.spending import NOTHING
+from podium.core.spending import NOTHING, Amount
 from podium.types.v1 import trajectory_pb2
 
 from podium_judge.domain.budget import Allowance, count_opinions
@@ -14,7 +14,7 @@ from podium_judge.domain.panel import Panel, PanelVerdict
 from podium_judge.domain.prompt import GroupQuestion
 from podium_judge.domain.records import record_comparison
 from podium_judge.domain.scores import GroupScores, GroupSkippedError, Unscored, Usage
-from podium_judge.domain.transcript import Attempt, attempt_of, tools_of
+from podium_judge.domain.transcript import SHORTEST, Attempt, attempt_of, tools_of
 
 _SILENT = Unscored("ruler: the attempt has no messages")
 
@@ -38,6 +38,10 @@ class RulerScorer:
         self._max_prompt_tokens = max_prompt_tokens
         self._allowance = allowance or Allowance()
         self._both_orders = both_orders
+
+    def least(self) -> Amount:
+        """See `GroupScorer.least`; of one attempt alone there is but one order."""
+        return self._panel.most("", self._question([attempt_of(SHORTEST)], [SHORTEST]))
 
     async def score(
         self,
@@ -66,9 +70,7 @@ class RulerScorer:
             raise GroupSkippedError(
                 skip_reasons.ZERO_VARIANCE, f"all {len(words)} attempts are word for word the same"
             )
-        question = GroupQuestion(
-            tuple(distinct), tools_of(trajectories), self._rubric, self._max_prompt_tokens
-        )
+        question = self._question(distinct, trajectories)
         verdict = await self._verdict(question, group.id, usage)
         judgement = _judgement(verdict, distinct, words, trajectories)
         if not verdict.scores:
@@ -76,6 +78,12 @@ class RulerScorer:
             raise GroupSkippedError(verdict.skip_reason, verdict.failures, judgement)
         found = dict(zip(distinct, verdict.scores, strict=True))
         return GroupScores([found[attempt] if attempt else _SILENT for attempt in words], judgement)
+
+    def _question(
+        self, distinct: Sequence[Attempt], trajectories: Sequence[trajectory_pb2.Trajectory]
+    ) -> GroupQuestion:
+        tools = tools_of(trajectories)
+        return GroupQuestion(tuple(distinct), tools, self._rubric, self._max_prompt_tokens)
 
     async def _verdict(self, question: GroupQuestion, group_id: str, usage: Usage) -> PanelVerdict:
         questions = [question]

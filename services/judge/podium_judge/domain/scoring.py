@@ -11,8 +11,10 @@ from podium.core import skip_reasons
 from podium.core.contract.judging import PART_FIELDS, JudgedSpec, judged_spec
 from podium.core.errors import InvalidArgumentError, Violation
 from podium.core.sides import by_side
+from podium.core.spending import Amount
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
+from podium_judge.domain.least import bound_violations
 from podium_judge.domain.ruler import RulerScorer
 from podium_judge.domain.scores import GroupScores, GroupSkippedError, Score, Unscored, Usage
 from podium_judge.domain.weighted import WeightedScorer
@@ -27,6 +29,10 @@ class GroupScorer(Protocol):
     @property
     def kind(self) -> str:
         """The name of its part of the reward."""
+        ...
+
+    def least(self) -> Amount:
+        """What its first questions about the shortest attempt can take."""
         ...
 
     async def score(
@@ -153,13 +159,15 @@ async def check_reward(
     Raises:
         InvalidArgumentError: with every violation.
     """
-    _parts(reward, make)
+    parts = _parts(reward, make)
+    least = [part.of_group.least() for part in parts if part.of_group is not None]
+    if found := bound_violations(reward, "reward", least):
+        raise InvalidArgumentError(violations=found)
     asking = [
         (asked, f"reward.scorers[{index}].{PART_FIELDS[spec.kind]}")
         for index, spec in enumerate(reward.scorers)
         if (asked := _asking(spec)) is not None
     ]
-    found: list[Violation] = []
     for asked, field in asking:
         if not isinstance(asked, spec_pb2.HttpScorerSpec):
             found += await judge_violations(asked, field)

@@ -14,6 +14,7 @@ from podium.types.v1 import trajectory_pb2
 from podium_judge.domain.budget import Allowance
 from podium_judge.domain.judge import absence
 from podium_judge.domain.scores import GroupScores, GroupSkippedError, Score, Unscored, Usage
+from podium_judge.domain.transcript import SHORTEST
 from podium_judge.domain.verdict import VerdictError
 
 
@@ -64,6 +65,10 @@ class ServedScorer:
     def __init__(self, source: ScoreSource, allowance: Allowance) -> None:
         self._source = source
         self._allowance = allowance
+
+    def least(self) -> Amount:
+        """See `GroupScorer.least`."""
+        return self._source.most([SHORTEST])
 
     async def score(
         self,

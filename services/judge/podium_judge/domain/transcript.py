@@ -26,6 +26,13 @@ _ROLES = {
     trajectory_pb2.ROLE_ASSISTANT: "assistant",
     trajectory_pb2.ROLE_TOOL: "tool",
 }
+SHORTEST = trajectory_pb2.Trajectory(
+    histories=[
+        trajectory_pb2.History(messages=[trajectory_pb2.Message(role=trajectory_pb2.ROLE_USER)])
+    ]
+)
+"""An attempt that says nothing: no other takes less to be asked about."""
+
 _ECHO_BYTES = 200
 _MOST_NESTED = 100
 

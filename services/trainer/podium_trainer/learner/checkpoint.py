@@ -92,6 +92,9 @@ class Checkpoint:
     """Of the training specification."""
     shards: Shards | Path | None = None
     """Of whole weights: masters and optimizer, being written, or where they were read."""
+    supervised: bool | None = None
+    """Whether the moments are of demonstrations; None before the first update, and of a version
+    that does not say."""
 
     @property
     def is_full(self) -> bool:
@@ -164,6 +167,7 @@ def _state(checkpoint: Checkpoint) -> dict[str, Any]:
         "rng": {"torch": base64.b64encode(bytes(checkpoint.rng.tolist())).decode()},
         "base_model_digest": checkpoint.base_model_digest,
         "config_digest": checkpoint.config_digest,
+        "supervised": checkpoint.supervised,
     }
 
 
@@ -219,9 +223,16 @@ def read(folder: Path) -> Checkpoint:
             base_model_digest=str(state["base_model_digest"]),
             config_digest=str(state["config_digest"]),
             shards=folder / SHARDS if full else None,
+            supervised=_whether(state.get("supervised")),
         )
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise DataLossError(f"{STATE} is damaged: {error!r}") from error
+
+
+def _whether(value: object) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise ValueError(f"supervised is {value!r}")
 
 
 def _first(folder: Path, *paths: str) -> Path:

@@ -85,6 +85,10 @@ class Optimizer:
             for key, value in state.items():
                 state[key] = value.to(device)
 
+    def reset(self) -> None:
+        """Forgets moments and counts: the next update is as a first one."""
+        self._adam.state.clear()
+
     def begin(self) -> None:
         """Moments of zero, to be filled through `state`."""
         for weight in self._weights.values():

@@ -139,6 +139,7 @@ class Session:
         )
         self._parked_rng: torch.Tensor | None = None
         self._optimizer = Optimizer(self.policy.masters.weights, training)
+        self._supervised: bool | None = None
         torch.manual_seed(config.seed)
         if checkpoint is not None:
             self._restore(checkpoint)
@@ -184,7 +185,7 @@ class Session:
                 learning_rate=rate,
                 row_tokens=self._compute.row_tokens,
                 cancelled=cancelled,
-                moved=self._tear,
+                moved=lambda: self._move_weights(training.loss),
                 phases=phases,
                 ranks=self._ranks,
             )
@@ -226,6 +227,7 @@ class Session:
             rng=torch.get_rng_state() if self._parked_rng is None else self._parked_rng.clone(),
             base_model_digest=self.base_model_digest,
             config_digest=self.config.digest,
+            supervised=self._supervised,
         )
 
     def park(self) -> None:
@@ -245,8 +247,14 @@ class Session:
         self.policy.masters.move(device)
         self._optimizer.move(device)
 
-    def _tear(self) -> None:
+    def _move_weights(self, loss: spec_pb2.LossSpec) -> None:
+        """An update of a step is about to be applied."""
         self.torn = True
+        supervised = loss.objective == spec_pb2.OBJECTIVE_SUPERVISED
+        if self._supervised not in (None, supervised):
+            # Of gradients of another scale and another aim (docs/decisions/0103).
+            self._optimizer.reset()
+        self._supervised = supervised
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         if checkpoint.base_model_digest != self.base_model_digest:
@@ -268,6 +276,7 @@ class Session:
         self.policy.masters.publish()
         torch.set_rng_state(checkpoint.rng)
         self.step = checkpoint.step
+        self._supervised = checkpoint.supervised
 
     def _restore_adapter(self, checkpoint: Checkpoint) -> None:
         weights = self.policy.masters.weights

@@ -1,13 +1,11 @@
 // Two runs side by side, over each other in every chart.
 import { get } from "../api.js";
 import { drop, lineChart } from "../charts.js";
+import { CURVES, titled } from "../curves.js";
 import { fill, h, problem, scrolled } from "../dom.js";
-import { duration, number, percent, words } from "../format.js";
+import { duration, number, percent } from "../format.js";
 import { stepsOf } from "../steps.js";
 import { badge } from "./jobs.js";
-
-const FIRST = ["reward_mean", "success_mean", "train/loss", "train/kl_reference", "train/entropy",
-  "train/logprob_difference_mean", "train/grad_norm", "tokens_sampled"];
 
 export async function comparePage({ main, signal, query, until }) {
   const { jobs } = await get("/api/jobs", { size: 50 }, signal);
@@ -100,9 +98,9 @@ function flat(yaml) {
 function draw(grid, sides) {
   const x = [...new Set(sides.flatMap(({ steps }) => steps.numbers))].sort((p, q) => p - q);
   const places = sides.map(({ steps }) => new Map(steps.numbers.map((step, at) => [step, at])));
-  const names = FIRST.filter((name) => sides.some(({ steps }) => name in steps.metrics));
+  const names = CURVES.filter((name) => sides.some(({ steps }) => name in steps.metrics));
   for (const name of names) {
-    const chart = lineChart(words(name), "", sides.map(({ job }, at) => ({ label: job.id, style: at + 1, dash: at ? [6, 4] : undefined })), { shared: "compare" });
+    const chart = lineChart(...titled(name), sides.map(({ job }, at) => ({ label: job.id, style: at + 1, dash: at ? [6, 4] : undefined })), { shared: "compare" });
     grid.append(chart.panel);
     chart.set(x, sides.map(({ steps }, at) => x.map((step) => {
       const index = places[at].get(step);

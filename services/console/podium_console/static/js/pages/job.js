@@ -1,23 +1,15 @@
 // One job: what it does, its curves as they grow, its events, and what can be done with it.
 import { get, listen, post } from "../api.js";
 import { drop, lineChart, meanOf, stackedChart } from "../charts.js";
+import { CURVES, REWARD, SUCCESS, titled } from "../curves.js";
 import { confirmed, fill, h, problem, toast } from "../dom.js";
 import { duration, hours, money, number, percent, when, words } from "../format.js";
 import { follow } from "../live.js";
 import { push, stepsOf } from "../steps.js";
 import { badge, card, now } from "./jobs.js";
 
-const PANELS = [
-  ["Loss", "the objective's value; near 0 on-policy", "train/loss"],
-  ["KL to the base model", "nats a token", "train/kl_reference"],
-  ["Entropy", "nats a token, of the sampled policy", "train/entropy"],
-  ["Trainer against sampler", "mean |Δ log-prob| of sampled tokens, nats", "train/logprob_difference_mean"],
-  ["Gradient norm", "before clipping", "train/grad_norm"],
-  ["Clipped tokens", "share of trained tokens", "train/clip_fraction"],
-  ["Tokens sampled", "a step", "tokens_sampled"],
-  ["Staleness", "versions, the oldest group of a step", "staleness_max"],
-];
-const KNOWN = new Set([...PANELS.map(([, , name]) => name), "reward_mean", "success_mean"]);
+// Two are drawn together, with what evaluations say.
+const PANELS = CURVES.filter((name) => name !== REWARD && name !== SUCCESS);
 const EVENTS = 100;
 
 export async function jobPage(context, id) {
@@ -177,7 +169,7 @@ function charts(steps, evaluations) {
   const more = h("div", { class: "grid2" });
   const others = h("details", { class: "others" }, h("summary", {}, "Every other number"), more);
   const learning = lineChart("Learning", "reward and success by step", [
-    { label: "reward", style: 1 }, { label: "training success", style: 2 },
+    ...[REWARD, SUCCESS].map((name, at) => ({ label: titled(name)[0].toLowerCase(), style: at + 1 })),
     // Of two sizes: where both are the same, one sees both.
     { label: "held-out, sampled", style: 3, dots: 10 }, { label: "held-out, greedy", style: 4, dots: 6 },
   ], { height: 260, shared: "steps" });
@@ -187,8 +179,9 @@ function charts(steps, evaluations) {
   let due = null;
 
   function column(name) { return steps.metrics[name] ?? steps.numbers.map(() => null); }
-  function one(name, title, unit, place) {
+  function one(name, place) {
     if (!panels.has(name)) {
+      const [title, unit] = titled(name);
       const made = lineChart(title, unit, [{ label: words(name), style: 1 + (panels.size % 6) }], { shared: "steps" });
       panels.set(name, made);
       place.append(made.panel);
@@ -208,7 +201,7 @@ function charts(steps, evaluations) {
     const x = [...new Set([...steps.numbers, ...sampled.keys(), ...greedy.keys()])].sort((a, b) => a - b);
     const place = new Map(steps.numbers.map((number_, index) => [number_, index]));
     const spread = (values) => x.map((number_) => (place.has(number_) ? values[place.get(number_)] : null));
-    learning.set(x, [spread(column("reward_mean")), spread(column("success_mean")),
+    learning.set(x, [spread(column(REWARD)), spread(column(SUCCESS)),
       x.map((v) => sampled.get(v) ?? null), x.map((v) => greedy.get(v) ?? null)]);
     if (!learning.panel.isConnected) grid.prepend(learning.panel);
     const names = Object.keys(steps.metrics).filter((name) => name.startsWith("seconds/"));
@@ -221,10 +214,10 @@ function charts(steps, evaluations) {
       phases.set(steps.numbers, [...names.map(words), ...(rest.length ? ["other"] : [])], columns);
       if (!phases.panel.isConnected) grid.append(phases.panel);
     }
-    for (const [title, unit, name] of PANELS) if (name in steps.metrics) one(name, title, unit, grid);
+    for (const name of PANELS) if (name in steps.metrics) one(name, grid);
     if (others.open) {
       for (const name of Object.keys(steps.metrics)) {
-        if (!KNOWN.has(name) && !name.startsWith("seconds/")) one(name, words(name), name.includes("/") ? name.split("/")[0] : "", more);
+        if (!CURVES.includes(name) && !name.startsWith("seconds/")) one(name, more);
       }
     }
   }
