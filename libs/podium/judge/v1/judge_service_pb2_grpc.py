@@ -81,8 +81,9 @@ class JudgeServiceServicer:
         """Says whether ScoreGroup could take a reward, before a job is made with it.
         Fails with INVALID_ARGUMENT, which names every field, as ScoreGroup does,
         for a bound (max_job_tokens, max_job_cost) below what the first questions
-        about the shortest attempt can take, for that is never spent, and for a judge that would be the policy in training: none is named, or
-        the job's base model, at a pool that merges policies into its weights.
+        about the shortest attempt can take, for that is never spent, and for a
+        judge that would be the policy in training: none is named, or the job's
+        base model, at a pool that merges policies into its weights.
         Nobody is asked for an answer, but a judge that is named and a scorer over
         HTTP are asked whether they take the key and the address: with reason
         JUDGE_MISCONFIGURED where one refuses them (HTTP 401, 403, 405). Who is
