@@ -228,31 +228,6 @@ async def test_a_job_whose_judges_have_spent_their_budget_ends_with_that_reason(
     assert step.metrics["judge_tokens"] == 3048
 
 
-async def test_jobs_queue_in_order_and_take_over_pool_and_trainer(
-    fleet: Fleet, client: Client
-) -> None:
-    running: set[str] = set()
-    order: list[str] = []
-
-    async def watch(point: str, about: str) -> None:
-        if point == "open":
-            order.append(about)
-        if point == "collect:begin":
-            running.add(about.split("/")[0])
-            states = [(await client.get(job)).state for job in jobs]
-            assert states.count(pb.JOB_STATE_RUNNING) <= 1
-
-    jobs: list[str] = []
-    fleet.at = watch
-    for i in range(3):
-        jobs.append((await client.create(small_job(2), f"queued-{i}")).id)
-    for job in jobs:
-        await client.succeeded(job)
-        await assert_every_step_once(fleet, client, job, 2)
-    assert order == jobs
-    assert running == set(jobs)
-
-
 async def test_what_a_forgotten_job_left_behind_is_taken_back(fleet: Fleet, client: Client) -> None:
     """The first job's trainer could not be told that it ended."""
     first = await client.create(small_job(1), "first")
