@@ -13,7 +13,7 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
-from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
+from podium.core.skip_reasons import JUDGE_BUDGET, NO_ENVIRONMENT_ANSWERS
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
@@ -321,14 +321,20 @@ class FakeJudge:
         self.judged: Counter[str] = Counter()
         self.usage = judge_pb.JudgeUsage(calls=1)
         """Of each group."""
+        self.needs = 0
+        """Tokens that it must be granted for a group, where it is granted any."""
 
     async def check(self, reward: spec_pb2.RewardSpec, base_model: str) -> None:
         await self._wire.call("judge", "check", lambda: None)
 
     async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         def handle() -> judge_pb.ScoreGroupResponse:
-            self.judged[request.group.id] += 1
             answer = judge_pb.ScoreGroupResponse(group=request.group)
+            if request.grant.HasField("tokens") and request.grant.tokens < self.needs:
+                answer.group.skip_reason = JUDGE_BUDGET
+                answer.wanted.tokens = self.needs
+                return answer
+            self.judged[request.group.id] += 1
             for trajectory in answer.group.trajectories:
                 if trajectory.stop_reason != trajectory_pb2.STOP_REASON_FAILED:
                     trajectory.reward = trajectory.environment_reward
