@@ -29,7 +29,6 @@ from support.controlled import (
     small_job,
 )
 from support.controlled_fixtures import client, fleet, registry
-from support.fake_judge import costing, fake_judge, scores
 from support.fleet import Fleet
 from support.fleet_doubles import HELDOUT_SCENARIOS
 from support.waiting import eventually
@@ -185,47 +184,6 @@ async def test_t22_collection_overlaps_training_within_its_staleness(
     # Nothing is pinned: it follows what the pool has.
     assert not any(r.policy.HasField("version") for r in fleet.rollout.requests)
     assert set(fleet.rollout.collected.values()) == {1}
-
-
-@pytest.mark.full
-async def test_an_environment_that_always_fails_ends_the_job_in_its_own_words(
-    fleet: Fleet, client: Client
-) -> None:
-    fleet.rollout.failing = True
-    job = await client.create(small_job(3))
-    failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-    assert failed.failure_reason == "ENVIRONMENT_FAILING"
-    assert "KeyError: the inbox is missing" in failed.failure_message
-    warnings = [e for e in await client.events(job.id) if e.type == pb.EVENT_TYPE_WARNING]
-    assert len(warnings) == 2
-    assert all("the inbox is missing" in event.message for event in warnings)
-    assert fleet.trainer.taken == []
-    assert (fleet.trainer.job, fleet.inference.job) == ("", "")
-
-
-@pytest.mark.full
-async def test_a_job_whose_judges_have_spent_their_budget_ends_with_that_reason(
-    fleet: Fleet, client: Client
-) -> None:
-    async def restart(point: str, about: str) -> None:
-        # A replica that knows nothing of step 1: only the controller's count is left.
-        if point == "judge:begin" and "/s2/" in about:
-            fleet.judge.forget()
-
-    fleet.at = restart
-    with fake_judge() as model:
-        model.then(costing(1000, 16, scores(lambda text: len(text) / 1000)))
-        judge = spec_pb2.JudgeModel(base_url=model.base_url, model="m", max_completion_tokens=16)
-        # A question can take more than it does: enough for three, and for no fourth.
-        ruler = spec_pb2.RulerSpec(judges=[judge], max_job_tokens=3 * 1016 + 1500)
-        scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
-        job = await client.create(small_job(3, reward=spec_pb2.RewardSpec(scorers=[scorer])))
-        failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-        assert len(model.requests) == 3
-    assert failed.failure_reason == "JUDGE_BUDGET_SPENT"
-    assert "have used 3048 tokens of 4548 (max_job_tokens)" in failed.failure_message
-    (step,) = await client.steps(job.id)
-    assert step.metrics["judge_tokens"] == 3048
 
 
 async def test_what_a_forgotten_job_left_behind_is_taken_back(fleet: Fleet, client: Client) -> None:
