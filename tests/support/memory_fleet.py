@@ -168,7 +168,7 @@ class MemoryFleet:
         self.at: Callable[[str, str], Awaitable[None]] = _nothing
         self.seconds = 0.0
         """What the clock is ahead by which it is remembered when a pool answered."""
-        self.database = MemoryDatabase()
+        self.database = MemoryDatabase(_in_turn)
         self.registry = FakeRegistry(self._line("registry"))
         self.pools: dict[str, FakeInference] = {}
         self.inference = self.add_pool("default", adapters=adapters)
@@ -230,6 +230,12 @@ class MemoryFleet:
 
 async def _nothing(point: str, about: str) -> None:
     return None
+
+
+async def _in_turn(work: Callable[[], Any]) -> Any:
+    """A transaction before which others come to their turn, as before every real one."""
+    await asyncio.sleep(0)
+    return work()
 
 
 class Direct:
