@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import podium
 import pytest
 from podium.core.errors import (
-    AlreadyExistsError,
     FailedPreconditionError,
     NotFoundError,
     OutOfRangeError,
@@ -25,13 +24,11 @@ from support.controlled import (
     GROUPS,
     Client,
     assert_every_step_once,
-    running_controller,
     small_job,
 )
 from support.controlled_fixtures import client, fleet, registry
 from support.fleet import Fleet
 from support.fleet_doubles import HELDOUT_SCENARIOS
-from support.waiting import eventually
 
 __all__ = ["client", "fleet", "registry"]
 
@@ -127,81 +124,6 @@ async def test_a_whole_job(fleet: Fleet, client: Client, sdk: podium.AsyncClient
     assert sample("reward_mean", job=job.id) is None
 
 
-async def test_series_of_a_running_job(fleet: Fleet, client: Client) -> None:
-    release = asyncio.Event()
-
-    async def hold(point: str, about: str) -> None:
-        if point == "step:begin" and about == "2":
-            await release.wait()
-
-    fleet.at = hold
-    job = await client.create(small_job(2))
-    await client.until(job.id, lambda j: j.completed_steps == 1 and j.phase == "train")
-    assert sample("steps_total", job_id=job.id) == 1
-    assert sample("tokens_total", job_id=job.id) == GROUPS * ATTEMPTS * 3
-    for name in ("reward_mean", "success_ratio", "last_step_timestamp_seconds"):
-        assert sample(name, job_id=job.id) is not None
-    assert sample("leader") == 1
-    assert sample("step_duration_seconds_count", phase="collect") is not None
-    running = await client.get(job.id)
-    assert running.HasField("remaining_seconds")
-    release.set()
-    await client.succeeded(job.id)
-
-
-async def test_t22_collection_overlaps_training_within_its_staleness(
-    fleet: Fleet, client: Client
-) -> None:
-    """With max_staleness 1 step n + 1 is collected while step n trains, and no further."""
-    seen: list[tuple[int, int]] = []
-    training = 0
-
-    async def watch(point: str, about: str) -> None:
-        nonlocal training
-        if point == "step:begin":
-            training = int(about)
-            if training in (2, 3):
-                await eventually(lambda: any(step == training for step, _ in seen))
-            # Long enough for the whole of the next step to be collected, and for one more.
-            await asyncio.sleep(0.6)
-        elif point == "step:taken":
-            training = 0
-        elif point == "collect:begin":
-            await asyncio.sleep(0.1)
-        elif point == "collect:end" and training:
-            seen.append((training, int(about.split("/s")[1].split("/")[0])))
-
-    fleet.at = watch
-    job = await client.create(small_job(5, max_staleness=1))
-    await client.succeeded(job.id)
-    await assert_every_step_once(fleet, client, job.id, 5)
-    assert {step for step, _ in seen} >= {2, 3}
-    assert {collected - step for step, collected in seen} == {1}
-    for step, versions in fleet.trainer.ages.items():
-        assert min(versions) >= step - 2
-    staleness = [s.metrics["staleness_max"] for s in await client.steps(job.id)]
-    assert staleness == [0, 1, 1, 1, 1]
-    # Nothing is pinned: it follows what the pool has.
-    assert not any(r.policy.HasField("version") for r in fleet.rollout.requests)
-    assert set(fleet.rollout.collected.values()) == {1}
-
-
-async def test_what_a_forgotten_job_left_behind_is_taken_back(fleet: Fleet, client: Client) -> None:
-    """The first job's trainer could not be told that it ended."""
-    first = await client.create(small_job(1), "first")
-
-    async def break_close(point: str, about: str) -> None:
-        if point == "close" and fleet.trainer.calls["close"] == 1:
-            raise RuntimeError("the trainer could not hear it")
-
-    fleet.at = break_close
-    await client.succeeded(first.id)
-    assert fleet.trainer.job == first.id
-    second = await client.create(small_job(1), "second")
-    await client.succeeded(second.id)
-    assert fleet.inference.job == second.id
-
-
 async def test_watch_tells_everything_once_and_ends_with_the_job(
     fleet: Fleet, client: Client
 ) -> None:
@@ -231,16 +153,6 @@ async def test_watch_tells_everything_once_and_ends_with_the_job(
         [update async for update in client.stub.WatchJob(last)]
 
 
-async def test_checkpoints_of_an_unknown_job_are_never_continued(fleet: Fleet) -> None:
-    async with running_controller(fleet, "one") as client:
-        await client.create(small_job(1), "mine")
-        await client.succeeded("mine")
-    async with running_controller(fleet, "another-database") as client:
-        with pytest.raises(AlreadyExistsError) as raised:
-            await client.create(small_job(1), "mine")
-    assert raised.value.reason == "MODEL_EXISTS"
-
-
 async def test_deleting_leaves_the_checkpoints(fleet: Fleet, client: Client) -> None:
     release = asyncio.Event()
 
@@ -264,18 +176,3 @@ async def test_deleting_leaves_the_checkpoints(fleet: Fleet, client: Client) -> 
     with pytest.raises(PodiumError):
         await client.events(job.id)
     assert (await fleet.client.get_version(job.id, "latest")).manifest.version == 1
-
-
-@pytest.mark.full
-async def test_steps_that_train_nothing_are_told_of_once_with_what_to_change(
-    fleet: Fleet, client: Client
-) -> None:
-    fleet.trainer.skips = "zero_variance"
-    job = await client.create(small_job(4))
-    await client.succeeded(job.id)
-    (event,) = [e for e in await client.events(job.id) if e.type == pb.EVENT_TYPE_WARNING]
-    # Three steps of three groups are too few to tell.
-    assert event.step == 4
-    assert "in 100 % of the groups of the last 4 steps" in event.message
-    assert "raise rollout.group_size" in event.message
-    assert event.message.endswith("(NO_VARIANCE)")
