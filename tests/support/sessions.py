@@ -75,3 +75,10 @@ async def finish(client: Client, job_id: str) -> jobs_pb.Job:
     """FinishJob."""
     with rpc_errors("controller"):
         return (await client.sessions.FinishJob(pb.FinishJobRequest(job_id=job_id))).job
+
+
+async def beat(client: Client, job_id: str, seconds: float) -> jobs_pb.Job:
+    """Heartbeat."""
+    request = pb.HeartbeatRequest(job_id=job_id, client="a test", seconds=seconds)
+    with rpc_errors("controller"):
+        return (await client.sessions.Heartbeat(request)).job
