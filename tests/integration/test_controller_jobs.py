@@ -176,3 +176,16 @@ async def test_deleting_leaves_the_checkpoints(fleet: Fleet, client: Client) -> 
     with pytest.raises(PodiumError):
         await client.events(job.id)
     assert (await fleet.client.get_version(job.id, "latest")).manifest.version == 1
+
+
+async def test_attempts_that_were_too_long_are_an_event_with_their_number(
+    fleet: Fleet, client: Client
+) -> None:
+    fleet.trainer.tells = {"trajectories_over_max_row_tokens": 3, "trajectory_tokens_max": 5012}
+    await client.succeeded((await client.create(small_job(1), "too-long")).id)
+    (event,) = [e for e in await client.events("too-long") if e.type == pb.EVENT_TYPE_WARNING]
+    assert event.step == 1
+    assert event.message == (
+        "3 attempts are left out of the loss, longer than training.max_row_tokens, 4096;"
+        " the longest has 5012 tokens (OVER_MAX_ROW_TOKENS)"
+    )

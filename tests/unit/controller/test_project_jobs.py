@@ -185,3 +185,46 @@ async def test_a_project_cannot_name_another_s_secret_and_is_warned_that_nobody_
         told = [e.message for e in await client.events("own") if e.type == pb.EVENT_TYPE_WARNING]
         assert warning in told
         await client.succeeded("own")
+
+
+async def test_a_project_that_has_used_its_budget_pauses_its_jobs_until_it_has_more(
+    fleet: MemoryFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet.trainers, "gpus", lambda spec: 1000)
+
+    def limits(hours: float) -> dict[str, ProjectLimits]:
+        return {
+            "poor": ProjectLimits(maxGpuHours=hours, maxJudgeCost=9.0),
+            "grant": ProjectLimits(maxTotalGpuHours=hours, maxGpuHours=9.0),
+            "rich": FREE,
+        }
+
+    async with memory_controller(fleet, limits(1e-6)) as client:
+        await client.create(small_job(2, project="poor"), "poor-1")
+        paused = await client.state("poor-1", pb.JOB_STATE_PAUSED)
+        assert paused.wait_reason == "PROJECT_BUDGET_EXHAUSTED"
+        assert "of the project 'poor' maxGpuHours is 1e-06" in paused.wait_message
+        told = (await client.events("poor-1"))[-1].message
+        assert told == f"the job is paused: {paused.wait_message}"
+        # Of all time is another reason: no month helps.
+        await client.create(small_job(2, project="grant"), "grant-1")
+        paused = await client.state("grant-1", pb.JOB_STATE_PAUSED)
+        assert paused.wait_reason == "PROJECT_TOTAL_BUDGET_EXHAUSTED"
+        assert "of the project 'grant' maxTotalGpuHours is 1e-06" in paused.wait_message
+        await client.resume("grant-1")
+        waits = await waiting(client, "grant-1")
+        assert waits.state == pb.JOB_STATE_QUEUED
+        assert waits.wait_reason == "PROJECT_TOTAL_BUDGET_EXHAUSTED"
+        # Trainer and pool are others'.
+        await client.create(small_job(1, project="rich"), "rich-1")
+        await client.succeeded("rich-1")
+        # What is resumed, or new, waits in line, and is told why.
+        await client.resume("poor-1")
+        await client.create(small_job(1, project="poor"), "poor-2")
+        for job_id in ("poor-1", "poor-2"):
+            waits = await waiting(client, job_id)
+            assert waits.state == pb.JOB_STATE_QUEUED
+            assert waits.wait_reason == "PROJECT_BUDGET_EXHAUSTED"
+    async with memory_controller(fleet, limits(1000.0)) as client:
+        for job_id in ("poor-1", "poor-2", "grant-1"):
+            await client.succeeded(job_id)
