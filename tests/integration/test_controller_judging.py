@@ -97,8 +97,8 @@ async def test_a_judge_that_refuses_or_is_busy_is_waited_for_and_costs_no_group(
     await assert_every_step_once(fleet, client, "busy", 2)
     assert set(fleet.rollout.collected.values()) == {1}
     told = [e.message for e in await client.events("busy") if e.type == pb.EVENT_TYPE_RECOVERY]
-    assert told[0].startswith("judge is lost (judge is unavailable: the judge model")
-    assert "refused with HTTP 402" in told[0]
+    refused = "judge is lost (judge is unavailable: the judge endpoint refused with HTTP 402"
+    assert told[0].startswith(refused)
     assert told[-1].startswith("judge is back")
     assert all(t.HasField("reward") for t in await client.trajectories("busy"))
 
