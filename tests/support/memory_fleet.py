@@ -168,7 +168,9 @@ class MemoryFleet:
         self.at: Callable[[str, str], Awaitable[None]] = _nothing
         self.seconds = 0.0
         """What the clock is ahead by which it is remembered when a pool answered."""
-        self.database = MemoryDatabase(_in_turn)
+        self.transactions = 0
+        """How many were begun."""
+        self.database = MemoryDatabase(self._in_turn)
         self.registry = FakeRegistry(self._line("registry"))
         self.pools: dict[str, FakeInference] = {}
         self.inference = self.add_pool("default", adapters=adapters)
@@ -201,6 +203,12 @@ class MemoryFleet:
             self.lines[name] = line
         return line
 
+    async def _in_turn(self, work: Callable[[], Any]) -> Any:
+        """A transaction before which others come to their turn, as before every real one."""
+        self.transactions += 1
+        await asyncio.sleep(0)
+        return work()
+
     def kill(self, name: str) -> None:
         """Cuts every call to a peer, or to a pool by its name, and loses what was in memory."""
         self.lines[name].cut()
@@ -230,12 +238,6 @@ class MemoryFleet:
 
 async def _nothing(point: str, about: str) -> None:
     return None
-
-
-async def _in_turn(work: Callable[[], Any]) -> Any:
-    """A transaction before which others come to their turn, as before every real one."""
-    await asyncio.sleep(0)
-    return work()
 
 
 class Direct:

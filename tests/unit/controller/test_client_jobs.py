@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 from podium.core.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.controlled import small_job
+from support.fakes import ledger as fake_ledger
 from support.memory_fixtures import client, fleet
 from support.memory_fleet import MemoryClient, MemoryFleet
 from support.sessions import batch, beat, client_job, finish, submit
+from support.waiting import eventually
 
 __all__ = ["client", "fleet"]
 
 
 @pytest.fixture(autouse=True)
-def later(fleet: MemoryFleet) -> None:
-    """The database's clock, by which clients are silent, goes as `fleet.seconds` says."""
+def later(fleet: MemoryFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks, by which clients are silent, go as `fleet.seconds` says, and are looked at soon."""
     fleet.database.clock = lambda: time.time() + fleet.seconds
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + fleet.seconds)
+    monkeypatch.setattr(fake_ledger, "time", clock)
+    monkeypatch.setattr(fake_ledger, "_POLL_SECONDS", 0.005)
 
 
 async def steps_done(client: MemoryClient, job_id: str, steps: int) -> pb.Job:
@@ -34,10 +39,10 @@ async def waits(client: MemoryClient, job_id: str) -> pb.Job:
     )
 
 
-async def looked(fleet: MemoryFleet, client: MemoryClient) -> None:
-    """Returns when the controller has looked at all jobs, some times."""
-    for _ in range(20):
-        await asyncio.sleep(0.005)
+async def looked(fleet: MemoryFleet) -> None:
+    """Returns when scheduler and run have looked at what is stored, some times each."""
+    enough = fleet.transactions + 100
+    await eventually(lambda: fleet.transactions > enough)
 
 
 async def test_t21_a_batch_sent_twice_is_one_step(fleet: MemoryFleet, client: MemoryClient) -> None:
@@ -180,7 +185,7 @@ async def test_a_silent_client_s_place_is_kept_until_somebody_wants_it(
     await waits(client, job.id)
     await beat(client, job.id, 0.2)
     fleet.seconds = 1.0
-    await looked(fleet, client)
+    await looked(fleet)
     assert (await client.get(job.id)).state == pb.JOB_STATE_RUNNING
 
     other = await client.create(client_job(1), "other-1")
@@ -211,16 +216,19 @@ async def test_one_that_takes_its_leave_is_gone_at_once(client: MemoryClient) ->
 
 
 async def test_one_that_lives_and_thinks_has_its_idle_time_and_no_more(
-    client: MemoryClient,
+    fleet: MemoryFleet, client: MemoryClient
 ) -> None:
     spec = client_job(2)
-    # In which the other must be seen to wait, on any machine.
-    spec.client.idle_seconds = 1
+    spec.client.idle_seconds = 1000
     job = await client.create(spec, "thinks")
     await beat(client, job.id, 3600)
     await waits(client, job.id)
     other = await client.create(client_job(1), "other-3")
     await client.until(other.id, lambda job: job.wait_reason != "")
+    fleet.seconds = 900.0
+    await looked(fleet)
+    assert (await client.get(job.id)).state == pb.JOB_STATE_RUNNING
+    fleet.seconds = 1001.0
     await waits(client, other.id)
     assert (await beat(client, job.id, 3600)).state == pb.JOB_STATE_PAUSED
     assert (await client.get(job.id)).phase == "idle"
@@ -229,10 +237,12 @@ async def test_one_that_lives_and_thinks_has_its_idle_time_and_no_more(
 async def test_one_that_never_said_that_it_lives_is_waited_for(
     fleet: MemoryFleet, client: MemoryClient
 ) -> None:
-    job = await client.create(client_job(2), "old")
+    spec = client_job(2)
+    spec.client.idle_seconds = 10_000
+    job = await client.create(spec, "old")
     await waits(client, job.id)
     other = await client.create(client_job(1), "other-4")
     await client.until(other.id, lambda job: job.wait_reason != "")
-    fleet.seconds = 3600.0
-    await looked(fleet, client)
+    fleet.seconds = 9000.0
+    await looked(fleet)
     assert (await client.get(job.id)).state == pb.JOB_STATE_RUNNING
