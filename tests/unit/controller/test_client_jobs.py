@@ -9,6 +9,7 @@ import pytest
 from podium.core.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller.domain.ports import Submission
 from support.controlled import small_job
 from support.fakes import ledger as fake_ledger
 from support.memory_fixtures import client, fleet
@@ -246,3 +247,27 @@ async def test_one_that_never_said_that_it_lives_is_waited_for(
     fleet.seconds = 9000.0
     await looked(fleet)
     assert (await client.get(job.id)).state == pb.JOB_STATE_RUNNING
+
+
+async def test_what_comes_after_a_finished_jobs_last_step_is_not_asked_for_without_a_pause(
+    fleet: MemoryFleet, client: MemoryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    ask = fake_ledger.MemoryLedger.await_submission
+
+    async def counted(self: object, job_id: str, step: int, seconds: float) -> Submission:
+        asked.append(step)
+        return await ask(self, job_id, step, seconds)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fake_ledger.MemoryLedger, "await_submission", counted)
+    job = await client.create(client_job(4, max_staleness=1))
+    hold = fleet.hold("step:begin", "1")
+    await submit(client, job.id, batch(job.id, 0))
+    await hold.reached()
+    await finish(client, job.id)
+    asked.clear()
+    await looked(fleet)
+    # The step after it is collected beside it, and will have nothing.
+    assert len(asked) < 20
+    hold.release()
+    assert (await client.succeeded(job.id)).completed_steps == 1
