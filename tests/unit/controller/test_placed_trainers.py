@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain.errors import JobFailedError
 from podium_controller.domain.ports import JobRecord
-from podium_controller.domain.waits import OnWait, Wait
+from podium_controller.domain.waits import Wait
 from support.controlled import small_job
 from support.memory_fixtures import client, fleet
 from support.memory_fleet import MemoryClient, MemoryFleet, assert_every_step_once
+from support.placing_trainer import PlacingTrainer
 
 __all__ = ["client", "fleet"]
 
@@ -22,42 +20,14 @@ STARTING = Wait("TRAINER_STARTING", "podium-trainer-0 starts")
 BAD_SETTINGS = JobFailedError("PODIUM_TRAINER_PORT: got 'x'", reason="TRAINER_MISCONFIGURED")
 
 
-class Placing:
-    """See `ports.Trainer`: the fleet's, which a test places when it likes."""
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-        self.placed = asyncio.Event()
-        self.hopeless: JobFailedError | None = None
-        self.asked = 0
-        self.closed: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._trainer, name)
-
-    async def ready(self, on_wait: OnWait) -> bool:
-        self.asked += 1
-        if not self.placed.is_set():
-            for wait in (STARTING, NO_ROOM, ONE_LESS):
-                await on_wait(wait)
-            await self.placed.wait()
-        if self.hopeless is not None:
-            raise self.hopeless
-        return False
-
-    async def close(self, job_id: str, seconds: float | None = None) -> None:
-        self.closed.append(job_id)
-        await self._trainer.close(job_id, seconds)
-
-
 @pytest.fixture
-def placing(fleet: MemoryFleet, monkeypatch: pytest.MonkeyPatch) -> list[Placing]:
+def placing(fleet: MemoryFleet, monkeypatch: pytest.MonkeyPatch) -> list[PlacingTrainer]:
     """The trainers that jobs were given, one a run."""
-    made: list[Placing] = []
+    made: list[PlacingTrainer] = []
     given = fleet.trainers.of
 
-    def of(job: JobRecord) -> Placing:
-        made.append(Placing(given(job)))
+    def of(job: JobRecord) -> PlacingTrainer:
+        made.append(PlacingTrainer(given(job), [STARTING, NO_ROOM, ONE_LESS]))
         return made[-1]
 
     monkeypatch.setattr(fleet.trainers, "of", of)
@@ -70,7 +40,7 @@ async def waiting(client: MemoryClient, job_id: str) -> pb.Job:
 
 
 async def test_a_job_says_what_its_trainer_waits_for(
-    fleet: MemoryFleet, client: MemoryClient, placing: list[Placing]
+    fleet: MemoryFleet, client: MemoryClient, placing: list[PlacingTrainer]
 ) -> None:
     job = await client.create(small_job(2))
     told = await waiting(client, job.id)
@@ -88,7 +58,7 @@ async def test_a_job_says_what_its_trainer_waits_for(
 
 
 async def test_a_job_that_waits_can_be_paused_resumed_and_cancelled(
-    client: MemoryClient, placing: list[Placing]
+    client: MemoryClient, placing: list[PlacingTrainer]
 ) -> None:
     job = await client.create(small_job(1))
     await waiting(client, job.id)
@@ -105,7 +75,7 @@ async def test_a_job_that_waits_can_be_paused_resumed_and_cancelled(
 
 
 async def test_a_trainer_that_there_will_never_be_fails_the_job(
-    client: MemoryClient, placing: list[Placing]
+    client: MemoryClient, placing: list[PlacingTrainer]
 ) -> None:
     job = await client.create(small_job(1))
     await waiting(client, job.id)
@@ -118,7 +88,7 @@ async def test_a_trainer_that_there_will_never_be_fails_the_job(
 
 
 async def test_a_lost_trainer_is_placed_again_before_it_is_opened(
-    fleet: MemoryFleet, client: MemoryClient, placing: list[Placing]
+    fleet: MemoryFleet, client: MemoryClient, placing: list[PlacingTrainer]
 ) -> None:
     hold = fleet.hold("step:begin", "2")
     job = await client.create(small_job(3))
