@@ -67,6 +67,7 @@ async def test_a_job_for_a_pool_that_is_away_waits_in_line_without_a_trainer(
         assert waiting.state == pb.JOB_STATE_QUEUED
         assert "'other' does not answer" in waiting.wait_message
         await other.start()
-        await client.succeeded("away-2")
+        done = await client.succeeded("away-2")
+        assert (done.wait_reason, done.wait_message) == ("", "")
         release.set()
         await client.succeeded("away-1")
