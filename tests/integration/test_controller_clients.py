@@ -12,18 +12,15 @@ from contextlib import asynccontextmanager
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.jobs.v1 import session_service_pb2 as sessions_pb
-from podium.jobs.v1 import session_service_pb2_grpc
-from podium.kit.rpc import rpc_errors
 from support.controlled import Client, running_controller, small_job
-from support.controlled_fixtures import client, fleet, registry
+from support.controlled_fixtures import fleet, registry
 from support.fleet import Fleet
 from support.fleet_doubles import BASE_MODEL
 from support.processes import ControllerProcess
-from support.sessions import batch, client_job, finish, submit
+from support.sessions import beat, client_job
 from support.waiting import eventually
 
-__all__ = ["client", "fleet", "registry"]
+__all__ = ["fleet", "registry"]
 
 SCRIPT = """
 import asyncio, sys, time
@@ -95,14 +92,6 @@ async def scripts(fleet: Fleet, controller: str) -> AsyncIterator[Callable[[str]
             script.kill()
 
 
-async def beat(client: Client, job_id: str, seconds: float) -> pb.Job:
-    stub: session_service_pb2_grpc.SessionServiceAsyncStub
-    stub = session_service_pb2_grpc.SessionServiceStub(client.channel)
-    request = sessions_pb.HeartbeatRequest(job_id=job_id, client="a test", seconds=seconds)
-    with rpc_errors("controller"):
-        return (await stub.Heartbeat(request)).job
-
-
 @pytest.mark.long
 async def test_a_killed_client_frees_its_place_and_whoever_waits_was_told_for_whom(
     fleet: Fleet,
@@ -139,74 +128,12 @@ async def test_a_killed_client_frees_its_place_and_whoever_waits_was_told_for_wh
         controller.kill()
 
 
-async def test_a_silent_client_s_place_is_kept_until_somebody_wants_it(
-    fleet: Fleet, client: Client
-) -> None:
-    job = await client.create(client_job(2), "silent")
-    await client.until(job.id, lambda job: job.phase == "collect")
-    await beat(client, job.id, 0.2)
-    await asyncio.sleep(1.5)
-    assert (await client.get(job.id)).state == pb.JOB_STATE_RUNNING
-
-    other = await client.create(client_job(1), "other-1")
-    await client.until(other.id, lambda job: job.phase == "collect")
-    idle = await client.get(job.id)
-    assert (idle.state, idle.phase) == (pb.JOB_STATE_PAUSED, "idle")
-    # Back: it waits its turn, and trains when that comes.
-    assert (await beat(client, job.id, 600)).state == pb.JOB_STATE_QUEUED
-    await submit(client, job.id, batch(job.id, 0))
-    waiting = await client.until(job.id, lambda job: job.wait_reason != "")
-    assert "other" in waiting.wait_message
-    await submit(client, other.id, batch(other.id, 0))
-    await client.succeeded(other.id)
-    await client.until(job.id, lambda job: job.completed_steps == 1)
-    await finish(client, job.id)
-    await client.succeeded(job.id)
-
-
-async def test_one_that_takes_its_leave_is_gone_at_once(fleet: Fleet, client: Client) -> None:
-    job = await client.create(client_job(2), "leaves")
-    await client.until(job.id, lambda job: job.phase == "collect")
-    await beat(client, job.id, 3600)
-    await beat(client, job.id, 0)
-    other = await client.create(client_job(1), "other-2")
-    await client.until(other.id, lambda job: job.phase == "collect")
-    assert (await client.get(job.id)).phase == "idle"
-
-
-async def test_one_that_lives_and_thinks_has_its_idle_time_and_no_more(
-    fleet: Fleet, client: Client
-) -> None:
-    spec = client_job(2)
-    # In which the other must be seen to wait, on any machine.
-    spec.client.idle_seconds = 4
-    job = await client.create(spec, "thinks")
-    await beat(client, job.id, 3600)
-    await client.until(job.id, lambda job: job.phase == "collect")
-    other = await client.create(client_job(1), "other-3")
-    await client.until(other.id, lambda job: job.wait_reason != "")
-    await client.until(other.id, lambda job: job.phase == "collect")
-    assert (await beat(client, job.id, 3600)).state == pb.JOB_STATE_PAUSED
-    await asyncio.sleep(0.5)
-    assert (await client.get(job.id)).phase == "idle"
-
-
-async def test_one_that_never_said_that_it_lives_is_waited_for(
-    fleet: Fleet, client: Client
-) -> None:
-    job = await client.create(client_job(2), "old")
-    await client.until(job.id, lambda job: job.phase == "collect")
-    other = await client.create(client_job(1), "other-4")
-    await client.until(other.id, lambda job: job.wait_reason != "")
-    await asyncio.sleep(2)
-    assert (await client.get(job.id)).state == pb.JOB_STATE_RUNNING
-
-
-async def test_heartbeats_that_are_nobody_s_are_refused(fleet: Fleet) -> None:
+async def test_a_heartbeat_is_heard_and_those_that_are_nobody_s_are_refused(fleet: Fleet) -> None:
     async with running_controller(fleet, max_active_jobs=2) as client:
         with pytest.raises(NotFoundError):
             await beat(client, "nope", 10)
         job = await client.create(client_job(1), "mine")
+        assert (await beat(client, job.id, 10)).id == "mine"
         with pytest.raises(InvalidArgumentError, match="seconds"):
             await beat(client, job.id, 1e9)
         await client.cancel(job.id)

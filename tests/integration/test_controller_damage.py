@@ -49,15 +49,7 @@ async def warnings(client: Client, job: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("versions", "change"),
-    [
-        ((3,), flip),
-        ((3, 2, 1, 0), Path.unlink),
-        full((3,), Path.unlink),
-        full((3, 2), flip),
-        full((3, 2), Path.unlink),
-        full((3, 2, 1, 0), flip),
-    ],
+    ("versions", "change"), [((3,), flip), full((3, 2), flip), full((3, 2, 1, 0), Path.unlink)]
 )
 async def test_a_job_goes_on_from_the_newest_whole_version_and_mends_the_others(
     fleet: Fleet,
@@ -83,80 +75,3 @@ async def test_a_job_goes_on_from_the_newest_whole_version_and_mends_the_others(
         assert f"goes on from {base}" in told[-1]
         for version in range(STEPS + 1):
             await fleet.weights_of(job.id, version)
-
-
-async def test_with_no_version_kept_before_it_the_steps_are_taken_from_the_beginning(
-    fleet: Fleet, registry: RegistryProcess
-) -> None:
-    async with running_controller(fleet) as client:
-        hold = fleet.hold("step:begin", "3")
-        retention = spec_pb2.RetentionSpec(keep_last=1)
-        job = await client.create(small_job(3, retention=retention))
-        await hold.reached()
-        # Its state comes behind it; then no other is kept.
-        await fleet.client.add_state(
-            job.id, 2, await fleet.client.upload({"state/state.json": b'{"step": 2}'})
-        )
-        await fleet.client.apply_retention(job.id, keep_last=1)
-        kept = [v.manifest.version for v in await fleet.client.list_versions(job.id)]
-        assert kept == [2]
-        await damage(fleet, registry, job.id, 2, Path.unlink)
-        await lose_trainer(fleet)
-        hold.release()
-        await client.succeeded(job.id)
-        await assert_every_step_once(fleet, client, job.id, 3)
-
-
-async def test_a_damage_that_the_pool_meets_is_mended_as_well(
-    fleet: Fleet, registry: RegistryProcess
-) -> None:
-    fleet.inference.pulls = True
-    async with running_controller(fleet) as client:
-        hold = fleet.hold("load:begin", "@2")
-        job = await client.create(small_job(3, **KEPT))
-        await hold.reached()
-        await damage(fleet, registry, job.id, 2, flip)
-        hold.release()
-        await client.succeeded(job.id)
-        await assert_every_step_once(fleet, client, job.id, 3)
-
-
-async def test_steps_that_come_out_otherwise_go_on_and_say_so(
-    fleet: Fleet, registry: RegistryProcess
-) -> None:
-    async with running_controller(fleet) as client:
-        hold = fleet.hold("step:begin", "4")
-        job = await client.create(small_job(STEPS, **KEPT))
-        await hold.reached()
-        await damage(fleet, registry, job.id, 3, Path.unlink)
-        fleet.trainer.noise = "other"
-        await lose_trainer(fleet)
-        hold.release()
-        await client.succeeded(job.id)
-        steps = await client.steps(job.id)
-        assert [step.number for step in steps] == list(range(1, STEPS + 1))
-        assert set(fleet.rollout.collected.values()) == {1}
-        assert any("not bit for bit version 3" in text for text in await warnings(client, job.id))
-        # What can be read is whole; what is damaged is not called anything else.
-        await fleet.weights_of(job.id, STEPS)
-
-
-async def test_a_version_that_nothing_can_make_again_ends_the_job_by_its_name(
-    fleet: Fleet, registry: RegistryProcess
-) -> None:
-    fleet.inference.pulls = True
-    async with running_controller(fleet) as client:
-        hold = fleet.hold("step:begin", "4")
-        job = await client.create(small_job(STEPS, **KEPT))
-        await hold.reached()
-        await damage(fleet, registry, job.id, 3, Path.unlink)
-        fleet.trainer.noise = "other"
-        await lose_trainer(fleet)
-        await fleet.inference.kill()
-        await fleet.inference.start()
-        hold.release()
-        failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-        assert failed.failure_reason == "VERSION_DAMAGED"
-        assert f"{job.id}@3" in failed.failure_message
-        assert f"--set fork.model={job.id} --set fork.version=" in failed.failure_message
-        assert failed.completed_steps == 3

@@ -59,7 +59,7 @@ def taught_job(**changes: Any) -> spec_pb2.JobSpec:
 @pytest.mark.parametrize(
     ("point", "about"),
     [
-        ("score", "old-big"),
+        full("score", "old-big"),
         full("step:begin", "1"),
         ("step:taken", "2"),
         full("save:published", "2"),

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 import podium
 import pytest
 from podium.core.errors import (
-    AlreadyExistsError,
     FailedPreconditionError,
     NotFoundError,
     OutOfRangeError,
@@ -25,14 +24,11 @@ from support.controlled import (
     GROUPS,
     Client,
     assert_every_step_once,
-    running_controller,
     small_job,
 )
 from support.controlled_fixtures import client, fleet, registry
-from support.fake_judge import costing, fake_judge, scores
 from support.fleet import Fleet
 from support.fleet_doubles import HELDOUT_SCENARIOS
-from support.waiting import eventually
 
 __all__ = ["client", "fleet", "registry"]
 
@@ -128,147 +124,6 @@ async def test_a_whole_job(fleet: Fleet, client: Client, sdk: podium.AsyncClient
     assert sample("reward_mean", job=job.id) is None
 
 
-async def test_series_of_a_running_job(fleet: Fleet, client: Client) -> None:
-    release = asyncio.Event()
-
-    async def hold(point: str, about: str) -> None:
-        if point == "step:begin" and about == "2":
-            await release.wait()
-
-    fleet.at = hold
-    job = await client.create(small_job(2))
-    await client.until(job.id, lambda j: j.completed_steps == 1 and j.phase == "train")
-    assert sample("steps_total", job_id=job.id) == 1
-    assert sample("tokens_total", job_id=job.id) == GROUPS * ATTEMPTS * 3
-    for name in ("reward_mean", "success_ratio", "last_step_timestamp_seconds"):
-        assert sample(name, job_id=job.id) is not None
-    assert sample("leader") == 1
-    assert sample("step_duration_seconds_count", phase="collect") is not None
-    running = await client.get(job.id)
-    assert running.HasField("remaining_seconds")
-    release.set()
-    await client.succeeded(job.id)
-
-
-async def test_t22_collection_overlaps_training_within_its_staleness(
-    fleet: Fleet, client: Client
-) -> None:
-    """With max_staleness 1 step n + 1 is collected while step n trains, and no further."""
-    seen: list[tuple[int, int]] = []
-    training = 0
-
-    async def watch(point: str, about: str) -> None:
-        nonlocal training
-        if point == "step:begin":
-            training = int(about)
-            if training in (2, 3):
-                await eventually(lambda: any(step == training for step, _ in seen))
-            # Long enough for the whole of the next step to be collected, and for one more.
-            await asyncio.sleep(0.6)
-        elif point == "step:taken":
-            training = 0
-        elif point == "collect:begin":
-            await asyncio.sleep(0.1)
-        elif point == "collect:end" and training:
-            seen.append((training, int(about.split("/s")[1].split("/")[0])))
-
-    fleet.at = watch
-    job = await client.create(small_job(5, max_staleness=1))
-    await client.succeeded(job.id)
-    await assert_every_step_once(fleet, client, job.id, 5)
-    assert {step for step, _ in seen} >= {2, 3}
-    assert {collected - step for step, collected in seen} == {1}
-    for step, versions in fleet.trainer.ages.items():
-        assert min(versions) >= step - 2
-    staleness = [s.metrics["staleness_max"] for s in await client.steps(job.id)]
-    assert staleness == [0, 1, 1, 1, 1]
-    # Nothing is pinned: it follows what the pool has.
-    assert not any(r.policy.HasField("version") for r in fleet.rollout.requests)
-    assert set(fleet.rollout.collected.values()) == {1}
-
-
-@pytest.mark.full
-async def test_an_environment_that_always_fails_ends_the_job_in_its_own_words(
-    fleet: Fleet, client: Client
-) -> None:
-    fleet.rollout.failing = True
-    job = await client.create(small_job(3))
-    failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-    assert failed.failure_reason == "ENVIRONMENT_FAILING"
-    assert "KeyError: the inbox is missing" in failed.failure_message
-    warnings = [e for e in await client.events(job.id) if e.type == pb.EVENT_TYPE_WARNING]
-    assert len(warnings) == 2
-    assert all("the inbox is missing" in event.message for event in warnings)
-    assert fleet.trainer.taken == []
-    assert (fleet.trainer.job, fleet.inference.job) == ("", "")
-
-
-@pytest.mark.full
-async def test_a_job_whose_judges_have_spent_their_budget_ends_with_that_reason(
-    fleet: Fleet, client: Client
-) -> None:
-    async def restart(point: str, about: str) -> None:
-        # A replica that knows nothing of step 1: only the controller's count is left.
-        if point == "judge:begin" and "/s2/" in about:
-            fleet.judge.forget()
-
-    fleet.at = restart
-    with fake_judge() as model:
-        model.then(costing(1000, 16, scores(lambda text: len(text) / 1000)))
-        judge = spec_pb2.JudgeModel(base_url=model.base_url, model="m", max_completion_tokens=16)
-        # A question can take more than it does: enough for three, and for no fourth.
-        ruler = spec_pb2.RulerSpec(judges=[judge], max_job_tokens=3 * 1016 + 1500)
-        scorer = spec_pb2.Scorer(kind=spec_pb2.SCORER_KIND_RULER, ruler=ruler)
-        job = await client.create(small_job(3, reward=spec_pb2.RewardSpec(scorers=[scorer])))
-        failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-        assert len(model.requests) == 3
-    assert failed.failure_reason == "JUDGE_BUDGET_SPENT"
-    assert "have used 3048 tokens of 4548 (max_job_tokens)" in failed.failure_message
-    (step,) = await client.steps(job.id)
-    assert step.metrics["judge_tokens"] == 3048
-
-
-async def test_jobs_queue_in_order_and_take_over_pool_and_trainer(
-    fleet: Fleet, client: Client
-) -> None:
-    running: set[str] = set()
-    order: list[str] = []
-
-    async def watch(point: str, about: str) -> None:
-        if point == "open":
-            order.append(about)
-        if point == "collect:begin":
-            running.add(about.split("/")[0])
-            states = [(await client.get(job)).state for job in jobs]
-            assert states.count(pb.JOB_STATE_RUNNING) <= 1
-
-    jobs: list[str] = []
-    fleet.at = watch
-    for i in range(3):
-        jobs.append((await client.create(small_job(2), f"queued-{i}")).id)
-    for job in jobs:
-        await client.succeeded(job)
-        await assert_every_step_once(fleet, client, job, 2)
-    assert order == jobs
-    assert running == set(jobs)
-
-
-async def test_what_a_forgotten_job_left_behind_is_taken_back(fleet: Fleet, client: Client) -> None:
-    """The first job's trainer could not be told that it ended."""
-    first = await client.create(small_job(1), "first")
-
-    async def break_close(point: str, about: str) -> None:
-        if point == "close" and fleet.trainer.calls["close"] == 1:
-            raise RuntimeError("the trainer could not hear it")
-
-    fleet.at = break_close
-    await client.succeeded(first.id)
-    assert fleet.trainer.job == first.id
-    second = await client.create(small_job(1), "second")
-    await client.succeeded(second.id)
-    assert fleet.inference.job == second.id
-
-
 async def test_watch_tells_everything_once_and_ends_with_the_job(
     fleet: Fleet, client: Client
 ) -> None:
@@ -298,16 +153,6 @@ async def test_watch_tells_everything_once_and_ends_with_the_job(
         [update async for update in client.stub.WatchJob(last)]
 
 
-async def test_checkpoints_of_an_unknown_job_are_never_continued(fleet: Fleet) -> None:
-    async with running_controller(fleet, "one") as client:
-        await client.create(small_job(1), "mine")
-        await client.succeeded("mine")
-    async with running_controller(fleet, "another-database") as client:
-        with pytest.raises(AlreadyExistsError) as raised:
-            await client.create(small_job(1), "mine")
-    assert raised.value.reason == "MODEL_EXISTS"
-
-
 async def test_deleting_leaves_the_checkpoints(fleet: Fleet, client: Client) -> None:
     release = asyncio.Event()
 
@@ -333,16 +178,14 @@ async def test_deleting_leaves_the_checkpoints(fleet: Fleet, client: Client) -> 
     assert (await fleet.client.get_version(job.id, "latest")).manifest.version == 1
 
 
-@pytest.mark.full
-async def test_steps_that_train_nothing_are_told_of_once_with_what_to_change(
+async def test_attempts_that_were_too_long_are_an_event_with_their_number(
     fleet: Fleet, client: Client
 ) -> None:
-    fleet.trainer.skips = "zero_variance"
-    job = await client.create(small_job(4))
-    await client.succeeded(job.id)
-    (event,) = [e for e in await client.events(job.id) if e.type == pb.EVENT_TYPE_WARNING]
-    # Three steps of three groups are too few to tell.
-    assert event.step == 4
-    assert "in 100 % of the groups of the last 4 steps" in event.message
-    assert "raise rollout.group_size" in event.message
-    assert event.message.endswith("(NO_VARIANCE)")
+    fleet.trainer.tells = {"trajectories_over_max_row_tokens": 3, "trajectory_tokens_max": 5012}
+    await client.succeeded((await client.create(small_job(1), "too-long")).id)
+    (event,) = [e for e in await client.events("too-long") if e.type == pb.EVENT_TYPE_WARNING]
+    assert event.step == 1
+    assert event.message == (
+        "3 attempts are left out of the loss, longer than training.max_row_tokens, 4096;"
+        " the longest has 5012 tokens (OVER_MAX_ROW_TOKENS)"
+    )

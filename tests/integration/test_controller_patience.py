@@ -50,27 +50,6 @@ async def test_a_full_disk_is_waited_out_and_costs_no_second_training(
         await assert_every_step_once(fleet, client, job.id, STEPS)
 
 
-@pytest.mark.long
-async def test_a_disk_that_stays_full_ends_the_job_when_its_patience_is_over(
-    fleet: Fleet, registry: RegistryProcess
-) -> None:
-    async with running_controller(fleet) as client:
-        hold = fleet.hold("save:begin", "2")
-        job = await client.create(small_job(STEPS, recovery_timeout_seconds=3))
-        await hold.reached()
-        fleet.trainer.ballast = {"state/ballast.bin": os.urandom(3 * MIB)}
-        resource.prlimit(registry.pid, resource.RLIMIT_FSIZE, (2 * MIB, resource.RLIM_INFINITY))
-        try:
-            hold.release()
-            failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-        finally:
-            unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-            resource.prlimit(registry.pid, resource.RLIMIT_FSIZE, unlimited)
-        assert failed.failure_reason == "STORAGE_FULL"
-        assert "for more than 3 seconds" in failed.failure_message
-        assert fleet.trainer.taken == [(job.id, 1), (job.id, 2)]
-
-
 @pytest.mark.parametrize(
     ("who", "point", "about"),
     [
@@ -108,20 +87,3 @@ async def test_a_token_swapped_on_one_service_costs_a_job_only_time(
             await peer.start()
         await client.succeeded(job.id)
         await assert_every_step_once(fleet, client, job.id, STEPS)
-
-
-async def test_a_token_that_stays_refused_ends_the_job_by_its_name(
-    fleet: Fleet, tmp_path: Path
-) -> None:
-    others = tmp_path / "tokens"
-    others.write_text("a-token-that-the-others-do-not-have\n")
-    async with running_controller(fleet) as client:
-        hold = fleet.hold("step:begin", "2")
-        job = await client.create(small_job(STEPS, recovery_timeout_seconds=2))
-        await hold.reached()
-        await fleet.trainer.kill()
-        await fleet.trainer.start(tokens=others)
-        hold.release()
-        failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-        assert failed.failure_reason == "TOKEN_REFUSED"
-        assert "trainer stayed away for more than 2 seconds" in failed.failure_message

@@ -85,7 +85,7 @@ async def assert_as_if_nothing_had_happened(fleet: Fleet, client: Client, job_id
         full("open", ""),
         full("save:published", "0"),
         full("collect:begin", "/s2/g1"),
-        ("collect:end", "/s2/g2"),
+        full("collect:end", "/s2/g2"),
         full("judge:begin", "/s2/g0"),
         full("judge:end", "/s2/g2"),
         full("step:begin", "2"),
@@ -166,21 +166,12 @@ async def test_a_controller_killed_again_and_again_repeats_the_steps_that_took_w
 @pytest.mark.parametrize(
     ("who", "point", "about"),
     [
-        full("inference", "load:begin", "@2"),
         ("inference", "load:end", "@2"),
-        full("inference", "collect:begin", "/s2/g1"),
-        full("inference", "collect:begin", "/v2-sampled/g1"),
-        full("trainer", "open", ""),
-        full("trainer", "step:begin", "2"),
         ("trainer", "step:taken", "2"),
-        full("trainer", "save:begin", "2"),
-        full("trainer", "save:published", "2"),
+        # It is the trainer whom the registry fails, and who rides that out.
         ("registry", "save:begin", "2"),
-        full("registry", "load:begin", "@2"),
         full("registry", "collect:end", "/v2-sampled/g4"),
-        full("rollout", "collect:begin", "/s2/g1"),
         ("rollout", "collect:end", "/s2/g2"),
-        full("judge", "judge:begin", "/s2/g0"),
         ("judge", "judge:end", "/s2/g2"),
     ],
 )
@@ -224,45 +215,15 @@ async def recovery_events(client: Client, job_id: str, beginning: str) -> list[p
     return []
 
 
-async def test_a_service_that_stays_away_ends_the_job_by_its_name(fleet: Fleet) -> None:
+async def test_a_job_paused_in_mid_step_rests_after_it_and_resumes(fleet: Fleet) -> None:
     async with running_controller(fleet) as client:
         hold = fleet.hold("step:begin", "2")
-        job = await client.create(small_job(STEPS, recovery_timeout_seconds=1))
-        await hold.reached()
-        await fleet.trainer.kill()
-        try:
-            failed = await client.state(job.id, pb.JOB_STATE_FAILED)
-        finally:
-            await fleet.trainer.start()
-        assert failed.failure_reason == "TRAINER_LOST"
-        assert "trainer stayed away for more than 1 seconds" in failed.failure_message
-        assert failed.completed_steps == 1
-        assert fleet.inference.job == ""
-        # The next job finds everything free.
-        after = await client.create(small_job(1))
-        await client.succeeded(after.id)
-
-
-@pytest.mark.parametrize(
-    ("point", "about", "completed"),
-    [
-        full("collect:begin", "/s2/g1", 2),
-        ("step:begin", "2", 2),
-        # An evaluation is left at once; its groups are stored.
-        full("collect:begin", "/v2-sampled/g4", 2),
-    ],
-)
-async def test_a_job_paused_in_mid_step_rests_after_it_and_resumes(
-    fleet: Fleet, point: str, about: str, completed: int
-) -> None:
-    async with running_controller(fleet) as client:
-        hold = fleet.hold(point, about)
         job = await client.create(evaluated_job())
         await hold.reached()
         assert (await client.pause(job.id)).state == pb.JOB_STATE_PAUSING
         hold.release()
         paused = await client.state(job.id, pb.JOB_STATE_PAUSED)
-        assert paused.completed_steps == completed
+        assert paused.completed_steps == 2
         assert (fleet.trainer.job, fleet.inference.job) == ("", "")
         # Its place is another's until it is resumed.
         other = await client.create(small_job(1))
@@ -275,28 +236,15 @@ async def test_a_job_paused_in_mid_step_rests_after_it_and_resumes(
         assert set(training.values()) == {1}
 
 
-@pytest.mark.parametrize(
-    ("point", "about", "completed"),
-    [
-        ("collect:begin", "/s2/g1", 1),
-        full("step:begin", "2", 1),
-        # What is published counts, whatever came of the call.
-        ("save:published", "2", 2),
-        full("load:begin", "@2", 2),
-        full("collect:begin", "/v2-sampled/g2", 2),
-    ],
-)
-async def test_a_job_cancelled_in_mid_step_leaves_nothing_running(
-    fleet: Fleet, point: str, about: str, completed: int
-) -> None:
+async def test_a_job_cancelled_in_mid_step_leaves_nothing_running(fleet: Fleet) -> None:
     async with running_controller(fleet) as client:
-        hold = fleet.hold(point, about)
+        hold = fleet.hold("collect:begin", "/s2/g1")
         job = await client.create(evaluated_job())
         await hold.reached()
         # Nothing answers; the calls are cut.
         assert (await client.cancel(job.id)).state == pb.JOB_STATE_CANCELLING
         cancelled = await client.state(job.id, pb.JOB_STATE_CANCELLED)
-        assert cancelled.completed_steps == completed
+        assert cancelled.completed_steps == 1
         assert cancelled.phase == ""
         await eventually(lambda: fleet.rollout.running == 0)
         assert (fleet.trainer.job, fleet.inference.job) == ("", "")

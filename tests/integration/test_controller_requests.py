@@ -142,3 +142,22 @@ async def test_requests_to_jobs_that_are_not_there(fleet: Fleet, client: Client)
             await call("nobody")
     with pytest.raises(NotFoundError, match="there is no job 'nobody'"), rpc_errors("controller"):
         await client.stub.DeleteJob(pb.DeleteJobRequest(job_id="nobody"))
+
+
+async def test_what_may_not_be_meant_is_warned_of_and_an_event(
+    fleet: Fleet, client: Client
+) -> None:
+    fleet.inference.window = 16384
+    spec = small_job(1)
+    spec.training.max_row_tokens = 4096
+    request = pb.CreateJobRequest(job=pb.Job(id="short-rows", spec=spec), request_id="short-rows")
+    (warning,) = (await client.stub.CreateJob(request)).warnings
+    assert "training.max_row_tokens: got 4096" in warning
+    assert "16384" in warning
+    told = [e for e in await client.events("short-rows") if e.type == pb.EVENT_TYPE_WARNING]
+    assert [e.message for e in told] == [warning]
+    # All but the last token of the longest attempt.
+    request.job.spec.training.max_row_tokens = 16383
+    request.job.id, request.validate_only = "", True
+    assert list((await client.stub.CreateJob(request)).warnings) == []
+    await client.succeeded("short-rows")

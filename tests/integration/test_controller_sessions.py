@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from podium.core.errors import (
-    AlreadyExistsError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
 )
 from podium.jobs.v1 import job_service_pb2 as pb
-from podium.kit.rpc import connect, retry_unavailable
-from podium.registry.v1 import registry_service_pb2 as registry_pb
-from podium.registry.v1 import registry_service_pb2_grpc as registry_grpc
-from podium.types.v1 import spec_pb2, trajectory_pb2
-from support.controlled import Client, assert_every_step_once, small_job
+from podium.kit.rpc import retry_unavailable
+from podium.types.v1 import spec_pb2
+from support.controlled import Client, assert_every_step_once
 from support.controlled_fixtures import client, fleet, registry
 from support.fleet import Fleet
 from support.full import full
@@ -54,22 +49,6 @@ async def test_every_batch_is_a_step_and_the_last_one_ends_the_job(
         assert trajectory.scenario_id == f"scenario-{group.rpartition('g')[2]}"
 
 
-async def test_t21_a_batch_sent_twice_is_one_step(fleet: Fleet, client: Client) -> None:
-    job = await client.create(client_job(2))
-    first = batch(job.id, 0)
-    assert await submit(client, job.id, first, request_id="one") == 1
-    assert await submit(client, job.id, first, request_id="one") == 1
-    await steps_done(client, job.id, 1)
-    assert await submit(client, job.id, first, request_id="one") == 1
-    with pytest.raises(AlreadyExistsError) as reused:
-        await submit(client, job.id, batch(job.id, 1), request_id="one")
-    assert reused.value.reason == "REQUEST_ID_REUSED"
-    assert await submit(client, job.id, batch(job.id, 1), request_id="two", step=2) == 2
-    await client.succeeded(job.id)
-    assert await submit(client, job.id, first, request_id="one") == 1
-    assert fleet.trainer.taken == [(job.id, 1), (job.id, 2)]
-
-
 async def test_finishing_trains_what_is_there_and_evaluates_the_last_version(
     fleet: Fleet, client: Client
 ) -> None:
@@ -94,83 +73,25 @@ async def test_finishing_trains_what_is_there_and_evaluates_the_last_version(
     assert ended_too.value.reason == "JOB_ENDED"
 
 
-async def test_a_silent_client_costs_no_trainer_and_is_heard_again(
+async def test_a_batch_too_many_or_too_old_is_refused_as_a_status(
     fleet: Fleet, client: Client
 ) -> None:
-    spec = client_job(2)
-    spec.client.idle_seconds = 0.3
-    job = await client.create(spec)
-    idle = await client.state(job.id, pb.JOB_STATE_PAUSED)
-    assert idle.phase == "idle"
-    assert fleet.trainer.job == ""
-    # It can still be sampled from.
-    assert (fleet.inference.job, fleet.inference.version) == (job.id, 0)
-    await submit(client, job.id, batch(job.id, 0))
-    await steps_done(client, job.id, 1)
-    await client.state(job.id, pb.JOB_STATE_PAUSED)
-    await client.resume(job.id)
-    await client.until(job.id, lambda job: job.state != pb.JOB_STATE_PAUSED)
-    await client.state(job.id, pb.JOB_STATE_PAUSED)
-    await finish(client, job.id)
-    assert (await client.succeeded(job.id)).completed_steps == 1
-
-
-async def test_what_people_paused_stays_paused(fleet: Fleet, client: Client) -> None:
-    job = await client.create(client_job(1))
-    await waits(client, job.id)
-    await client.pause(job.id)
-    paused = await client.state(job.id, pb.JOB_STATE_PAUSED)
-    assert paused.phase == "wait"
-    await submit(client, job.id, batch(job.id, 0))
-    await asyncio.sleep(0.5)
-    assert (await client.get(job.id)).state == pb.JOB_STATE_PAUSED
-    await client.resume(job.id)
-    await client.succeeded(job.id)
-
-
-async def test_cancelling_ends_the_wait(client: Client) -> None:
-    job = await client.create(client_job(1))
-    await waits(client, job.id)
-    await client.cancel(job.id)
-    await client.state(job.id, pb.JOB_STATE_CANCELLED)
-    with pytest.raises(FailedPreconditionError) as ended:
-        await finish(client, job.id)
-    assert ended.value.reason == "JOB_ENDED"
-
-
-@pytest.mark.parametrize("ahead", [1, full(0)])
-async def test_how_far_a_client_may_run_ahead(fleet: Fleet, client: Client, ahead: int) -> None:
-    job = await client.create(client_job(4, max_staleness=ahead))
+    job = await client.create(client_job(4))
     hold = fleet.hold("step:begin", "1")
     await submit(client, job.id, batch(job.id, 0))
     await hold.reached()
-    if ahead:
-        assert await submit(client, job.id, batch(job.id, 0)) == 2
     with pytest.raises(FailedPreconditionError) as pending:
         await submit(client, job.id, batch(job.id, 0))
     assert pending.value.reason == "BATCH_PENDING"
     hold.release()
-    await steps_done(client, job.id, 1 + ahead)
+    await steps_done(client, job.id, 1)
     with pytest.raises(FailedPreconditionError) as wrong:
-        await submit(client, job.id, batch(job.id, 1 + ahead), step=4)
-    assert (wrong.value.reason, wrong.value.metadata["step"]) == ("WRONG_STEP", str(2 + ahead))
-    for version, policy in ((0, job.id), (1 + ahead, "another")):
+        await submit(client, job.id, batch(job.id, 1), step=4)
+    assert (wrong.value.reason, wrong.value.metadata["step"]) == ("WRONG_STEP", "2")
+    for version, policy in ((0, job.id), (1, "another")):
         with pytest.raises(FailedPreconditionError) as stale:
             await submit(client, job.id, batch(policy, version))
         assert stale.value.reason == "STALE_BATCH"
-
-
-async def test_a_group_in_which_all_failed_is_a_step_that_learns_nothing(client: Client) -> None:
-    job = await client.create(client_job(1))
-    groups = batch(job.id, 0, groups=1)
-    for trajectory in groups[0].trajectories:
-        trajectory.ClearField("environment_reward")
-        trajectory.stop_reason = trajectory_pb2.STOP_REASON_FAILED
-        trajectory.failure.type = "KeyError"
-    await submit(client, job.id, groups)
-    await client.succeeded(job.id)
-    (step,) = await client.steps(job.id)
-    assert step.metrics["trajectories_failed"] == 4
 
 
 async def test_bad_batches_are_refused_whole(fleet: Fleet, client: Client) -> None:
@@ -194,48 +115,6 @@ async def test_bad_batches_are_refused_whole(fleet: Fleet, client: Client) -> No
         await submit(client, "nobody", batch("nobody", 0))
     assert await submit(client, job.id, batch(job.id, 0)) == 1
     await client.succeeded(job.id)
-
-
-async def test_a_job_without_a_client_takes_no_batches(client: Client) -> None:
-    job = await client.create(small_job(1))
-    with pytest.raises(FailedPreconditionError) as refused:
-        await submit(client, job.id, batch(job.id, 0))
-    assert refused.value.reason == "NOT_CLIENT_DRIVEN"
-    with pytest.raises(FailedPreconditionError):
-        await finish(client, job.id)
-    await client.succeeded(job.id)
-
-
-async def test_a_job_needs_an_environment_or_a_client(client: Client) -> None:
-    spec = small_job(1)
-    spec.ClearField("environment")
-    with pytest.raises(InvalidArgumentError, match="environment"):
-        await client.create(spec)
-    spec.client.SetInParent()
-    spec.evaluation.SetInParent()
-    with pytest.raises(InvalidArgumentError, match="evaluation"):
-        await client.create(spec)
-
-
-async def test_the_best_version_that_the_client_logged_stays(fleet: Fleet, client: Client) -> None:
-    job = await client.create(
-        client_job(4, retention=spec_pb2.RetentionSpec(keep_last=1, keep_best=1))
-    )
-    await waits(client, job.id)
-    channel = connect(fleet.registry.address)
-    registry: registry_grpc.RegistryServiceAsyncStub = registry_grpc.RegistryServiceStub(channel)
-    for version, reward in ((0, 1.0), (1, 3.0), (2, 2.0), (3, 0.5)):
-        await client.until(job.id, lambda job, v=version: job.completed_steps >= v)
-        await registry.RecordEvaluation(
-            registry_pb.RecordEvaluationRequest(
-                model=job.id, version=version, metrics={"val/reward": reward}
-            )
-        )
-        await submit(client, job.id, batch(job.id, version))
-    await client.succeeded(job.id)
-    await channel.close()
-    kept = [v.manifest.version for v in await fleet.client.list_versions(job.id)]
-    assert sorted(kept) == [1, 4]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from podium.core.errors import InvalidArgumentError
-from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 from support.controlled import assert_every_step_once, running_controller, small_job
 from support.fleet import Fleet, fleet_of_doubles
-from support.full import full
 from support.processes import RegistryProcess, running_registry
 
 STEPS = 2
@@ -41,21 +39,11 @@ def job(name: str, **trainer: object) -> spec_pb2.JobSpec:
 ONE_AT_EACH = ("open", "save:begin", "save:published", "step:begin")
 
 
-@pytest.mark.parametrize(
-    ("where", "points"),
-    [
-        ("step-taken", ("step:taken",) * 4),
-        # What dies meets each job somewhere else.
-        ("each", ONE_AT_EACH),
-        *(full(point.replace(":", "-"), (point,) * 4) for point in ONE_AT_EACH),
-    ],
-)
-async def test_four_jobs_of_a_trainer_that_dies_end_whole(
-    fleet: Fleet, where: str, points: tuple[str, ...]
-) -> None:
+async def test_four_jobs_of_a_trainer_that_dies_end_whole(fleet: Fleet) -> None:
+    """What dies meets each job somewhere else."""
     shared = await fleet.add_trainer_pool("shared", 4)
-    names = [f"{where}-{each}" for each in ("lab-1", "lab-2", "shop-1", "shop-2")]
-    awaited, killed = Counter(points), asyncio.Event()
+    names = ["lab-1", "lab-2", "shop-1", "shop-2"]
+    awaited, killed = Counter(ONE_AT_EACH), asyncio.Event()
     arrived = asyncio.Event()
 
     async def hold(at: str, about: str) -> None:
@@ -83,36 +71,6 @@ async def test_four_jobs_of_a_trainer_that_dies_end_whole(
             await assert_every_step_once(fleet, client, name, STEPS)
     assert shared.projects == {name: name.split("-")[-2] for name in names}
     assert (shared.opened, fleet.trainer.opens) == ({}, [])
-
-
-async def test_what_a_job_waits_for_and_where_it_trained_is_told(fleet: Fleet) -> None:
-    shared = await fleet.add_trainer_pool("shared", 1)
-    release = asyncio.Event()
-
-    async def hold(at: str, about: str) -> None:
-        if at == "step:begin":
-            await release.wait()
-
-    fleet.at = hold
-    async with running_controller(fleet, max_active_jobs=8) as client:
-        first, second, alone = "told-lab-1", "told-lab-2", "told-shop-1"
-        await client.create(job(first), first)
-        await client.until(first, lambda j: j.phase == "train")
-        await client.create(job(second), second)
-        await client.create(job(alone, dedicated=True), alone)
-        waiting = await client.until(second, lambda j: j.wait_reason != "")
-        assert (waiting.state, waiting.wait_reason) == (pb.JOB_STATE_QUEUED, "TRAINER_POOL_FULL")
-        assert first in waiting.wait_message
-        await client.until(alone, lambda j: j.phase == "train")
-        # In a controller that begins anew, each finds its trainer.
-    async with running_controller(fleet, max_active_jobs=8) as client:
-        release.set()
-        pools = {
-            name: (await client.succeeded(name)).trainer_pool for name in (first, second, alone)
-        }
-    assert pools == {first: "shared", second: "shared", alone: ""}
-    assert {name for name, _ in shared.taken} == {first, second}
-    assert {name for name, _ in fleet.trainer.taken} == {alone}
 
 
 async def test_a_pool_that_there_is_not_is_refused(fleet: Fleet) -> None:

@@ -37,8 +37,10 @@ async def usage(client: Client, **only: Any) -> list[pb.UsageRow]:
             return rows
 
 
-async def test_usage_is_told_by_job_by_project_and_by_time(fleet: Fleet) -> None:
-    changes = {"trainer_gpus": 2, "gpu_hour_price": 3600.0}
+async def test_usage_is_told_by_job_by_project_and_by_time(fleet: Fleet, tmp_path: Path) -> None:
+    limits = tmp_path / "projects.yaml"
+    limits.write_text("one: {maxGpuHours: 9, maxJudgeCost: 8}\ntwo: {maxTotalGpuHours: 7}\n")
+    changes = {"trainer_gpus": 2, "gpu_hour_price": 3600.0, "projects_file": limits}
     began, hour = Timestamp(), 3600
     began.GetCurrentTime()
     async with running_controller(fleet, **changes) as client:
@@ -57,6 +59,9 @@ async def test_usage_is_told_by_job_by_project_and_by_time(fleet: Fleet) -> None
         with rpc_errors("controller"):
             listed = await client.stub.ListJobs(pb.ListJobsRequest())
         assert {job.id: job.usage for job in listed.jobs}["a"] == used
+        with rpc_errors("controller"):
+            listed = await client.stub.ListJobs(pb.ListJobsRequest(project="one"))
+        assert [job.id for job in listed.jobs] == ["c", "a"]
 
         rows = await usage(client)
         assert [(row.job_id, row.project) for row in rows] == [
@@ -70,6 +75,21 @@ async def test_usage_is_told_by_job_by_project_and_by_time(fleet: Fleet) -> None
         assert [row.project for row in projects] == ["one", "two"]
         both = rows[0].usage.sampled_tokens + used.sampled_tokens
         assert projects[0].usage.sampled_tokens == both
+
+        month, total = await budgets(client)
+        assert (month.project, month.max_gpu_hours, month.max_judge_cost) == ("one", 9, 8)
+        gpu_seconds = rows[0].usage.trainer_gpu_seconds + used.trainer_gpu_seconds
+        assert month.gpu_hours == pytest.approx(gpu_seconds / 3600)
+        assert (month.judge_cost, month.HasField("max_total_gpu_hours")) == (0, False)
+        assert (total.project, total.max_total_gpu_hours) == ("two", 7)
+        assert total.total_gpu_hours == total.gpu_hours > 0
+        assert [each.project for each in await budgets(client, project="two")] == ["two"]
+        # They are told with the first page alone.
+        with rpc_errors("controller"):
+            first = await client.stub.ListUsage(pb.ListUsageRequest(page_size=1))
+        assert len(first.budgets) == 2
+        token = first.next_page_token
+        assert await budgets(client, page_size=1, page_token=token) == []
 
         long_ago, far = Timestamp(seconds=0), Timestamp(seconds=began.seconds + 2 * hour)
         assert len(await usage(client, start_time=began, end_time=far)) == 3
@@ -130,68 +150,9 @@ async def test_a_job_that_has_used_its_budget_pauses_and_goes_on_with_a_greater_
         assert done.usage.sampled_tokens == 3 * a_step
 
 
-async def test_a_project_that_has_used_its_budget_pauses_its_jobs_until_it_has_more(
-    fleet: Fleet, tmp_path: Path
-) -> None:
-    def settings(hours: float) -> dict[str, Any]:
-        path = tmp_path / "projects.yaml"
-        path.write_text(
-            f"poor: {{maxGpuHours: {hours:.6f}, maxJudgeCost: 9}}\n"
-            f"grant: {{maxTotalGpuHours: {hours:.6f}, maxGpuHours: 9}}\nrich: {{}}\n"
-        )
-        return {"projects_file": path, "trainer_gpus": 1000}
-
-    async with running_controller(fleet, **settings(1e-6)) as client:
-        await client.create(small_job(2, project="poor"), "poor-1")
-        paused = await client.state("poor-1", pb.JOB_STATE_PAUSED)
-        assert paused.wait_reason == "PROJECT_BUDGET_EXHAUSTED"
-        assert "of the project 'poor' maxGpuHours is 1e-06" in paused.wait_message
-        told = (await client.events("poor-1"))[-1].message
-        assert told == f"the job is paused: {paused.wait_message}"
-        # Of all time is another reason: no month helps.
-        await client.create(small_job(2, project="grant"), "grant-1")
-        paused = await client.state("grant-1", pb.JOB_STATE_PAUSED)
-        assert paused.wait_reason == "PROJECT_TOTAL_BUDGET_EXHAUSTED"
-        assert "of the project 'grant' maxTotalGpuHours is 1e-06" in paused.wait_message
-        await client.resume("grant-1")
-        waits = await client.until("grant-1", lambda job: bool(job.wait_reason))
-        assert waits.state == pb.JOB_STATE_QUEUED
-        assert waits.wait_reason == "PROJECT_TOTAL_BUDGET_EXHAUSTED"
-        (total,) = await budgets(client, project="grant")
-        assert (total.max_total_gpu_hours, total.HasField("max_total_judge_cost")) == (1e-6, False)
-        assert total.total_gpu_hours == total.gpu_hours > 0
-        # Trainer and pool are others'.
-        await client.create(small_job(1, project="rich"), "rich-1")
-        await client.succeeded("rich-1")
-        # What is resumed, or new, waits in line, and is told why.
-        await client.resume("poor-1")
-        await client.create(small_job(1, project="poor"), "poor-2")
-        for job_id in ("poor-1", "poor-2"):
-            waits = await client.until(job_id, lambda job: bool(job.wait_reason))
-            assert waits.state == pb.JOB_STATE_QUEUED
-            assert waits.wait_reason == "PROJECT_BUDGET_EXHAUSTED"
-        (budget,) = await budgets(client, project="poor")
-        assert (budget.project, budget.max_gpu_hours, budget.max_judge_cost) == ("poor", 1e-6, 9)
-        used = (await client.get("poor-1")).usage
-        assert budget.gpu_hours == pytest.approx(used.trainer_gpu_seconds / 3600)
-        assert budget.judge_cost == 0
-        assert await budgets(client, project="rich") == []
-        assert len(await budgets(client, page_size=1)) == 2
-        assert await budgets(client, page_size=1, page_token=await next_page(client)) == []
-    async with running_controller(fleet, **settings(1000.0)) as client:
-        for job_id in ("poor-1", "poor-2", "grant-1"):
-            await client.succeeded(job_id)
-
-
 async def budgets(client: Client, **fields: Any) -> list[pb.ProjectBudget]:
     with rpc_errors("controller"):
         return list((await client.stub.ListUsage(pb.ListUsageRequest(**fields))).budgets)
-
-
-async def next_page(client: Client) -> str:
-    with rpc_errors("controller"):
-        response = await client.stub.ListUsage(pb.ListUsageRequest(page_size=1))
-    return response.next_page_token
 
 
 async def resume(client: Client, budget: spec_pb2.BudgetSpec) -> pb.Job:

@@ -14,6 +14,7 @@ from podium.core.errors import (
 )
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller.domain import job_states
 from podium_controller.domain.ports import COLLECTED, Submission
 from podium_controller.domain.waits import Wait
 from podium_controller.store import (
@@ -105,6 +106,29 @@ async def test_a_silent_client_s_job_rests_until_there_is_news(stores: Stores) -
     assert await ledger.await_submission("job", 1, 60) == Submission(2, False)
     await stores.batches.finish("job")
     assert await ledger.await_submission("job", 2, 60) == Submission(0, True)
+
+
+async def test_what_people_paused_stays_paused_whatever_its_client_says(stores: Stores) -> None:
+    ledger = await lead(stores)
+    await stores.jobs.create(driven())
+    await ledger.start("job", "pool")
+    await stores.jobs.request("job", job_states.after_pause)
+    await ledger.settle("job", pb.JOB_STATE_PAUSED)
+    await stores.batches.submit(batch("a"), two_groups)
+    await stores.clients.beat("job", "me", 0)
+    await stores.clients.beat("job", "me", 60)
+    assert await ledger.state_of("job") == pb.JOB_STATE_PAUSED
+
+
+async def test_what_was_cancelled_is_not_finished(stores: Stores) -> None:
+    ledger = await lead(stores)
+    await stores.jobs.create(driven())
+    await ledger.start("job", "pool")
+    await stores.jobs.request("job", job_states.after_cancel)
+    await ledger.settle("job", pb.JOB_STATE_CANCELLED)
+    with pytest.raises(FailedPreconditionError) as raised:
+        await stores.batches.finish("job")
+    assert raised.value.reason == "JOB_ENDED"
 
 
 async def test_a_waiting_loop_wakes_at_its_batch(stores: Stores) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from podium.core.errors import DeadlineExceededError, UnavailableError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.jobs.v1 import job_service_pb2_grpc as pb_grpc
+from podium.jobs.v1 import session_service_pb2_grpc
 from podium.kit.rpc import Server, connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.service import controller
@@ -50,10 +51,18 @@ def small_job(steps: int = 3, **changes: Any) -> spec_pb2.JobSpec:
 class Client:
     """JobService with short names. A lost controller is waited for where that is meant."""
 
+    every = 0.05
+    """How often it looks for what it waits for, in seconds."""
+    within = 200.0
+    """How long it waits, in seconds."""
+
     def __init__(self, address: str) -> None:
         self.address = address
         self.channel = connect(address)
         self.stub: pb_grpc.JobServiceAsyncStub = pb_grpc.JobServiceStub(self.channel)
+        self.sessions: session_service_pb2_grpc.SessionServiceAsyncStub = (
+            session_service_pb2_grpc.SessionServiceStub(self.channel)
+        )
 
     async def create(self, spec: spec_pb2.JobSpec, job_id: str = "", **fields: Any) -> pb.Job:
         fields = {"request_id": uuid.uuid4().hex, **fields}
@@ -101,11 +110,11 @@ class Client:
         self,
         job_id: str,
         condition: Callable[[pb.Job], bool],
-        within: float = 200,
-        every: float = 0.05,
+        within: float | None = None,
+        every: float | None = None,
     ) -> pb.Job:
         """The job once the condition holds; through restarts of the controller."""
-        job = pb.Job()
+        job, within = pb.Job(), within or self.within
         try:
             async with asyncio.timeout(within):
                 while True:
@@ -119,7 +128,7 @@ class Client:
                         assert job.state not in ENDED, (
                             f"{job.failure_reason}: {job.failure_message}"
                         )
-                    await asyncio.sleep(every)
+                    await asyncio.sleep(every or self.every)
         except TimeoutError:
             raise AssertionError(f"did not happen within {within} seconds; {job}") from None
 

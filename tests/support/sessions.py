@@ -8,7 +8,6 @@ from typing import Any
 
 from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.jobs.v1 import session_service_pb2 as pb
-from podium.jobs.v1 import session_service_pb2_grpc as pb_grpc
 from podium.kit.rpc import rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from support.controlled import ATTEMPTS, GROUPS, Client, small_job
@@ -68,13 +67,18 @@ async def submit(
         for group in groups:
             yield pb.SubmitBatchRequest(group=group)
 
-    stub: pb_grpc.SessionServiceAsyncStub = pb_grpc.SessionServiceStub(client.channel)
     with rpc_errors("controller"):
-        return (await stub.SubmitBatch(messages(), timeout=30)).step
+        return (await client.sessions.SubmitBatch(messages(), timeout=30)).step
 
 
 async def finish(client: Client, job_id: str) -> jobs_pb.Job:
     """FinishJob."""
-    stub: pb_grpc.SessionServiceAsyncStub = pb_grpc.SessionServiceStub(client.channel)
     with rpc_errors("controller"):
-        return (await stub.FinishJob(pb.FinishJobRequest(job_id=job_id))).job
+        return (await client.sessions.FinishJob(pb.FinishJobRequest(job_id=job_id))).job
+
+
+async def beat(client: Client, job_id: str, seconds: float) -> jobs_pb.Job:
+    """Heartbeat."""
+    request = pb.HeartbeatRequest(job_id=job_id, client="a test", seconds=seconds)
+    with rpc_errors("controller"):
+        return (await client.sessions.Heartbeat(request)).job

@@ -13,7 +13,7 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
-from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
+from podium.core.skip_reasons import JUDGE_BUDGET, NO_ENVIRONMENT_ANSWERS
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
@@ -77,7 +77,7 @@ class FakeInference:
 
         def handle() -> inference_pb.LoadPolicyResponse:
             self._forbidden.discard(job_id)
-            known = (self.job, self.version) == (job_id, version)
+            known = self._has(job_id, version)
             if not known:
                 self._exchange(job_id, version)
             return inference_pb.LoadPolicyResponse(already_loaded=known)
@@ -101,8 +101,7 @@ class FakeInference:
     async def unload(self, job_id: str, seconds: float | None = None) -> None:
         def handle() -> None:
             self._forbidden.add(job_id)
-            if self.job == job_id:
-                self.job, self.version = "", -1
+            self._drop(job_id)
 
         await self._wire.call("inference", "unload", handle)
 
@@ -142,6 +141,49 @@ class FakeInference:
         self._wire.reach("registry")
         self._registry.pull(job_id, version)
         self.job, self.version = job_id, version
+
+    def _has(self, job_id: str, version: int) -> bool:
+        return (self.job, self.version) == (job_id, version)
+
+    def _drop(self, job_id: str) -> None:
+        if self.job == job_id:
+            self.job, self.version = "", -1
+
+
+class FakeAdapters(FakeInference):
+    """A pool of one pod, of adapters: one version of each of several jobs."""
+
+    def __init__(
+        self, registry: FakeRegistry, wire: Wire | None = None, base_model: str = BASE_MODEL
+    ) -> None:
+        super().__init__(registry, wire, base_model)
+        self.weight_mode = inference_pb.WEIGHT_MODE_ADAPTER
+        self.loaded: dict[str, int] = {}
+        """Versions by job; `job` and `version` are those that were asked for last."""
+
+    def forget(self) -> None:
+        super().forget()
+        self.loaded.clear()
+
+    def use(self, policy: policy_pb2.PolicyRef) -> int:
+        self._turn_to(policy.job)
+        return super().use(policy)
+
+    def _exchange(self, job_id: str, version: int) -> None:
+        self._turn_to(job_id)
+        super()._exchange(job_id, version)
+        self.loaded[job_id] = version
+
+    def _has(self, job_id: str, version: int) -> bool:
+        return self.loaded.get(job_id) == version
+
+    def _drop(self, job_id: str) -> None:
+        self.loaded.pop(job_id, None)
+        super()._drop(job_id)
+
+    def _turn_to(self, job_id: str) -> None:
+        here = job_id in self.loaded
+        self.job, self.version = (job_id, self.loaded[job_id]) if here else ("", -1)
 
 
 class FakeRollout:
@@ -277,18 +319,26 @@ class FakeJudge:
     def __init__(self, wire: Wire | None = None) -> None:
         self._wire = wire or Wire()
         self.judged: Counter[str] = Counter()
+        self.usage = judge_pb.JudgeUsage(calls=1)
+        """Of each group."""
+        self.needs = 0
+        """Tokens that it must be granted for a group, where it is granted any."""
 
     async def check(self, reward: spec_pb2.RewardSpec, base_model: str) -> None:
         await self._wire.call("judge", "check", lambda: None)
 
     async def score(self, request: judge_pb.ScoreGroupRequest) -> judge_pb.ScoreGroupResponse:
         def handle() -> judge_pb.ScoreGroupResponse:
-            self.judged[request.group.id] += 1
             answer = judge_pb.ScoreGroupResponse(group=request.group)
+            if request.grant.HasField("tokens") and request.grant.tokens < self.needs:
+                answer.group.skip_reason = JUDGE_BUDGET
+                answer.wanted.tokens = self.needs
+                return answer
+            self.judged[request.group.id] += 1
             for trajectory in answer.group.trajectories:
                 if trajectory.stop_reason != trajectory_pb2.STOP_REASON_FAILED:
                     trajectory.reward = trajectory.environment_reward
-            answer.usage.calls = 1
+            answer.usage.CopyFrom(self.usage)
             return answer
 
         return await self._wire.call("judge", "score", handle)

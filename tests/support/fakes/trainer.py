@@ -28,6 +28,7 @@ class _Session:
     weights: Weights
     parent: int | None
     published: int | None
+    base_model: str
     stored: int | None = None
     """The step whose state the registry has."""
     held: _Held | None = None
@@ -99,7 +100,7 @@ class FakeTrainer:
                 if at is not None:
                     self._wire.reach("registry")
                     weights = self._registry.resume(job_id, at)
-                here = _Session(job_id, at or 0, weights, at, at, at)
+                here = _Session(job_id, at or 0, weights, at, at, request.base_model, at)
                 self._sessions[job_id] = here
             return pb.OpenResponse(step=here.step, trainable_parameters=1, warnings=self.warnings)
 
@@ -141,7 +142,11 @@ class FakeTrainer:
             if request.state == pb.STATE_SAVING_BEHIND and _is_on_its_way(here.held):
                 return Later(handle)
             manifest = registry_pb.Manifest(
-                model=job_id, version=step, group_ids=request.group_ids, metrics=request.metrics
+                model=job_id,
+                version=step,
+                base_model=here.base_model,
+                group_ids=request.group_ids,
+                metrics=request.metrics,
             )
             if step:
                 manifest.metrics["loss"] = 1 / step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -27,6 +28,8 @@ many groups of this one could not teach.
 """
 
 _WAIT_SECONDS = 3600.0
+# Of a client that ends or is gone the ledger says so at once: how soon it is asked again.
+_AGAIN_SECONDS = 1.0
 
 
 class GroupSource(Protocol):
@@ -200,6 +203,9 @@ class ClientGroups:
             found = await self._ledger.await_submission(self._job_id, step, _WAIT_SECONDS)
             if found.groups:
                 return found.groups
+            if found.finishing or found.gone:
+                # What follows on that is `arrival`'s to say, when the step before has trained.
+                await asyncio.sleep(_AGAIN_SECONDS)
 
     async def sample(self, key: GroupKey, origin: int, redrawn: int = 0) -> trajectory_pb2.Group:
         """See `GroupSource`: a batch is stored whole, so nothing is ever missing."""

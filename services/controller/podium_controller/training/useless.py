@@ -36,6 +36,8 @@ Keyed = tuple[GroupKey, trajectory_pb2.Group]
 
 # How often in a row all groups of a step may be of no use.
 _ROUNDS = 3
+# Before another round, in seconds; twice as long each time.
+_FIRST_PAUSE = 1.0
 # What asking judge or teacher once more may mend.
 _UNJUDGED = (JUDGE_FAILED, JUDGE_ERROR, JUDGE_MISCONFIGURED, TEACHER_ERROR)
 
@@ -140,7 +142,7 @@ class UselessGroups:
                 await self._ledger.save_group(key, COLLECTED, group)
             elif renewable:
                 await self._ledger.drop_group(key)
-        await asyncio.sleep(2.0 ** (rounds - 1))
+        await asyncio.sleep(_FIRST_PAUSE * 2.0 ** (rounds - 1))
         return of_judge
 
 
