@@ -20,8 +20,9 @@ from urllib.parse import quote
 
 from dashboard_job import JOB
 from dashboard_panels import FIRING, NO_CLUSTER, J, Panel, R, Row
-from dashboard_release import OVERVIEW, SERVICES
+from dashboard_release import OVERVIEW
 from dashboard_sampling import ENVIRONMENTS, POOL
+from dashboard_services import SERVICES
 from dashboard_tenants import TENANTS
 
 FOLDER = Path(__file__).resolve().parent.parent / "charts" / "podium" / "files" / "dashboards"

@@ -170,10 +170,11 @@ async def test_a_fork_starts_from_the_newest_version_unless_told() -> None:
     assert fields(await admission.check_fork(bench.spec)) == ["job.spec.fork"]
     await bench.optimizer.open(None)
     await bench.optimizer.step(1, [], {}, {})
-    assert fields(await admission.check_fork(bench.spec)) == ["job.spec.fork.model"]
-    assert bench.spec.fork.version == 1
-    bench.registry.find(JOB, 1).manifest.base_model = bench.spec.base_model
     assert await admission.check_fork(bench.spec) == []
+    assert bench.spec.fork.version == 1
+    bench.registry.find(JOB, 1).manifest.base_model = "another"
+    assert fields(await admission.check_fork(bench.spec)) == ["job.spec.fork.model"]
+    bench.registry.find(JOB, 1).manifest.base_model = bench.spec.base_model
     bench.spec.training.steps = 1
     assert fields(await admission.check_fork(bench.spec)) == ["job.spec.training.steps"]
 

@@ -25,7 +25,7 @@ from podium.types.v1 import spec_pb2
 from podium_controller.api.distillation import check_teacher, teacher_warnings
 from podium_controller.api.trackers import Trackers
 from podium_controller.api.trainers import check_trainer
-from podium_controller.domain.budget import JUDGE_COST, bounded, told_bounds
+from podium_controller.domain.budget import JUDGE_COST, added_bounds, bounded
 from podium_controller.domain.ports import Peers
 from podium_controller.domain.row_length import complete_row_length, row_length_warnings
 from podium_controller.pools.pools import Offer, Pools, served
@@ -151,12 +151,12 @@ class Admission:
     async def _check_reward(
         self, spec: spec_pb2.JobSpec, reward: spec_pb2.RewardSpec, path: str
     ) -> list[Violation]:
-        told = bounded(reward, spec.budget)
+        asked = bounded(reward, spec.budget)
         try:
-            await self._peers.judge.check(told, spec.base_model)
+            await self._peers.judge.check(asked, spec.base_model)
         except InvalidArgumentError as error:
             # Its request has the reward where a job's specification has it.
-            of_budget = told_bounds(reward, told)
+            of_budget = added_bounds(reward, asked)
             found = {
                 (f"job.spec.{JUDGE_COST}" if v.field in of_budget else f"{path}.{v.field}"): v
                 for v in error.violations

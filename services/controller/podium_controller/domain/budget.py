@@ -73,11 +73,13 @@ def bounded(reward: spec_pb2.RewardSpec, budget: spec_pb2.BudgetSpec) -> spec_pb
     return told
 
 
-def told_bounds(reward: spec_pb2.RewardSpec, told: spec_pb2.RewardSpec) -> set[str]:
-    """Where the bounds stand that `bounded` put into `told`, in place of the reward's own."""
+def added_bounds(reward: spec_pb2.RewardSpec, asked: spec_pb2.RewardSpec) -> set[str]:
+    """Where the bounds stand that `bounded` put into `asked`, in place of the reward's own."""
     return {
         f"reward.scorers[{index}].{PART_FIELDS[scorer.kind]}.max_job_cost"
-        for index, (own, scorer) in enumerate(zip(reward.scorers, told.scorers, strict=True))
+        for index, (own, scorer) in enumerate(
+            zip(reward.scorers, asked.scorers, strict=True)
+        )
         if judged_spec(own) != judged_spec(scorer)
     }
 
