@@ -314,7 +314,7 @@ async def test_nothing_but_failures_has_three_rounds(monkeypatch: pytest.MonkeyP
     assert len(set(job.held.begun)) == len(job.held.begun)
     assert raised.value.reason == "ENVIRONMENT_FAILING"
     assert "the inbox is missing" in raised.value.message
-    assert pauses == [1.0, 2.0]
+    assert pauses == [useless._FIRST_PAUSE, 2 * useless._FIRST_PAUSE]
     await batches.close()
 
 
