@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import signal
@@ -22,33 +23,39 @@ if TYPE_CHECKING:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, and that neither the kernel nor a launcher gives."""
-    for port in _RANGE:
+    """A port that was free a moment ago, and that no other process is given by this function."""
+    for port in _PORTS:
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            if port not in _GIVEN:
-                _GIVEN.add(port)
-                return port
+            return port
     raise AssertionError("no free port")
 
 
-_GIVEN: set[int] = set()
-# Workers of one run have a range each, and two runs at once begin at different places of it.
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4
-_FIRST = 10000 + 2500 * _WORKER
-_RANGE = range(_FIRST + os.getpid() % 1500, _FIRST + 2500)
-LAUNCHER_RANGE = range(20000 + 3000 * _WORKER, 23000 + 3000 * _WORKER)
-"""Of which a worker's stacks take theirs: a port is taken seconds after it was found free."""
+def claimed(ports: range, count: int) -> range:
+    """So many of these ports, which are this process's to its end, whatever runs beside it.
+
+    None of them is taken by that: a service takes its port seconds after it was found free, when
+    the workers and other runs of a machine have long looked for theirs.
+    """
+    for first in ports[::count]:
+        # Of UDP, which no service speaks: the kernel gives it back however this process ends.
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind(("127.0.0.1", first))
+        except OSError:
+            claim.close()
+            continue
+        _CLAIMS.append(claim)
+        return range(first, first + count)
+    raise AssertionError(f"all ports of {ports} are claimed")
 
 
-def take_ports_of(worker: int) -> None:
-    """Gives from now on the ports that workers of a run have by their number."""
-    global _RANGE
-    first = 10000 + 2500 * (worker % 4)
-    _RANGE = range(first + os.getpid() % 1500, first + 2500)
+_CLAIMS: list[socket.socket] = []
+# Fifty at a time, as they are asked for; neither the kernel nor a launcher gives any of them.
+_PORTS = itertools.chain.from_iterable(iter(lambda: claimed(range(10000, 20000), 50), range(0)))
 
 
 class RegistryProcess:
