@@ -120,8 +120,16 @@ def running_registry() -> Iterator[RegistryProcess]:
 class ControllerProcess:
     """The controller as a process of its own, to be killed."""
 
-    def __init__(self, fleet: Fleet, database_url: str = "", name: str = "controller") -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        database_url: str = "",
+        name: str = "controller",
+        lease_seconds: float = 1.0,
+    ) -> None:
+        """`lease_seconds` is for how long it leads unless it says that it still does."""
         self._fleet = fleet
+        self._lease_seconds = lease_seconds
         self._folder = fleet.folder / name
         self._folder.mkdir()
         self._url = database_url
@@ -140,7 +148,7 @@ class ControllerProcess:
             "PODIUM_CONTROLLER_METRICS_PORT": str(metrics),
             "PODIUM_CONTROLLER_DATA_DIR": str(self._folder),
             "PODIUM_CONTROLLER_DATABASE_URL": self._url,
-            "PODIUM_CONTROLLER_LEASE_SECONDS": "1",
+            "PODIUM_CONTROLLER_LEASE_SECONDS": str(self._lease_seconds),
             "PODIUM_CONTROLLER_POLL_SECONDS": "0.1",
             **self._fleet.variables(),
         }
