@@ -125,7 +125,7 @@ class ControllerProcess:
         fleet: Fleet,
         database_url: str = "",
         name: str = "controller",
-        lease_seconds: float = 1.0,
+        lease_seconds: float = 3.0,
     ) -> None:
         """`lease_seconds` is for how long it leads unless it says that it still does."""
         self._fleet = fleet
