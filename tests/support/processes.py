@@ -170,11 +170,11 @@ class ControllerProcess:
         """SIGTERM; the exit status."""
         assert self.process is not None
         self.process.terminate()
-        return await asyncio.to_thread(self.process.wait, 30)
+        return await asyncio.to_thread(self.process.wait, 120)
 
     async def leads(self) -> bool:
         """Whether it is the one that runs the jobs, as its metrics tell it."""
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             reply = await client.get(f"http://127.0.0.1:{self._ports[2]}/metrics")
         return "podium_controller_leader 1.0" in reply.text
 
