@@ -23,8 +23,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # How long an example takes says something of the machine alone.
-hypothesis.settings.register_profile("fast", deadline=None, max_examples=25)
-hypothesis.settings.register_profile("full", deadline=None, max_examples=300)
+_ANY_SPEED = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("fast", _ANY_SPEED, max_examples=25)
+hypothesis.settings.register_profile("full", _ANY_SPEED, max_examples=300)
 hypothesis.settings.load_profile("fast")
 
 

@@ -47,10 +47,7 @@ def _jobs(first: int, replies: int, processes: int) -> Iterator[Counts]:
     seeds = itertools.count(first)
     # Threads of gRPC do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    numbers = context.Value("i", 1)
-    with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=begin, initargs=(numbers,)
-    ) as pool:
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=begin) as pool:
         running: set[Future[Counts]] = {pool.submit(one_job, next(seeds)) for _ in range(processes)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)

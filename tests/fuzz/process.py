@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from multiprocessing.sharedctypes import Synchronized
 
 from fuzz.stack import Counts, fuzz
 from support.fleet import fleet_of_doubles
-from support.processes import running_registry, take_ports_of
+from support.processes import running_registry
 
 
-def begin(numbers: Synchronized[int]) -> None:
-    """Warnings are not printed; defects are counted. Each process has ports of its own."""
+def begin() -> None:
+    """Warnings are not printed; defects are counted."""
     logging.getLogger().addHandler(logging.NullHandler())
-    with numbers.get_lock():
-        take_ports_of(numbers.value)
-        numbers.value += 1
 
 
 def one_job(seed: int) -> Counts:

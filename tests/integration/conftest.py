@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from podium.local.launcher import layout
-from support.processes import LAUNCHER_RANGE
+from support.processes import claimed
 
 
 @pytest.fixture(scope="session", autouse=True)
 def ports_of_this_worker() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout, "_FREE_RANGE", LAUNCHER_RANGE)
+        # Of which its stacks take theirs: a port is taken seconds after it was found free.
+        patch.setattr(layout, "_FREE_RANGE", claimed(range(20000, 32000), 500))
         yield

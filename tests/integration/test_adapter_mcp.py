@@ -154,10 +154,10 @@ async def test_what_goes_wrong_with_a_call_is_its_result(server: dict[str, Any])
 
 @pytest.mark.parametrize("server", [full("stdio"), "http"], indirect=True)
 async def test_a_call_that_takes_too_long_is_given_up(server: dict[str, Any]) -> None:
-    async with begun(server, call_seconds=3) as environment:
+    async with begun(server, call_seconds=6) as environment:
         asked = (("sleep", {"seconds": 600}), ("add_note", {"title": "a", "text": "b"}))
         assert read(await environment.step(calls(*asked))) == [
-            "error: no answer within 3 seconds",
+            "error: no answer within 6 seconds",
             "added 'a'",
         ]
 

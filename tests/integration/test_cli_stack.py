@@ -40,7 +40,7 @@ async def read_until(process: Process, words: bytes) -> bytes:
     assert process.stderr is not None
     seen = b""
     while words not in seen:
-        line = await asyncio.wait_for(process.stderr.readline(), 60)
+        line = await asyncio.wait_for(process.stderr.readline(), 200)
         assert line, f"ended before {words!r}: {seen.decode()}"
         seen += line
     return seen
@@ -72,7 +72,7 @@ async def test_status_down_and_where_commands_find_the_stack(tmp_path: Path) -> 
         assert "podium down" in second.err
         done = await podium("down", cwd=tmp_path)
         assert done.code == 0
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
         assert left(children) == []
         assert (await podium("status", cwd=tmp_path)).code == 3
 
@@ -82,7 +82,7 @@ async def test_signals_stop_everything(tmp_path: Path, number: signal.Signals) -
     async with up(tmp_path, "--only", "registry,judge") as process:
         children = pids(tmp_path / ".podium")
         process.send_signal(number)
-        assert await asyncio.wait_for(process.wait(), 30) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
         assert left(children) == []
 
 
@@ -103,7 +103,7 @@ async def test_a_service_that_does_not_stay_up_ends_everything_with_1(tmp_path: 
     async with up(tmp_path, "--only", "registry,judge", judge="crash") as process:
         told = (await read_until(process, b"stopping everything")).decode()
         assert "after 5 restarts" in told
-        assert await asyncio.wait_for(process.wait(), 30) == 1
+        assert await asyncio.wait_for(process.wait(), 120) == 1
 
 
 async def test_a_model_that_is_not_here_is_told_before_anything_starts(tmp_path: Path) -> None:
@@ -140,4 +140,4 @@ async def test_no_restart_ends_everything_at_the_first_death(tmp_path: Path) -> 
         running = upfile.read(tmp_path / ".podium")
         assert running is not None
         os.kill(running.services["judge"].pid, signal.SIGKILL)
-        assert await asyncio.wait_for(process.wait(), 30) == 1
+        assert await asyncio.wait_for(process.wait(), 120) == 1

@@ -287,8 +287,9 @@ def database_url(request: pytest.FixtureRequest, fleet: Fleet) -> str:
 async def test_a_standby_takes_over_when_the_lease_has_ended(
     fleet: Fleet, database_url: str
 ) -> None:
-    first = ControllerProcess(fleet, database_url, "first")
-    second = ControllerProcess(fleet, database_url, "second")
+    # Longer than a busy machine keeps a leader from saying that it lives.
+    first = ControllerProcess(fleet, database_url, "first", lease_seconds=8)
+    second = ControllerProcess(fleet, database_url, "second", lease_seconds=8)
     async with connected(first) as client, connected(second) as other:
         await first.start()
         hold = fleet.hold("step:begin", "2")

@@ -143,7 +143,7 @@ async def test_t22_a_killed_controller_trains_a_batch_once(
         hold.release()
         await process.start()
         again = await retry_unavailable(
-            lambda: submit(client, job.id, batch(job.id, 1), request_id="second"), timeout_s=30
+            lambda: submit(client, job.id, batch(job.id, 1), request_id="second"), timeout_s=120
         )
         assert again == 2
         await steps_done(client, job.id, 2)

@@ -51,7 +51,7 @@ def port() -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(120) == 0
 
 
 def address(port: int) -> str:

@@ -15,6 +15,7 @@ from podium.kit.registry_client import RegistryClient
 from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium_registry.domain.digests import of_bytes
+from support.cutting_proxy import CuttingProxy
 from support.full import full
 from support.registry_service import MIB, Calls, RegistryService, running
 
@@ -166,24 +167,29 @@ async def test_t24_a_pull_goes_on_through_a_killed_registry_and_appears_whole(
     service = RegistryService(tmp_path / "service")
     files = {f"model/{index}.bin": os.urandom(16 * MIB + index) for index in range(2)}
     await service.start()
-    client = RegistryClient(service.address)
+    proxy = CuttingProxy(service.port)
     target = tmp_path / "pulled"
     try:
-        await client.push(files, pb.Manifest(model="m", kind=pb.VERSION_KIND_FULL))
-        pulling = asyncio.create_task(client.pull("m", "latest", target))
-        while await service.metric("podium_registry_blob_bytes_downloaded_total") < 2 * MIB:
-            await asyncio.sleep(0.002)
-        service.kill()
-        assert not pulling.done()
-        assert not target.exists()
-        await service.start()
-        await pulling
-        resent = await service.metric("podium_registry_blob_bytes_downloaded_total")
-        assert resent < sum(map(len, files.values()))
-        assert {name: path.read_bytes() for name, path in files_of(target).items()} == files
+        async with proxy.running():
+            client = RegistryClient(proxy.address)
+            await client.push(files, pb.Manifest(model="m", kind=pb.VERSION_KIND_FULL))
+            # In the middle of it, however busy the machine: the rest does not come.
+            proxy.hold_after(6 * MIB)
+            pulling = asyncio.create_task(client.pull("m", "latest", target))
+            while await service.metric("podium_registry_blob_bytes_downloaded_total") < 2 * MIB:
+                await asyncio.sleep(0.002)
+            service.kill()
+            assert not pulling.done()
+            assert not target.exists()
+            proxy.release()
+            await service.start()
+            await pulling
+            resent = await service.metric("podium_registry_blob_bytes_downloaded_total")
+            assert 0 < resent < sum(map(len, files.values()))
+            assert {name: path.read_bytes() for name, path in files_of(target).items()} == files
+            await client.close()
     finally:
         service.kill()
-        await client.close()
 
 
 async def test_t24_what_an_interrupted_pull_left_does_not_spoil_the_next(

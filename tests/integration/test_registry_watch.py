@@ -90,7 +90,7 @@ async def test_a_client_watches_through_deaths_and_sees_each_change_once(
                 await service.restart()
             manifest = pb.Manifest(model="m", version=number, kind=pb.VERSION_KIND_ADAPTER)
             await client.push({"a": b"weights"}, manifest, request_id=f"m/{number}")
-        await asyncio.wait_for(watching, 60)
+        await asyncio.wait_for(watching, 200)
     finally:
         watching.cancel()
         with suppress(asyncio.CancelledError):

@@ -96,7 +96,7 @@ async def test_code_that_breaks_behind_grpc_fails_its_attempt_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with environment_here() as address:
-        request = group_request(4, address=address, step_timeout_seconds=2)
+        request = group_request(4, address=address, step_timeout_seconds=5)
         policy = PolicyDouble(script(request, {0: ["raise"], 1: ["hang"], 2: ["nan"]}))
         async with serve_inference(policy) as inference, rollout(inference) as stub:
             found = await collect(stub, request)
@@ -104,7 +104,7 @@ async def test_code_that_breaks_behind_grpc_fails_its_attempt_alone(
     failures = [(t.failure.type, t.failure.message) for t in found]
     assert failures == [
         ("RuntimeError", "the wheel came off"),
-        ("TimeoutError", "the environment did not answer within 2 s"),
+        ("TimeoutError", "the environment did not answer within 5 s"),
         ("ValueError", "reward is nan; allowed are finite numbers"),
         ("", ""),
     ]

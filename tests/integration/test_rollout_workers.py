@@ -179,7 +179,7 @@ async def collected_when_asked_again(
 async def takes_calls(stub: Stub) -> bool:
     try:
         with rpc_errors("rollout"):
-            await stub.ListEnvironments(pb.ListEnvironmentsRequest(), timeout=5)
+            await stub.ListEnvironments(pb.ListEnvironmentsRequest(), timeout=60)
     except UnavailableError:
         return False
     return True

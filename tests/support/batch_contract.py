@@ -136,7 +136,7 @@ async def test_a_waiting_loop_wakes_at_its_batch(stores: Stores) -> None:
     await stores.jobs.create(driven())
     waiting = asyncio.create_task(ledger.await_submission("job", 1, 600))
     await stores.batches.submit(batch("a"), two_groups)
-    assert await asyncio.wait_for(waiting, 30) == Submission(2, False)
+    assert await asyncio.wait_for(waiting, 120) == Submission(2, False)
 
 
 async def test_a_dead_client_holds_no_place_that_another_wants(stores: Stores) -> None:

@@ -46,7 +46,7 @@ async def podium(
     cwd: Path,
     environment: Mapping[str, str] | None = None,
     stdin: str = "",
-    within: float = 60.0,
+    within: float = 200.0,
 ) -> Result:
     """Runs it to its end; PODIUM_* of the test's own environment is not passed on."""
     process = await start(*arguments, cwd=cwd, environment=environment)

@@ -152,7 +152,7 @@ async def running_controller(
             "health_port": 0,
             "metrics_port": 0,
             "data_dir": fleet.folder / name,
-            "lease_seconds": 10.0,
+            "lease_seconds": 60.0,
             "poll_seconds": 0.1,
             "close_seconds": 3.0,
             **fleet.settings(),

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts its connections when a test says so."""
+"""A TCP proxy that cuts its connections, or holds what they carry, when a test says so."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class CuttingProxy:
         """Cuts new connections at once."""
         self._port = port
         self._writers: list[asyncio.StreamWriter] = []
+        self._room: int | None = None
+        self._flows = asyncio.Event()
+        self._flows.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -29,6 +32,16 @@ class CuttingProxy:
             server.close()
             self.cut()
 
+    def hold_after(self, count: int) -> None:
+        """From now on so many bytes pass, both ways together, and none after them."""
+        self._room = count
+        self._flows.clear()
+
+    def release(self) -> None:
+        """Everything passes again."""
+        self._room = None
+        self._flows.set()
+
     def cut(self) -> None:
         """Resets every connection."""
         for writer in self._writers:
@@ -39,14 +52,22 @@ class CuttingProxy:
         if self.refuses:
             answer.transport.abort()
             return
-        far, ask = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            far, ask = await asyncio.open_connection("127.0.0.1", self._port)
+        except ConnectionError:
+            # Who is behind it is away, as whoever called it directly would hear.
+            answer.transport.abort()
+            return
         self._writers += [answer, ask]
-        await asyncio.gather(_copy(near, ask), _copy(far, answer))
+        await asyncio.gather(self._copy(near, ask), self._copy(far, answer))
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.transport.abort()
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                if self._room is not None:
+                    self._room -= len(data)
+                    if self._room < 0:
+                        await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort()

@@ -59,7 +59,7 @@ async def finish(
         requests = silence()
     else:
         requests = iter([data])
-    call = callable_(requests, timeout=20, **options)
+    call = callable_(requests, timeout=120, **options)
     with contextlib.suppress(grpc.aio.AioRpcError):
         # A stream has no status before its last message was read.
         if method.server_streaming:

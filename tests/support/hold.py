@@ -22,7 +22,7 @@ class Hold:
             await self._released.wait()
 
     async def reached(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(200):
             await self._reached.wait()
 
     def release(self) -> None:

@@ -47,7 +47,7 @@ async def create(stub: jobs_grpc.JobServiceStub, spec: spec_pb2.JobSpec, job_id:
     request = jobs.CreateJobRequest(
         job=jobs.Job(id=job_id, spec=spec), request_id=str(uuid.uuid4())
     )
-    return (await stub.CreateJob(request, timeout=30)).job.id
+    return (await stub.CreateJob(request, timeout=120)).job.id
 
 
 async def wait_until(

@@ -32,7 +32,7 @@ class Process:
     log: Path
 
     def exposition(self) -> str:
-        with urllib.request.urlopen(self.metrics, timeout=10) as response:
+        with urllib.request.urlopen(self.metrics, timeout=60) as response:
             return str(response.read().decode())
 
     def metric(self, line: str) -> float:
@@ -53,7 +53,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
             "PODIUM_JUDGE_BASE_URL": model.base_url,
             "PODIUM_JUDGE_KEY": "a-key",
             "PODIUM_JUDGE_REQUEST_ATTEMPTS": "3",
-            "PODIUM_JUDGE_REQUEST_TIMEOUT_SECONDS": "5",
+            "PODIUM_JUDGE_REQUEST_TIMEOUT_SECONDS": "60",
             "PODIUM_JUDGE_BACKOFF_SECONDS": "0.01",
             "PODIUM_JUDGE_PRICES": '{"priced": [1000, 3000]}',
         }
@@ -70,7 +70,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
         finally:
             child.send_signal(signal.SIGTERM)
             try:
-                code = child.wait(30)
+                code = child.wait(120)
             finally:
                 child.kill()
         assert code == 0, log.read_text()
@@ -80,7 +80,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 async def stub(process: Process) -> AsyncIterator[judge_service_pb2_grpc.JudgeServiceAsyncStub]:
     channel = connect(process.address)
     try:
-        await asyncio.wait_for(channel.channel_ready(), 30)
+        await asyncio.wait_for(channel.channel_ready(), 120)
         yield judge_service_pb2_grpc.JudgeServiceStub(channel)
     finally:
         await channel.close()

@@ -103,7 +103,7 @@ async def two_nodes(
 
 
 async def _environment_of_leader(stack: Launcher, starting: asyncio.Task[None]) -> dict[str, str]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             await asyncio.sleep(0.05)
             assert not starting.done(), "the stack did not start"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import signal
@@ -22,33 +23,39 @@ if TYPE_CHECKING:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, and that neither the kernel nor a launcher gives."""
-    for port in _RANGE:
+    """A port that was free a moment ago, and that no other process is given by this function."""
+    for port in _PORTS:
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            if port not in _GIVEN:
-                _GIVEN.add(port)
-                return port
+            return port
     raise AssertionError("no free port")
 
 
-_GIVEN: set[int] = set()
-# Workers of one run have a range each, and two runs at once begin at different places of it.
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4
-_FIRST = 10000 + 2500 * _WORKER
-_RANGE = range(_FIRST + os.getpid() % 1500, _FIRST + 2500)
-LAUNCHER_RANGE = range(20000 + 3000 * _WORKER, 23000 + 3000 * _WORKER)
-"""Of which a worker's stacks take theirs: a port is taken seconds after it was found free."""
+def claimed(ports: range, count: int) -> range:
+    """So many of these ports, which are this process's to its end, whatever runs beside it.
+
+    None of them is taken by that: a service takes its port seconds after it was found free, when
+    the workers and other runs of a machine have long looked for theirs.
+    """
+    for first in ports[::count]:
+        # Of UDP, which no service speaks: the kernel gives it back however this process ends.
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind(("127.0.0.1", first))
+        except OSError:
+            claim.close()
+            continue
+        _CLAIMS.append(claim)
+        return range(first, first + count)
+    raise AssertionError(f"all ports of {ports} are claimed")
 
 
-def take_ports_of(worker: int) -> None:
-    """Gives from now on the ports that workers of a run have by their number."""
-    global _RANGE
-    first = 10000 + 2500 * (worker % 4)
-    _RANGE = range(first + os.getpid() % 1500, first + 2500)
+_CLAIMS: list[socket.socket] = []
+# Fifty at a time, as they are asked for; neither the kernel nor a launcher gives any of them.
+_PORTS = itertools.chain.from_iterable(iter(lambda: claimed(range(10000, 20000), 50), range(0)))
 
 
 class RegistryProcess:
@@ -113,8 +120,16 @@ def running_registry() -> Iterator[RegistryProcess]:
 class ControllerProcess:
     """The controller as a process of its own, to be killed."""
 
-    def __init__(self, fleet: Fleet, database_url: str = "", name: str = "controller") -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        database_url: str = "",
+        name: str = "controller",
+        lease_seconds: float = 3.0,
+    ) -> None:
+        """`lease_seconds` is for how long it leads unless it says that it still does."""
         self._fleet = fleet
+        self._lease_seconds = lease_seconds
         self._folder = fleet.folder / name
         self._folder.mkdir()
         self._url = database_url
@@ -133,7 +148,7 @@ class ControllerProcess:
             "PODIUM_CONTROLLER_METRICS_PORT": str(metrics),
             "PODIUM_CONTROLLER_DATA_DIR": str(self._folder),
             "PODIUM_CONTROLLER_DATABASE_URL": self._url,
-            "PODIUM_CONTROLLER_LEASE_SECONDS": "1",
+            "PODIUM_CONTROLLER_LEASE_SECONDS": str(self._lease_seconds),
             "PODIUM_CONTROLLER_POLL_SECONDS": "0.1",
             **self._fleet.variables(),
         }
@@ -155,11 +170,11 @@ class ControllerProcess:
         """SIGTERM; the exit status."""
         assert self.process is not None
         self.process.terminate()
-        return await asyncio.to_thread(self.process.wait, 30)
+        return await asyncio.to_thread(self.process.wait, 120)
 
     async def leads(self) -> bool:
         """Whether it is the one that runs the jobs, as its metrics tell it."""
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             reply = await client.get(f"http://127.0.0.1:{self._ports[2]}/metrics")
         return "podium_controller_leader 1.0" in reply.text
 

@@ -75,7 +75,7 @@ class RegistryService:
         process, self._process = self._process, None
         assert process is not None
         process.send_signal(signal.SIGTERM)
-        return await asyncio.to_thread(process.wait, 30)
+        return await asyncio.to_thread(process.wait, 120)
 
     @asynccontextmanager
     async def calls(self) -> AsyncIterator[Calls]:
@@ -85,7 +85,7 @@ class RegistryService:
 
     async def metric(self, name: str) -> float:
         """A number that it publishes since its start."""
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             text = (await client.get(f"http://127.0.0.1:{self._metrics}/metrics")).text
         found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
         assert found, name
@@ -223,7 +223,7 @@ class Calls:
         seen: list[tuple[int, int, int, str]] = []
         with rpc_errors("registry"):
             stream = self.stub.WatchVersions(
-                pb.WatchVersionsRequest(model=model, after_sequence=after), timeout=30
+                pb.WatchVersionsRequest(model=model, after_sequence=after), timeout=200
             )
             async for change in stream:
                 seen.append((change.sequence, change.change, change.version, change.alias))

@@ -46,7 +46,7 @@ def served() -> Iterator[FakePodium]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    yield ready.result(timeout=20)
+    yield ready.result(timeout=120)
     loop.call_soon_threadsafe(stop.set)
-    thread.join(timeout=20)
+    thread.join(timeout=120)
     loop.close()

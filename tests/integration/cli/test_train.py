@@ -82,7 +82,7 @@ async def test_stopped_it_pauses_the_job_and_the_same_command_goes_on(
     assert process.stderr is not None
     seen = b""
     while b"step 3/3" not in seen:
-        line = await asyncio.wait_for(process.stderr.readline(), 60)
+        line = await asyncio.wait_for(process.stderr.readline(), 200)
         assert line, seen
         seen += line
     job = fake.jobs.known["mytask"]
@@ -93,7 +93,7 @@ async def test_stopped_it_pauses_the_job_and_the_same_command_goes_on(
     # The task is there as long as the job's step needs it.
     assert await described(job.spec.environment.address) == "mytask"
     job.state = jobs.JOB_STATE_PAUSED
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), 200)
     assert process.returncode == 130, err
     assert b"mytask has 0 of 16 steps, and goes on with the same command" in err
     assert b"Traceback" not in err
@@ -106,7 +106,7 @@ async def test_stopped_it_pauses_the_job_and_the_same_command_goes_on(
     while job.state == jobs.JOB_STATE_PAUSED:
         await asyncio.sleep(0.01)
     job.state = jobs.JOB_STATE_SUCCEEDED
-    _, err = await asyncio.wait_for(going.communicate(), 60)
+    _, err = await asyncio.wait_for(going.communicate(), 200)
     assert b"going on with mytask" in err
     assert list(fake.jobs.known) == ["mytask"]
 

@@ -43,12 +43,12 @@ async def test_an_engine_killed_in_mid_stream(shared: TinyPool) -> None:
     with pytest.raises(UnavailableError), rpc_errors("inference"):
         async for _ in stream:
             pass
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while stack.restarts("inference") == 0:
             await asyncio.sleep(0.1)
     await stack.wait_ready("inference", within=120)
     assert stack.pid("inference") != before
-    await gone([before, engine], within=20)
+    await gone([before, engine], within=120)
     reply = await shared.stub.Generate(request(PROMPT), timeout=60, wait_for_ready=True)
     assert reply.generation.token_ids
 
@@ -58,7 +58,7 @@ async def test_a_killed_service_leaves_no_engine_behind(shared: TinyPool) -> Non
     engines = descendants(service)
     assert engines
     os.kill(service, signal.SIGKILL)
-    await gone([service, *engines], within=20)
+    await gone([service, *engines], within=120)
 
 
 def _name(pid: int) -> str:

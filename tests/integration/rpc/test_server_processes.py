@@ -63,7 +63,7 @@ async def test_sigterm_lets_running_calls_finish_and_exits_0() -> None:
             assert (await running).version.manifest_digest == "sha256:0"
             with pytest.raises(errors.UnavailableError), rpc_errors("registry"):
                 await watch.read()
-        assert await asyncio.wait_for(child.wait(), 30) == 0
+        assert await asyncio.wait_for(child.wait(), 120) == 0
         assert b"released" in await child.stdout.read()
 
 
@@ -71,7 +71,7 @@ async def test_probes_and_metrics_answer_during_a_long_start_and_sigterm_ends_it
     async with process("slow-start") as child:
         assert await child.stdout.readline() == b"building\n"
         child.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(child.wait(), 30) == 0
+        assert await asyncio.wait_for(child.wait(), 120) == 0
 
 
 async def test_a_second_signal_cuts_what_still_runs() -> None:
@@ -91,14 +91,14 @@ async def test_a_second_signal_cuts_what_still_runs() -> None:
             child.send_signal(signal.SIGINT)
             with pytest.raises(errors.PodiumError), rpc_errors("registry"):
                 await running
-        assert await asyncio.wait_for(child.wait(), 30) == 0
+        assert await asyncio.wait_for(child.wait(), 120) == 0
 
 
 async def test_a_service_that_cannot_start_says_why_and_exits_1() -> None:
     async with process("no-database") as child:
         record = await until(child.stderr, "registry cannot run: there is no database")
         assert record["reason"] == "NO_DATABASE"
-        assert await asyncio.wait_for(child.wait(), 30) == 1
+        assert await asyncio.wait_for(child.wait(), 120) == 1
 
 
 async def test_a_thread_that_hangs_cannot_hold_the_process() -> None:
@@ -106,4 +106,4 @@ async def test_a_thread_that_hangs_cannot_hold_the_process() -> None:
         await until(child.stderr, "serving")
         child.send_signal(signal.SIGTERM)
         await until(child.stderr, "stopped")
-        assert await asyncio.wait_for(child.wait(), 60) == 1
+        assert await asyncio.wait_for(child.wait(), 120) == 1

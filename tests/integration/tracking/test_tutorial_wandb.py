@@ -135,7 +135,7 @@ def sync(server: WandbServer, folder: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=True,
-        timeout=60,
+        timeout=200,
     )
 
 

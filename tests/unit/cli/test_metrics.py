@@ -117,7 +117,7 @@ async def test_a_terminal_gets_its_width_and_colours_unless_it_wants_none(
         cwd=cli.folder,
         env={**os.environ, "TERM": "xterm", **cli.fake.environment, **variables},
     )
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0
     os.close(theirs)
     shown = os.read(ours, 65536).decode()
     os.close(ours)

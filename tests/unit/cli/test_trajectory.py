@@ -198,7 +198,7 @@ async def test_at_a_terminal_a_pager_shows_it(cli_with_episode: Cli) -> None:
         env={**os.environ, "TERM": "xterm", "PAGER": str(pager)}
         | cli_with_episode.fake.environment,
     )
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0
     os.close(theirs)
     shown = os.read(ours, 65536).decode()
     os.close(ours)

@@ -172,23 +172,25 @@ def test_settings_that_make_no_group_are_refused(values: dict[str, int], words: 
 
 
 def test_whoever_ends_before_the_thread_hears_nothing_more() -> None:
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
     def work() -> None:
         threads.append(threading.current_thread())
-        ended.wait(30)
+        begun.set()
+        ended.wait()
 
     async def asks_and_goes() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(in_thread(work), 0.05)
 
     asyncio.run(asks_and_goes())
+    assert begun.wait(60)
     failed: list[object] = []
     hook, threading.excepthook = threading.excepthook, failed.append
     try:
         ended.set()
-        threads[0].join(30)
+        threads[0].join()
     finally:
         threading.excepthook = hook
     assert failed == []

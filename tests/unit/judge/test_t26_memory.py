@@ -105,11 +105,22 @@ async def test_t26_g_the_cache_is_bounded(judge: FakeJudge, client: httpx.AsyncC
 async def test_t26_g_the_same_question_at_once_is_asked_once_and_paid_once(
     bench: JudgeBench,
 ) -> None:
-    bench.judge.then(slow(HONEST, 0.3))
+    all_ask = threading.Event()
+
+    def held(request: dict[str, Any]) -> Answer:
+        all_ask.wait()
+        return HONEST(request)
+
+    bench.judge.then(held)
     joined = asked("joined")
-    answers = await asyncio.gather(
+    asking = asyncio.gather(
         *(bench.ask(group_of("answer 3", "answer 9", group=f"job/s1/g{n}")) for n in range(5))
     )
+    try:
+        await eventually(lambda: asked("joined") == joined + 4)
+    finally:
+        all_ask.set()
+    answers = await asking
     assert [rewards(answer.group) for answer in answers] == [[0.3, 0.9]] * 5
     assert len(bench.judge.requests) == 1
     assert sorted(answer.usage.calls for answer in answers) == [0, 0, 0, 0, 1]

@@ -124,7 +124,7 @@ async def test_a_first_prompt_that_does_not_fit_leaves_no_tokens() -> None:
 
 @pytest.mark.parametrize("reply", ["hang", "hold"])
 async def test_the_deadline_ends_an_episode_wherever_it_waits(reply: str) -> None:
-    request = group_request(timeout_seconds=0.5)
+    request = group_request(timeout_seconds=2)
     policy = PolicyDouble(script(request, {0: ["1", reply]}))
     trajectory = await play(request, policy)
     assert trajectory.stop_reason == pb.STOP_REASON_DEADLINE

@@ -21,7 +21,9 @@ def get(model: str) -> reg.GetVersionRequest:
 
 
 async def test_a_unary_call_has_a_deadline_that_the_server_knows(serve) -> None:
-    served = await serve(client={"default_timeout": 0.3})
+    served = await serve(client={"default_timeout": 2})
+    # The server must have entered it by then, so no time goes to connecting.
+    await served.channel.channel_ready()
     with (
         pytest.raises(errors.DeadlineExceededError, match="registry did not answer in time"),
         rpc_errors("registry"),
