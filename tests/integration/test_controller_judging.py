@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.kit.rpc import rpc_errors
 from podium.types.v1 import spec_pb2
 from support.controlled import (
     ATTEMPTS,
@@ -201,3 +202,37 @@ async def test_a_judge_that_is_too_slow_is_one_that_gives_no_answer(
         failed = await client.state("slow", pb.JOB_STATE_FAILED)
     assert failed.failure_reason == "JUDGE_UNAVAILABLE"
     assert fleet.trainer.taken == []
+
+
+async def test_a_judge_budget_that_no_question_fits_is_refused_as_the_request_to_resume_has_it(
+    client: Client, fleet: Fleet, model: FakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "PODIUM_JUDGE_KEY_OWN"
+    monkeypatch.setenv(key, "k")
+    monkeypatch.setenv("PODIUM_JUDGE_PRICES", json.dumps({"m": [1, 1]}))
+    monkeypatch.setenv("PODIUM_JUDGE_TRUSTED_BASE_URLS", json.dumps([model.base_url]))
+    fleet.judge.forget()
+    fleet.hold("judge:begin")
+    spec = ruled_job(model)
+    spec.reward.scorers[0].ruler.judges[0].api_key_env = key
+    await client.create(spec, "richer")
+
+    async def resume(cost: float) -> pb.Job:
+        budget = spec_pb2.BudgetSpec(max_judge_cost=cost)
+        with rpc_errors("controller"):
+            request = pb.ResumeJobRequest(job_id="richer", budget=budget)
+            return (await client.stub.ResumeJob(request)).job
+
+    with pytest.raises(InvalidArgumentError, match="allowed is at least") as refused:
+        await resume(1e-4)
+    assert refused.value.reason == "INVALID_BUDGET"
+    assert [each.field for each in refused.value.violations] == ["budget.max_judge_cost"]
+    # Of a key that is gone no budget is to blame, and the request has no field for it.
+    monkeypatch.delenv(key)
+    assert (await resume(9)).spec.budget.max_judge_cost == 9
+    monkeypatch.delenv("PODIUM_JUDGE_PRICES")
+    monkeypatch.setenv(key, "k")
+    fleet.judge.forget()
+    with pytest.raises(InvalidArgumentError, match="has no price") as refused:
+        await resume(9)
+    assert [each.field for each in refused.value.violations] == ["budget.max_judge_cost"]

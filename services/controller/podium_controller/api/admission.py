@@ -138,18 +138,24 @@ class Admission:
         """Whether a trainer can be had where the job wants it."""
         return await check_trainer(spec, self._peers.trainers, self._trainer_pools)
 
-    async def check_judge(self, spec: spec_pb2.JobSpec) -> list[Violation]:
-        """What the judge service says against whom it is to ask; nothing while it is away."""
+    async def check_judge(
+        self, spec: spec_pb2.JobSpec, judge_cost: str = f"job.spec.{JUDGE_COST}"
+    ) -> list[Violation]:
+        """What the judge service says against whom it is to ask; nothing while it is away.
+
+        Args:
+            judge_cost: where the request has the bound on what judges cost.
+        """
         own = ((spec.reward, "job.spec"), (spec.evaluation.reward, "job.spec.evaluation"))
         return [
             violation
             for reward, path in own
             if asks_others(reward)
-            for violation in await self._check_reward(spec, reward, path)
+            for violation in await self._check_reward(spec, reward, path, judge_cost)
         ]
 
     async def _check_reward(
-        self, spec: spec_pb2.JobSpec, reward: spec_pb2.RewardSpec, path: str
+        self, spec: spec_pb2.JobSpec, reward: spec_pb2.RewardSpec, path: str, judge_cost: str
     ) -> list[Violation]:
         asked = bounded(reward, spec.budget)
         try:
@@ -158,7 +164,7 @@ class Admission:
             # Its request has the reward where a job's specification has it.
             of_budget = added_bounds(reward, asked)
             found = {
-                (f"job.spec.{JUDGE_COST}" if v.field in of_budget else f"{path}.{v.field}"): v
+                (judge_cost if v.field in of_budget else f"{path}.{v.field}"): v
                 for v in error.violations
             }
             return [Violation(field, v.description) for field, v in found.items()]

@@ -25,7 +25,12 @@ from podium_controller.api.admission import Admission
 from podium_controller.api.project_budgets import ProjectBudgets
 from podium_controller.api.specification import complete, violations
 from podium_controller.domain import job_states
-from podium_controller.domain.budget import BUDGET_EXHAUSTED, budget_violations, exhausted
+from podium_controller.domain.budget import (
+    BUDGET_EXHAUSTED,
+    JUDGE_COST,
+    budget_violations,
+    exhausted,
+)
 from podium_controller.domain.identifiers import new_job_id
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.timestamps import now_ns, timestamp
@@ -325,7 +330,9 @@ class JobServicer(job_service_pb2_grpc.JobServiceServicer):
         found = budget_violations(job.spec, budget, "budget")
         if not found and budget.HasField("max_judge_cost"):
             job.spec.budget.CopyFrom(budget)
-            found = await self._admission.check_judge(job.spec)
+            told = await self._admission.check_judge(job.spec, JUDGE_COST)
+            # What else a judge has against the job no budget mends, and it goes on without one.
+            found = [violation for violation in told if violation.field == JUDGE_COST]
         if found:
             raise InvalidArgumentError(violations=found, reason="INVALID_BUDGET")
 
