@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from podium.cli.html_report.curves import CURVES
 from podium.core.findings import NO_VARIANCE
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.types.v1 import trajectory_pb2
@@ -167,14 +168,9 @@ async def test_two_runs_are_told_apart_in_numbers_keys_and_curves(
         assert set(await chromium.ask(POINTS)) == {18}
         for run in ("live", "done"):
             assert await page.locator(".u-legend", has_text=run).count() == 11
-        # In the words that a job's own page has for them.
+        # In the words that a job's own page has for them, and a report.
         compared = await page.locator("main .panel h3").all_text_contents()
-        assert compared[:3] == [
-            "Reward mean of a step",
-            "Training success mean of a step",
-            "Loss the objective's value; near 0 on-policy",
-        ]
-        assert not [title for title in compared if "_" in title]
+        assert compared == [f"{curve.title} {curve.unit}" for curve in CURVES.values()]
         kept = "() => document.querySelector('.chart').chart.data.slice(1, 3)"
         one, two = await chromium.ask(kept)
         assert [sum(v is not None for v in each) for each in (one, two)] == [2, 18]

@@ -1,4 +1,4 @@
-"""What pages of Podium's show with: others' programs for browsers, each with its licence.
+"""What pages of Podium's show with: words, and others' programs for browsers with their licences.
 
 In the package, so that a page works where nothing else can be reached.
 """
@@ -12,3 +12,6 @@ UPLOT = Path(__file__).parent / "uplot"
 
 REPORT_SCRIPT = Path(__file__).parent / "report.js"
 """Draws a report's charts by it."""
+
+CURVES = Path(__file__).parent / "curves.json"
+"""Title and unit of each curve by step that pages show unasked, by its metric, in their order."""

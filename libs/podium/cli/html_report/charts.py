@@ -6,28 +6,17 @@ from collections.abc import Sequence
 from html import escape
 
 from podium.cli.html_report.collect import SAMPLED, ReportData
+from podium.cli.html_report.curves import CURVES, REWARD, SUCCESS
 from podium.cli.html_report.figures import Point, Series, line_chart, stacked_bars
 from podium.jobs.v1 import job_service_pb2 as jobs
-
-_DYNAMICS = (
-    ("Loss", "train/loss", "the objective's value; near 0 on-policy"),
-    ("KL to the base model", "train/kl_reference", "nats a token"),
-    ("Entropy", "train/entropy", "nats a token, of the sampled policy"),
-    (
-        "Trainer against sampler",
-        "train/logprob_difference_mean",
-        "mean |Δ log-prob| of sampled tokens, nats",
-    ),
-    ("Gradient norm", "train/grad_norm", "before clipping"),
-    ("Clipped tokens", "train/clip_fraction", "share of trained tokens"),
-)
 
 
 def learning_curve(data: ReportData) -> str:
     """Reward and success by step, with the evaluations on top."""
-    rewards = series(data.steps, "reward_mean", "reward", 1)
-    successes = series(data.steps, "success_mean", "training success", 2)
-    chosen = [rewards, successes]
+    chosen = [
+        series(data.steps, name, CURVES[name].label, style)
+        for style, name in enumerate((REWARD, SUCCESS), 1)
+    ]
     for mode, style, shift in ((SAMPLED, 3, -5.0), ("greedy", 4, 5.0)):
         points = [
             Point(
@@ -51,19 +40,17 @@ def learning_curve(data: ReportData) -> str:
 
 
 def dynamics(data: ReportData) -> str:
-    """Small charts of the optimizer's numbers, and the steps' seconds by phase."""
+    """Small charts of the steps' other numbers, and their seconds by phase."""
     panels = []
-    for title, name, unit in _DYNAMICS:
-        chart = line_chart([series(data.steps, name, title, 1)], label=title)
+    for name, curve in CURVES.items():
+        # These two are the learning curve.
+        if name in (REWARD, SUCCESS):
+            continue
+        chart = line_chart([series(data.steps, name, curve.title, 1)], label=curve.title)
         if chart:
-            panels.append(_panel(title, unit, chart))
+            panels.append(panel(curve.title, curve.unit, chart))
     if phases := _phases(data.steps):
         panels.append(phases)
-    if tokens := line_chart(
-        [series(data.steps, "tokens_sampled", "tokens", 2)],
-        label="Tokens sampled",
-    ):
-        panels.append(_panel("Tokens sampled", "a step", tokens))
     if not panels:
         return ""
     return f'<h2>Training dynamics</h2><div class="grid2">{"".join(panels)}</div>'
@@ -73,6 +60,14 @@ def series(steps: Sequence[jobs.Step], name: str, label: str, style: int) -> Ser
     """One metric of the steps; steps without it are left out."""
     points = [Point(float(s.number), s.metrics[name]) for s in steps if name in s.metrics]
     return Series(label, points, style)
+
+
+def panel(title: str, unit: str, chart: str) -> str:
+    """A chart with its words above it."""
+    return (
+        f'<div class="panel"><h3>{escape(title)} <span class="soft" style="font-weight:400">'
+        f"{escape(unit)}</span></h3>{chart}</div>"
+    )
 
 
 def _phases(steps: Sequence[jobs.Step]) -> str:
@@ -97,11 +92,4 @@ def _phases(steps: Sequence[jobs.Step]) -> str:
     if not names:
         return ""
     chart = stacked_bars(labels, bars, label="Seconds by phase")
-    return _panel("Time of a step", "seconds by phase", chart)
-
-
-def _panel(title: str, unit: str, chart: str) -> str:
-    return (
-        f'<div class="panel"><h3>{escape(title)} <span class="soft" style="font-weight:400">'
-        f"{escape(unit)}</span></h3>{chart}</div>"
-    )
+    return panel("Time of a step", "seconds by phase", chart)

@@ -9,8 +9,9 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from podium.cli.html_report.charts import series
+from podium.cli.html_report.charts import panel, series
 from podium.cli.html_report.collect import SAMPLED, ReportData
+from podium.cli.html_report.curves import CURVES, REWARD, SUCCESS
 from podium.cli.html_report.figures import line_chart
 from podium.cli.html_report.scrolled import scrolled
 from podium.jobs.v1 import job_service_pb2 as jobs
@@ -30,13 +31,14 @@ def compared(data: ReportData) -> str:
 
 def _curves(sides: tuple[ReportData, ReportData]) -> str:
     panels = ""
-    for title, name in (("Reward", "reward_mean"), ("Training success", "success_mean")):
+    for name in (REWARD, SUCCESS):
+        title, unit = CURVES[name]
         lines = [
             series(side.steps, name, side.job.id, style)
             for side, style in zip(sides, (1, 3), strict=True)
         ]
         chart = line_chart([one for one in lines if one.points], label=f"{title} of both by step")
-        panels += f'<div class="panel"><h3>{title}</h3>{chart}</div>' if chart else ""
+        panels += panel(title, unit, chart) if chart else ""
     return f'<div class="grid2" style="margin-bottom:12px">{panels}</div>' if panels else ""
 
 
@@ -44,8 +46,8 @@ def _numbers(sides: tuple[ReportData, ReportData], names: list[str]) -> str:
     rows: tuple[tuple[str, Callable[[ReportData], str]], ...] = (
         ("state", lambda side: jobs.JobState.Name(side.job.state)[len("JOB_STATE_") :].lower()),
         ("steps", lambda side: f"{side.job.completed_steps} of {side.job.spec.training.steps}"),
-        ("reward of the last step", lambda side: _last(side, "reward_mean")),
-        ("training success of the last step", lambda side: _last(side, "success_mean")),
+        ("reward of the last step", lambda side: _last(side, REWARD)),
+        ("training success of the last step", lambda side: _last(side, SUCCESS)),
         ("held-out success, sampled", lambda side: _held_out(side, SAMPLED)),
         ("held-out success, greedy", lambda side: _held_out(side, "greedy")),
         ("tokens sampled", lambda side: f"{_total(side, 'tokens_sampled'):,.0f}"),

@@ -7,18 +7,19 @@ from datetime import UTC
 from html import escape
 
 from podium.cli.html_report.collect import ReportData
+from podium.cli.html_report.curves import CURVES, REWARD, SUCCESS
 from podium.cli.html_report.scrolled import scrolled
 from podium.jobs.v1 import job_service_pb2 as jobs
 
 _COLUMNS = (
-    ("reward", "reward_mean"),
-    ("success", "success_mean"),
-    ("loss", "train/loss"),
-    ("KL", "train/kl_reference"),
-    ("entropy", "train/entropy"),
-    ("gradient norm", "train/grad_norm"),
-    ("tokens", "tokens_sampled"),
-    ("staleness", "staleness_max"),
+    REWARD,
+    SUCCESS,
+    "train/loss",
+    "train/kl_reference",
+    "train/entropy",
+    "train/grad_norm",
+    "tokens_sampled",
+    "staleness_max",
 )
 
 
@@ -29,9 +30,9 @@ def all_steps(data: ReportData) -> str:
     """
     if not data.steps:
         return ""
-    columns = [each for each in _COLUMNS if any(each[1] in step.metrics for step in data.steps)]
-    names = "".join(f'<th class="n">{escape(name)}</th>' for name, _ in columns)
-    rows = "".join(_row(step, [name for _, name in columns]) for step in data.steps)
+    columns = [name for name in _COLUMNS if any(name in step.metrics for step in data.steps)]
+    names = "".join(f'<th class="n">{escape(CURVES[name].label)}</th>' for name in columns)
+    rows = "".join(_row(step, columns) for step in data.steps)
     table = (
         f'<table><tr><th class="n">step</th>{names}<th class="n">seconds</th>'
         f"<th>committed</th></tr>{rows}</table>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from podium.assets import UPLOT
+from podium.assets import CURVES, UPLOT
 from podium.core.errors import PodiumError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -70,6 +70,7 @@ def build(settings: Settings, installation: Installation, draining: asyncio.Even
             Route("/api/load", checkpoints.load_policy, methods=["POST"]),
             Route("/api/chat", checkpoints.talk, methods=["POST"]),
             Route(f"{calls.PREFIX}{{method:path}}", calls.call, methods=calls.HTTP_METHODS),
+            Route("/static/curves.json", _curves),
             Mount("/static/uplot", StaticFiles(directory=UPLOT)),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
@@ -100,6 +101,10 @@ def build(settings: Settings, installation: Installation, draining: asyncio.Even
 
 async def _page(request: Request) -> Response:
     return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+
+async def _curves(request: Request) -> Response:
+    return FileResponse(CURVES)
 
 
 async def _no_page(request: Request, error: Exception) -> Response:

@@ -1,28 +1,24 @@
-// Curves by step: the words for each, on whatever page it is drawn.
+// Curves by step: the words for each, on whatever page it is drawn. A report has them from the same file.
+import { get } from "./api.js";
 import { words } from "./format.js";
 
 export const REWARD = "reward_mean";
 export const SUCCESS = "success_mean";
 
-/** What is behind each name that the product knows: what it is, and its unit or where it comes from. */
-const KNOWN = new Map([
-  [REWARD, ["Reward", "mean of a step"]],
-  [SUCCESS, ["Training success", "mean of a step"]],
-  ["train/loss", ["Loss", "the objective's value; near 0 on-policy"]],
-  ["train/kl_reference", ["KL to the base model", "nats a token"]],
-  ["train/entropy", ["Entropy", "nats a token, of the sampled policy"]],
-  ["train/logprob_difference_mean", ["Trainer against sampler", "mean |Δ log-prob| of sampled tokens, nats"]],
-  ["train/grad_norm", ["Gradient norm", "before clipping"]],
-  ["train/clip_fraction", ["Clipped tokens", "share of trained tokens"]],
-  ["tokens_sampled", ["Tokens sampled", "a step"]],
-  ["tokens_per_second", ["Sampling rate", "tokens a second in which its episodes ran"]],
-  ["staleness_max", ["Staleness", "versions, the oldest group of a step"]],
-]);
+// Not imported: a browser of 2024 takes an import of JSON for an error, and shows no page at all.
+const KNOWN = new Map(Object.entries(await get("/static/curves.json")));
 
 /** Of many curves those that are shown unasked, in their order. */
 export const CURVES = [...KNOWN.keys()];
 
 /** Title and unit of a curve; of one that nobody has words for, its name and where it comes from. */
 export function titled(name) {
-  return KNOWN.get(name) ?? [words(name), name.includes("/") ? name.split("/")[0] : ""];
+  const known = KNOWN.get(name);
+  return known ? [known.title, known.unit] : [words(name), name.includes("/") ? name.split("/")[0] : ""];
+}
+
+/** The title among other words: without a capital, unless it begins with several. */
+export function labelled(name) {
+  const [title] = titled(name);
+  return /^[A-Z]{2}/.test(title) ? title : title.charAt(0).toLowerCase() + title.slice(1);
 }

@@ -1,11 +1,13 @@
 // Two runs side by side, over each other in every chart.
 import { get } from "../api.js";
 import { drop, lineChart } from "../charts.js";
-import { CURVES, titled } from "../curves.js";
+import { CURVES, SUCCESS, labelled, titled } from "../curves.js";
 import { fill, h, problem, scrolled } from "../dom.js";
 import { duration, number, percent } from "../format.js";
 import { stepsOf } from "../steps.js";
 import { badge } from "./jobs.js";
+
+const KL = "train/kl_reference";
 
 export async function comparePage({ main, signal, query, until }) {
   const { jobs } = await get("/api/jobs", { size: 50 }, signal);
@@ -50,11 +52,10 @@ function summary(sides) {
     ["state", ({ job }) => badge(job)],
     ["steps", ({ job }) => `${job.completed_steps}${job.steps ? ` / ${job.steps}` : ""}`],
     ["reward of the last step", ({ job }) => number(job.metrics.reward_mean, 3)],
-    ["training success", ({ job }) => percent(job.metrics.success_mean)],
+    [labelled(SUCCESS), ({ job }) => percent(job.metrics[SUCCESS])],
     ["held-out success, sampled", (each) => percent(last(each, "sampled")?.metrics.success)],
     ["held-out success, greedy", (each) => percent(last(each, "greedy")?.metrics.success)],
-    ...sides.some(({ job }) => "train/kl_reference" in job.metrics)
-      ? [["KL to the base model", ({ job }) => number(job.metrics["train/kl_reference"], 3)]] : [],
+    ...sides.some(({ job }) => KL in job.metrics) ? [[labelled(KL), ({ job }) => number(job.metrics[KL], 3)]] : [],
     ["seconds a step, mean", ({ steps }) => duration(mean(steps))],
     ["ran for", ({ job }) => duration(job.started ? Math.max(0, (job.ended_at ?? Date.now() / 1000) - job.started) : null)],
   ];

@@ -1,7 +1,7 @@
 // One job: what it does, its curves as they grow, its events, and what can be done with it.
 import { get, listen, post } from "../api.js";
 import { drop, lineChart, meanOf, stackedChart } from "../charts.js";
-import { CURVES, REWARD, SUCCESS, titled } from "../curves.js";
+import { CURVES, REWARD, SUCCESS, labelled, titled } from "../curves.js";
 import { confirmed, fill, h, problem, toast } from "../dom.js";
 import { duration, hours, money, number, percent, when, words } from "../format.js";
 import { follow } from "../live.js";
@@ -120,8 +120,8 @@ function header(id, path, findings) {
       running !== null ? card(String(running), "episodes running") : null,
       last.episodes_waiting !== null ? card(String(last.episodes_waiting), "episodes queued") : null,
       last.groups_collected !== null ? card(`${last.groups_collected} / ${last.groups_per_step}`, "groups collected") : null,
-      ...[["train/kl_reference", "KL to the base model"], ["train/entropy", "entropy"]]
-        .filter(([name]) => name in last.metrics).map(([name, label]) => card(number(last.metrics[name], 3), label)));
+      ...["train/kl_reference", "train/entropy"].filter((name) => name in last.metrics)
+        .map((name) => card(number(last.metrics[name], 3), labelled(name))));
   }
   function update(job) {
     last = { ...job };
@@ -169,7 +169,7 @@ function charts(steps, evaluations) {
   const more = h("div", { class: "grid2" });
   const others = h("details", { class: "others" }, h("summary", {}, "Every other number"), more);
   const learning = lineChart("Learning", "reward and success by step", [
-    ...[REWARD, SUCCESS].map((name, at) => ({ label: titled(name)[0].toLowerCase(), style: at + 1 })),
+    ...[REWARD, SUCCESS].map((name, at) => ({ label: labelled(name), style: at + 1 })),
     // Of two sizes: where both are the same, one sees both.
     { label: "held-out, sampled", style: 3, dots: 10 }, { label: "held-out, greedy", style: 4, dots: 6 },
   ], { height: 260, shared: "steps" });
