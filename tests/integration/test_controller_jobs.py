@@ -13,6 +13,7 @@ from podium.core.errors import (
     OutOfRangeError,
     PodiumError,
 )
+from podium.core.trajectory_rows import rows_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit.rpc import rpc_errors
 from podium.sdk.connection.addresses import Addresses
@@ -89,7 +90,8 @@ async def test_a_whole_job(fleet: Fleet, client: Client, sdk: podium.AsyncClient
         assert set(evaluation.metrics) == {"success", "turns", "reward"}
         assert evaluation.success_low <= evaluation.metrics["success"] <= evaluation.success_high
         listed = await client.trajectories(job.id, step=evaluation.version, evaluation=True)
-        own = [t for t in listed if f"/v{evaluation.version}-{evaluation.mode}/" in t.group_id]
+        assert {(t.job_id, t.step) for t in listed} == {(job.id, evaluation.version)}
+        own = [t for t in listed if t.evaluation_mode == evaluation.mode]
         assert len(own) == evaluation.episodes
         # Scenario by scenario it is what was told: it can be compared with any other.
         name = f"{job.id}@{evaluation.version}/{evaluation.mode}"
@@ -122,6 +124,18 @@ async def test_a_whole_job(fleet: Fleet, client: Client, sdk: podium.AsyncClient
     # A job's own series end with it.
     assert sample("steps_total", job=job.id) is None
     assert sample("reward_mean", job=job.id) is None
+
+
+async def test_an_attempt_that_was_drawn_before_its_step_says_which_took_it(client: Client) -> None:
+    order = spec_pb2.GROUP_ORDER_READY
+    job = await client.create(small_job(2, max_staleness=1, group_order=order))
+    await client.succeeded(job.id)
+    took = {group: step.number for step in await client.steps(job.id) for group in step.group_ids}
+    listed = [t for t in await client.trajectories(job.id) if t.group_id in took]
+    assert len(listed) == 2 * GROUPS * ATTEMPTS
+    for row in (row for t in listed for row in rows_of(t)):
+        assert (row["job"], row["phase"]) == (job.id, "training")
+        assert row["step"] == took[row["group_id"]]
 
 
 async def test_watch_tells_everything_once_and_ends_with_the_job(

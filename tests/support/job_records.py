@@ -93,6 +93,8 @@ def episode(
         reward=float(success),
         environment_reward=float(success),
         stop_reason=trajectory_pb2.STOP_REASON_TERMINATED,
+        job_id="email-demo",
+        step=version,
         evaluation_mode="sampled",
     )
     for name, value in (("valid_format", valid), ("search_hit", hit), ("success", success)):

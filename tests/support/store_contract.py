@@ -235,7 +235,8 @@ async def test_trajectories_page_by_step_group_and_attempt(stores: Stores) -> No
     greedy, _ = await stores.jobs.trajectories(
         "job", evaluation=True, step=None, after=None, limit=9, max_bytes=10**9
     )
-    assert [each.evaluation_mode for each in greedy] == ["greedy"] * 3
+    assert [(each.evaluation_mode, each.step) for each in greedy] == [("greedy", 1)] * 3
+    assert {each.job_id for each in greedy} == {"job"}
 
 
 async def test_jobs_page_newest_first(stores: Stores) -> None:

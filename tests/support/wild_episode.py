@@ -21,6 +21,8 @@ def wild_episode(number: int = 0, step: int = 3, tokens: int = 4) -> pb.Trajecto
         score_reward=0.25,
         environment_weight=0.5,
         environment="one",
+        job_id="w",
+        step=step,
         reward_parts={"environment": 0.5, "ruler": 0.25},
         metrics={"success": 1.0, "turns": 2.0},
         stop_reason=pb.STOP_REASON_FAILED,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Literal
@@ -26,7 +25,6 @@ from podium.types.v1 import trajectory_pb2 as pb
 
 Row = dict[str, Any]
 
-_ID = re.compile(r"(?P<job>[^/]+)/(?:s(?P<step>\d+)|v(?P<version>\d+)-(?P<mode>[^/]+))/")
 _FINISH = pb.FinishReason.DESCRIPTOR
 _STOPS = pb.StopReason.DESCRIPTOR
 _Number = Literal["reward", "environment_reward", "environment_weight"]
@@ -95,17 +93,13 @@ def read_lines(lines: Iterable[str]) -> Iterator[pb.Trajectory]:
 
 
 def _episode(trajectory: pb.Trajectory, split: str) -> Row:
-    named = _ID.match(trajectory.id)
-    job, step, version, mode = named.groups() if named else ("", None, None, None)
-    number = step or version
     return {
         "group_id": trajectory.group_id,
-        "job": job,
+        "job": trajectory.job_id,
         "split": split,
-        "phase": "evaluation" if version else "training",
-        "step": int(number) if number else None,
-        # Those that were listed by a controller of before say it in their id alone.
-        "mode": trajectory.evaluation_mode or mode or "",
+        "phase": _phase(trajectory),
+        "step": trajectory.step if trajectory.HasField("step") else None,
+        "mode": trajectory.evaluation_mode,
         "environment": trajectory.environment,
         "scenario_id": trajectory.scenario_id,
         "attempt": trajectory.attempt,
@@ -139,6 +133,8 @@ def _trajectory(name: str, rows: list[Mapping[str, Any]], histories: int) -> pb.
         environment=row.get("environment", ""),
         transitions=[_to_transition(each) for each in row["transitions"]],
         judgements=[judgement_of(each) for each in row.get("judgements", ())],
+        job_id=row["job"],
+        step=row["step"],
         evaluation_mode=row.get("mode", ""),
         stop_reason=_enum(_STOPS, row["stop_reason"]),
         **{key: row[key] for key in _TEXTS if row[key] is not None},
@@ -152,6 +148,13 @@ def _trajectory(name: str, rows: list[Mapping[str, Any]], histories: int) -> pb.
         if row[key] is not None:
             getattr(made, key).FromJsonString(row[key])
     return made
+
+
+def _phase(trajectory: pb.Trajectory) -> str:
+    """Empty for one that no job has, or has trained on yet."""
+    if trajectory.evaluation_mode:
+        return "evaluation"
+    return "training" if trajectory.HasField("step") else ""
 
 
 def _message(message: pb.Message) -> Row:

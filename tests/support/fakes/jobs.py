@@ -178,7 +178,7 @@ class MemoryJobStore:
                 and (step is not None or evaluation or row.step != WAITING_ROOM)
                 and (row.mode, row.step) not in gone
             ]
-            page = TrajectoryPage(after, limit, max_bytes)
+            page = TrajectoryPage(job_id, after, limit, max_bytes)
             for row in sorted(rows, key=lambda row: (row.step, row.mode, row.position)):
                 if not page.add((row.step, row.mode, row.position), row.body):
                     break

@@ -30,7 +30,13 @@ def cli_with_episodes(cli: Cli) -> Cli:
     cli.fake.jobs.trajectories = [
         *(wild_episode(number, step) for step in (1, 2) for number in range(20)),
         # One that ended before its first turn.
-        pb.Trajectory(id="w/s3/g0/t0", group_id="w/s3/g0", stop_reason=pb.STOP_REASON_FAILED),
+        pb.Trajectory(
+            id="w/s3/g0/t0",
+            group_id="w/s3/g0",
+            job_id="w",
+            step=3,
+            stop_reason=pb.STOP_REASON_FAILED,
+        ),
         *job_records.episodes(18, 3, 2, 1)[:3],
     ]
     return cli

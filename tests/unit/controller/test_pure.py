@@ -269,7 +269,7 @@ def test_a_listed_trajectory_has_what_each_judge_said_about_it_alone() -> None:
     # Of another side, or an attempt that it could not grade.
     group.judgements.add(part="rubric").opinions.add(attempts=[{"trajectory_id": "t1"}])
 
-    page = TrajectoryPage(None, 10, 10**6)
+    page = TrajectoryPage("job", None, 10, 10**6)
     assert page.add((1, "", 0), group.SerializeToString())
     first, second = page.trajectories
     (judged,) = first.judgements
@@ -283,12 +283,19 @@ def test_a_listed_trajectory_has_what_each_judge_said_about_it_alone() -> None:
     assert [each.part for each in second.judgements] == ["ruler", "rubric"]
 
 
-def test_a_listed_trajectory_says_how_its_evaluation_sampled_whatever_was_stored() -> None:
-    group = trajectory_pb2.Group(id="g", trajectories=[{"id": "t0", "evaluation_mode": "other"}])
-    page = TrajectoryPage(None, 10, 10**6)
-    for place in ((1, "", 0), (1, "greedy", 0), (1, "sampled", 0)):
+def test_a_listed_trajectory_says_of_what_it_is_whatever_was_stored() -> None:
+    # A client's own: read from another job's file.
+    stored = {"id": "other/s9/g0/t0", "job_id": "other", "step": 9, "evaluation_mode": "other"}
+    group = trajectory_pb2.Group(id="g", trajectories=[stored])
+    page = TrajectoryPage("job", None, 10, 10**6)
+    for place in ((0, "", 0), (1, "", 0), (0, "greedy", 0), (2, "sampled", 0)):
         assert page.add(place, group.SerializeToString())
-    assert [each.evaluation_mode for each in page.trajectories] == ["", "greedy", "sampled"]
+    told = page.trajectories
+    assert {each.job_id for each in told} == {"job"}
+    assert [each.evaluation_mode for each in told] == ["", "", "greedy", "sampled"]
+    # Before a step takes it, it is of none; the first version that is evaluated is 0.
+    assert [each.HasField("step") for each in told] == [False, True, True, True]
+    assert [each.step for each in told[1:]] == [1, 0, 2]
 
 
 @pytest.mark.parametrize(("steps", "told"), [(1_000_000, False), (10, True)])

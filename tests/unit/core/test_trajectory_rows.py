@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from podium.core.errors import InvalidArgumentError
@@ -44,13 +45,24 @@ def test_a_row_is_a_conversation_as_fine_tuning_reads_it() -> None:
     assert second["spans"][0]["weights_version"] == 3
 
 
-def test_an_evaluation_s_episode_says_its_version_and_mode() -> None:
-    (row,) = rows_of(pb.Trajectory(id="w/v12-greedy/g0/t0", group_id="w/v12-greedy/g0"), "heldout")
-    assert (row["phase"], row["step"], row["mode"]) == ("evaluation", 12, "greedy")
-    told = pb.Trajectory(id="w/v12-x/g0/t0", group_id="w/v12-x/g0", evaluation_mode="greedy")
-    rows = list(rows_of(told, "heldout"))
-    assert rows[0]["mode"] == "greedy"
-    assert list(trajectories_of(rows)) == [told]
+@pytest.mark.parametrize(
+    ("fields", "phase", "step", "mode"),
+    [
+        ({"job_id": "w", "step": 4}, "training", 4, ""),
+        ({"job_id": "w", "step": 0, "evaluation_mode": "greedy"}, "evaluation", 0, "greedy"),
+        ({"job_id": "w"}, "", None, ""),
+        ({}, "", None, ""),
+    ],
+)
+def test_an_episode_says_of_what_it_is_whatever_its_id_looks_like(
+    fields: dict[str, Any], phase: str, step: int | None, mode: str
+) -> None:
+    for name in ("w/d17/t0", "x/s1/g0/t0", "x/v12-sampled/g0/t0", "own"):
+        told = pb.Trajectory(id=name, group_id=name, **fields)
+        (row,) = rows_of(told, "heldout")
+        assert row["job"] == fields.get("job_id", "")
+        assert (row["phase"], row["step"], row["mode"]) == (phase, step, mode)
+        assert list(trajectories_of([row])) == [told]
 
 
 def test_an_episode_that_never_began_is_a_row_without_messages() -> None:

@@ -689,6 +689,8 @@ class Trajectory(_message.Message):
     TEACHER_FIELD_NUMBER: _builtins.int
     JUDGEMENTS_FIELD_NUMBER: _builtins.int
     EVALUATION_MODE_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`{group}/t{attempt}`, for a further side `{group}/t{attempt}/{side}`: the
     same after any retry.
@@ -742,6 +744,12 @@ class Trajectory(_message.Message):
     evaluation_mode: _builtins.str
     """Of an evaluation's, how it was sampled: `sampled` (training temperature) or
     `greedy`. Filled in where trajectories are listed; empty of training's.
+    """
+    job_id: _builtins.str
+    """The job it is of. Filled in where trajectories are listed."""
+    step: _builtins.int
+    """The training step that took it, absent until one has; of an evaluation's,
+    the version that was evaluated. Filled in where trajectories are listed.
     """
     @_builtins.property
     def histories(self) -> _containers.RepeatedCompositeFieldContainer[Global___History]:
@@ -819,10 +827,12 @@ class Trajectory(_message.Message):
         teacher: _builtins.str = ...,
         judgements: _abc.Iterable[Global___Judgement] | None = ...,
         evaluation_mode: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        step: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "_step", b"_step", "end_time", b"end_time", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "failure", b"failure", "info", b"info", "reward", b"reward", "start_time", b"start_time", "step", b"step"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "evaluation_mode", b"evaluation_mode", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "judgements", b"judgements", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "stop_reason", b"stop_reason", "teacher", b"teacher", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward", "_environment_weight", b"_environment_weight", "_reward", b"_reward", "_step", b"_step", "attempt", b"attempt", "end_time", b"end_time", "environment", b"environment", "environment_reward", b"environment_reward", "environment_weight", b"environment_weight", "evaluation_mode", b"evaluation_mode", "explanation", b"explanation", "failure", b"failure", "group_id", b"group_id", "histories", b"histories", "id", b"id", "info", b"info", "job_id", b"job_id", "judgements", b"judgements", "metrics", b"metrics", "reward", b"reward", "reward_parts", b"reward_parts", "root_span_id", b"root_span_id", "scenario_id", b"scenario_id", "score_reward", b"score_reward", "side", b"side", "start_time", b"start_time", "step", b"step", "stop_reason", b"stop_reason", "teacher", b"teacher", "trace_id", b"trace_id", "transitions", b"transitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment_reward: _TypeAlias = _typing.Literal["environment_reward"]  # noqa: Y015
     _WhichOneofArgType__environment_reward: _TypeAlias = _typing.Literal["_environment_reward", b"_environment_reward"]  # noqa: Y015
@@ -830,12 +840,16 @@ class Trajectory(_message.Message):
     _WhichOneofArgType__environment_weight: _TypeAlias = _typing.Literal["_environment_weight", b"_environment_weight"]  # noqa: Y015
     _WhichOneofReturnType__reward: _TypeAlias = _typing.Literal["reward"]  # noqa: Y015
     _WhichOneofArgType__reward: _TypeAlias = _typing.Literal["_reward", b"_reward"]  # noqa: Y015
+    _WhichOneofReturnType__step: _TypeAlias = _typing.Literal["step"]  # noqa: Y015
+    _WhichOneofArgType__step: _TypeAlias = _typing.Literal["_step", b"_step"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__environment_reward) -> _WhichOneofReturnType__environment_reward | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__environment_weight) -> _WhichOneofReturnType__environment_weight | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reward) -> _WhichOneofReturnType__reward | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__step) -> _WhichOneofReturnType__step | None: ...
 
 Global___Trajectory: _TypeAlias = Trajectory  # noqa: Y015
 

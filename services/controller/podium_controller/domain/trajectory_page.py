@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 from podium.types.v1 import trajectory_pb2
 
+from podium_controller.domain.identifiers import WAITING_ROOM
+
 Cursor: TypeAlias = tuple[int, str, int, int]
 """Step, mode, position of the group, attempt: the last trajectory of a page."""
 
@@ -14,11 +16,12 @@ Cursor: TypeAlias = tuple[int, str, int, int]
 class TrajectoryPage:
     """What groups are put into, in their order, until one of their trajectories does not fit."""
 
-    def __init__(self, after: Cursor | None, limit: int, max_bytes: int) -> None:
+    def __init__(self, job_id: str, after: Cursor | None, limit: int, max_bytes: int) -> None:
         """One trajectory fits always, whatever its size; those up to `after` are left out."""
         self.trajectories: list[trajectory_pb2.Trajectory] = []
         self.last: Cursor | None = None
         """Where the next page begins after; None as long as everything fitted."""
+        self._job_id = job_id
         self._after = after
         self._limit = limit
         self._max_bytes = max_bytes
@@ -38,7 +41,7 @@ class TrajectoryPage:
             if self._after is not None and here <= self._after:
                 continue
             trajectory.judgements.extend(_judged(group, trajectory.id))
-            trajectory.evaluation_mode = place[1]
+            self._place(trajectory, *place[:2])
             self._bytes += trajectory.ByteSize()
             full = len(self.trajectories) == self._limit or self._bytes > self._max_bytes
             if full and self.trajectories:
@@ -47,6 +50,14 @@ class TrajectoryPage:
             self.trajectories.append(trajectory)
             self._latest = here
         return True
+
+    def _place(self, trajectory: trajectory_pb2.Trajectory, step: int, mode: str) -> None:
+        """Says where it is of, whatever a client's own has there."""
+        trajectory.job_id = self._job_id
+        trajectory.evaluation_mode = mode
+        trajectory.step = step
+        if step == WAITING_ROOM and not mode:
+            trajectory.ClearField("step")
 
 
 def _judged(group: trajectory_pb2.Group, trajectory_id: str) -> Iterator[trajectory_pb2.Judgement]:

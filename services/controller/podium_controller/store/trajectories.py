@@ -145,7 +145,7 @@ async def page_of(
     if after is not None:
         query = query.where(key >= after[:3])
     query = query.order_by(groups.c.step, groups.c.mode, groups.c.position)
-    page = TrajectoryPage(after, limit, max_bytes)
+    page = TrajectoryPage(job_id, after, limit, max_bytes)
     async with connection.stream(query) as rows:
         async for row in rows:
             if not page.add((row.step, row.mode, row.position), row.body):
