@@ -50,7 +50,8 @@ def _row(step: jobs.Step, names: list[str]) -> str:
     took = f"{seconds:.1f}" if step.start_time.seconds and seconds >= 0 else ""
     when = f"{step.commit_time.ToDatetime(UTC):%H:%M:%S} UTC" if step.commit_time.seconds else ""
     return (
-        f'<tr><td class="n">{step.number}</td>{cells}<td class="n">{took}</td><td>{when}</td></tr>'
+        f'<tr><td class="n">{step.number}</td>{cells}<td class="n">{took}</td>'
+        f'<td class="when">{when}</td></tr>'
     )
 
 

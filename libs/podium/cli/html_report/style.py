@@ -56,6 +56,7 @@ th, td { text-align: left; padding: 7px 14px 7px 0; border-bottom: 1px solid var
 th { color: var(--soft); font-size: 12px; font-weight: 600; }
 tr:last-child td { border-bottom: 0; }
 td.n, th.n { text-align: right; }
+td.when { white-space: nowrap; }
 .bar { display: flex; height: 30px; border-radius: 7px; overflow: hidden; background: var(--wash);
   margin: 4px 0 10px; }
 .bar div { display: flex; align-items: center; justify-content: center; min-width: 0;
