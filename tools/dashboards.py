@@ -69,7 +69,7 @@ def _panel(panel: Panel, number: int, x: int, y: int, width: int) -> dict[str, A
     if panel.stat:
         # Left alone, Grafana shows whatever is 80 or more in red.
         defaults["color"] = {"mode": "thresholds"}
-        steps = [{"value": None, "color": panel.base or "text"}]
+        steps: list[dict[str, Any]] = [{"value": None, "color": panel.base or "text"}]
         steps += [{"value": value, "color": color} for value, color in panel.levels]
         defaults["thresholds"] = {"mode": "absolute", "steps": steps}
     else:

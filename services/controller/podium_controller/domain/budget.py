@@ -77,9 +77,7 @@ def added_bounds(reward: spec_pb2.RewardSpec, asked: spec_pb2.RewardSpec) -> set
     """Where the bounds stand that `bounded` put into `asked`, in place of the reward's own."""
     return {
         f"reward.scorers[{index}].{PART_FIELDS[scorer.kind]}.max_job_cost"
-        for index, (own, scorer) in enumerate(
-            zip(reward.scorers, asked.scorers, strict=True)
-        )
+        for index, (own, scorer) in enumerate(zip(reward.scorers, asked.scorers, strict=True))
         if judged_spec(own) != judged_spec(scorer)
     }
 
