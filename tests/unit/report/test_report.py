@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from podium.cli.html_report import ReportData, render
 from podium.cli.html_report.analysis import pairs, rates, split_gain
-from podium.cli.html_report.curves import CURVES, Curve
+from podium.cli.html_report.curves import CURVES
 from podium.cli.html_report.figures import Point, Series, line_chart, stacked_bars
 from podium.cli.html_report.plot import curves
 from podium.types.v1 import trajectory_pb2
@@ -266,31 +266,6 @@ def test_failed_job_says_why() -> None:
     job = records.job()
     job.failure_message = "the pool <died>"
     assert "the pool &lt;died&gt;" in render(data(job=job))
-
-
-def headings(page: str) -> list[str]:
-    """The words above each panel."""
-    found = re.findall(r'<div class="panel"><h3>(.*?)</h3>', page)
-    return [unescape(re.sub(r"<[^>]*>", "", each)) for each in found]
-
-
-def test_curves_are_called_what_the_console_calls_them() -> None:
-    titles = [f"{curve.title} {curve.unit}" for curve in CURVES.values()]
-    assert titles[0] == "Reward mean of a step"
-    assert headings(render(data())) == [*titles[2:], "Time of a step seconds by phase"]
-    assert headings(render(data(other=data())))[:2] == titles[:2]
-    # What no step has is not drawn.
-    made = records.steps()
-    for step in made:
-        del step.metrics["train/entropy"]
-    assert not [each for each in headings(render(data(steps=made))) if "Entropy" in each]
-
-
-@pytest.mark.parametrize(
-    ("title", "label"), [("Gradient norm", "gradient norm"), ("KL to it", "KL to it"), ("", "")]
-)
-def test_a_curve_among_other_words_has_no_capital(title: str, label: str) -> None:
-    assert Curve(title, "").label == label
 
 
 def test_terminal_curves() -> None:
