@@ -94,6 +94,34 @@ async def test_a_second_signal_cuts_what_still_runs() -> None:
         assert await asyncio.wait_for(child.wait(), 120) == 0
 
 
+STOPS = """
+import asyncio
+import grpc
+from podium.kit.rpc.stopping import Stopping
+
+async def later(server, turns, grace):
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await server.stop(grace)
+
+async def main():
+    for turn in range(400):
+        server = grpc.aio.server()
+        server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        asked = Stopping(server)
+        first = later(asked, 0, 5 * (turn % 2))
+        await asyncio.gather(first, *(later(asked, turn % n, 0) for n in (5, 7, 11)))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_server_that_several_stop_at_once_takes_no_process_with_it() -> None:
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", STOPS)
+    assert await asyncio.wait_for(child.wait(), 200) == 0
+
+
 async def test_a_service_that_cannot_start_says_why_and_exits_1() -> None:
     async with process("no-database") as child:
         record = await until(child.stderr, "registry cannot run: there is no database")

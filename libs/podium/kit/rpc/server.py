@@ -23,6 +23,7 @@ from podium.kit.rpc.masking import check_request, error_layer
 from podium.kit.rpc.observe import telemetry_layer
 from podium.kit.rpc.settings import ServerSettings
 from podium.kit.rpc.slots import CallSlots
+from podium.kit.rpc.stopping import Stopping
 from podium.kit.rpc.tls import Tls
 from podium.kit.telemetry import MetricsServer, start_metrics_server
 
@@ -80,8 +81,8 @@ class Server:
         self._drain = Drain()
         self._added: list[tuple[Callable[[Any, Any], None], object, str]] = []
         self._health = health.aio.HealthServicer()
-        self._health_server: grpc.aio.Server | None = None
-        self._server: grpc.aio.Server | None = None
+        self._health_server: Stopping | None = None
+        self._server: Stopping | None = None
         self._metrics: MetricsServer | None = None
         self._started = False
         self._serving = True
@@ -114,7 +115,7 @@ class Server:
         )
         self.metrics_port = self._metrics.port
         await server.start()
-        self._health_server = server
+        self._health_server = Stopping(server)
 
     async def start(self) -> None:
         """Binds and serves; the ports are then the real ones.
@@ -161,7 +162,7 @@ class Server:
         else:
             server.add_insecure_port(f"unix:{self._socket}")
         await server.start()
-        self._server = server
+        self._server = Stopping(server)
 
     @property
     def started(self) -> bool:
@@ -200,9 +201,9 @@ class Server:
             await self._server.stop(self.settings.drain_seconds if grace is None else grace)
         if self._health_server is not None:
             await self._health_server.stop(0)
-        if self._metrics is not None:
-            await asyncio.to_thread(self._metrics.stop)
-            self._metrics = None
+        metrics, self._metrics = self._metrics, None
+        if metrics is not None:
+            await asyncio.to_thread(metrics.stop)
 
     async def _set_services(self) -> None:
         if not self._started:
