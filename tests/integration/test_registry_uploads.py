@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +26,7 @@ from podium_registry.domain.digests import of_bytes
 from support.cutting_proxy import CuttingProxy
 from support.registry import manifest_of
 from support.registry_service import MIB, Calls, RegistryService, chunk, chunks, running
+from support.small_disks import Disk, LimitedFiles, SmallMount
 
 
 @pytest.fixture(scope="module")
@@ -304,53 +303,6 @@ async def test_t24_a_client_publishes_through_a_killed_registry_and_sends_no_byt
             assert (tmp_path / "pulled" / path).read_bytes() == data
     finally:
         service.kill()
-
-
-class Disk:
-    """A disk that is too small, and later is not."""
-
-    def __init__(self, service: RegistryService) -> None:
-        self.service = service
-
-    def shrink(self) -> None:
-        """Called before the upload."""
-
-    def grow(self) -> None:
-        """Called when it was refused."""
-
-    def remove(self) -> None:
-        """Called when the service has ended."""
-
-
-class LimitedFiles(Disk):
-    """The kernel refuses the process files of more than 2 MiB (EFBIG)."""
-
-    def shrink(self) -> None:
-        resource.prlimit(self.service.pid, resource.RLIMIT_FSIZE, (2 * MIB, resource.RLIM_INFINITY))
-
-    def grow(self) -> None:
-        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        resource.prlimit(self.service.pid, resource.RLIMIT_FSIZE, unlimited)
-
-
-class SmallMount(Disk):
-    """A tmpfs that holds the service's folder (ENOSPC)."""
-
-    def __init__(self, service: RegistryService, mebibytes: int) -> None:
-        super().__init__(service)
-        service.data_dir.mkdir()
-        if self._run("mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs"):
-            pytest.skip("mounting needs root; the limit on files is tested instead")
-
-    def grow(self) -> None:
-        assert self._run("mount", "-o", "remount,size=64m") == 0
-
-    def remove(self) -> None:
-        assert self._run("umount") == 0
-
-    def _run(self, *command: str) -> int:
-        folder = str(self.service.data_dir)
-        return subprocess.run([*command, folder], capture_output=True, timeout=10).returncode
 
 
 @pytest.fixture(params=["limited files", "uploads do not fit", "blobs do not fit"])
