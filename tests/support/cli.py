@@ -141,10 +141,6 @@ def _at_terminal(
             name: opened.enter_context(terminal.open("r" if name == "stdin" else "w"))
             for name in names
         }
-        if "stdout" in given:
-            # Where shutil asks how wide it is.
-            before, sys.__stdout__ = sys.__stdout__, given["stdout"]
-            opened.callback(setattr, sys, "__stdout__", before)
         done = _invoke(arguments, cwd, environment, "", given)
     shown = terminal.close()
     return Result(
