@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from podium.local.models import digest
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
-from support.cli import podium
+from support.cli import invoke
 from support.fake_podium import fake_podium
 from support.tiny_adapter import logits, write_adapter
 from support.tiny_model import build_tiny_model
@@ -28,7 +28,7 @@ async def test_merged_export_equals_base_plus_adapter(tmp_path: Path) -> None:
         version = fake.registry.publish("w", 5, files)
         version.manifest.base_model = str(base)
         version.manifest.base_model_digest = digest(base)
-        done = await podium(
+        done = await invoke(
             "checkpoint",
             "export",
             "w@5",
@@ -36,11 +36,10 @@ async def test_merged_export_equals_base_plus_adapter(tmp_path: Path) -> None:
             "--merged",
             cwd=tmp_path,
             environment=fake.environment,
-            within=110,
         )
         assert done.code == 0, done.err
         version.manifest.base_model_digest = "sha256:other"
-        refused = await podium(
+        refused = await invoke(
             "checkpoint",
             "export",
             "w@5",
@@ -75,7 +74,7 @@ async def test_whole_weights_are_exported_as_they_are(tmp_path: Path) -> None:
         files = {f"model/{path.name}": path.read_bytes() for path in base.iterdir()}
         version = fake.registry.publish("w", 5, {**files, "state/state.json": b"{}"})
         version.manifest.kind = registry_pb2.VERSION_KIND_FULL
-        done = await podium(
+        done = await invoke(
             "checkpoint", "export", "w@5", "whole", cwd=tmp_path, environment=fake.environment
         )
         assert done.code == 0, done.err

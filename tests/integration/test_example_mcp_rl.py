@@ -18,7 +18,7 @@ from podium.environments.agent import Agent
 from podium.environments.serving.convert import unstruct
 from podium.environments.types import Observation
 from podium.types.v1 import spec_pb2
-from support.cli import podium
+from support.cli import invoke
 from support.examples import example
 from support.fake_judge import completion, fake_judge
 from support.processes import free_port, wait_for_port
@@ -154,12 +154,11 @@ async def test_tasks_are_generated_from_the_real_servers_tools(tmp_path: Path) -
 
     with fake_judge() as api:
         api.then(write)
-        result = await podium(
+        result = await invoke(
             *("scenarios", "generate", "-n", "3", "--out", "tasks.jsonl"),
             *("--command", f"{sys.executable} {EXAMPLE / 'server.py'}"),
             cwd=tmp_path,
             environment={"OPENAI_BASE_URL": api.base_url},
-            within=500,
         )
     assert result.code == 0, result.err
     assert "4 tools, 0 resources" in result.err

@@ -1,7 +1,7 @@
-"""Runs the `podium` command: `invoke` in this process, `podium` and `start` in one of its own.
+"""Runs the `podium` command: `invoke` and `at_terminal` in this process, `podium` and `start` not.
 
 Starting one costs a second of a core, so a process is for what only a process shows: how it
-starts, signals, terminals, and services that it leaves running.
+starts, signals, the terminal that passwords are read from, and what ends with it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from podium.cli.main import run
+from support.terminal import Terminal
 
 COMMAND = (sys.executable, "-m", "podium.cli")
 
@@ -39,6 +40,23 @@ async def invoke(
 ) -> Result:
     """As `podium`, in a thread: the doubles that it talks to are served by the test's own loop."""
     return await asyncio.to_thread(_invoke, arguments, cwd, environment or {}, stdin)
+
+
+async def at_terminal(
+    *arguments: str,
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+    streams: Collection[str] = ("stdout",),
+    columns: int = 80,
+    typed: str = "",
+) -> Result:
+    """As `invoke`, with some of stdin, stdout and stderr at one terminal.
+
+    The result has what the terminal showed for each of them that is there.
+    """
+    return await asyncio.to_thread(
+        _at_terminal, arguments, cwd, environment or {}, streams, Terminal(columns, typed)
+    )
 
 
 async def podium(
@@ -84,27 +102,52 @@ _alone = threading.Lock()
 
 
 def _invoke(
-    arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: str
+    arguments: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    stdin: str,
+    given: Mapping[str, TextIO] | None = None,
 ) -> Result:
-    with (
-        _alone,
+    with _alone, contextlib.ExitStack() as files:
         # Files, as a shell's redirections: each has a descriptor, and none is a terminal.
-        tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as typed,
-        tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as out,
-        tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as err,
-    ):
-        typed.write(stdin)
-        typed.seek(0)
+        streams = {
+            name: files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", newline=""))
+            for name in ("stdin", "stdout", "stderr")
+        }
+        streams["stdin"].write(stdin)
+        streams["stdin"].seek(0)
+        used = {**streams, **(given or {})}
         with (
             _process_state(cwd, _variables(cwd, environment)),
-            _input(typed),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
+            _input(used["stdin"]),
+            contextlib.redirect_stdout(used["stdout"]),
+            contextlib.redirect_stderr(used["stderr"]),
         ):
             code = run(list(arguments))
-        for stream in (out, err):
-            stream.seek(0)
-        return Result(int(code), out.read(), err.read())
+        for name in ("stdout", "stderr"):
+            streams[name].seek(0)
+        return Result(int(code), streams["stdout"].read(), streams["stderr"].read())
+
+
+def _at_terminal(
+    arguments: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    names: Collection[str],
+    terminal: Terminal,
+) -> Result:
+    with contextlib.ExitStack() as opened:
+        given = {
+            name: opened.enter_context(terminal.open("r" if name == "stdin" else "w"))
+            for name in names
+        }
+        done = _invoke(arguments, cwd, environment, "", given)
+    shown = terminal.close()
+    return Result(
+        done.code,
+        shown if "stdout" in names else done.out,
+        shown if "stderr" in names else done.err,
+    )
 
 
 @contextlib.contextmanager

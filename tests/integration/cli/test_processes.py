@@ -1,23 +1,18 @@
-"""The command in a process of its own: signals, terminals, the shell, and what another starts."""
+"""The command at a terminal, and in a process of its own: signals, and what another starts."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import os
-import pty
 import signal
-import struct
 import sys
-import termios
 from pathlib import Path
 
 import click
 import pytest
 from podium.jobs.v1 import job_service_pb2 as jobs
 from support import job_records
-from support.cli import COMMAND, invoke, podium, start
+from support.cli import at_terminal, invoke, podium, start
 from support.cli_user import Cli, add_job
 from support.fake_job_service import watched_job
 from support.fake_podium import fake_podium
@@ -72,62 +67,40 @@ async def test_colours_only_on_a_terminal_that_wants_them(
     cli: Cli, variables: dict[str, str], coloured: bool
 ) -> None:
     add_job(cli.fake)
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        "job",
-        "list",
-        stdout=theirs,
-        cwd=cli.folder,
-        env={**os.environ, "TERM": "xterm", **cli.fake.environment, **variables},
-    )
-    os.close(theirs)
-    shown = await asyncio.to_thread(read_all, ours)
-    assert await asyncio.wait_for(process.wait(), 90) == 0
-    assert "succeeded" in shown
-    assert ("\x1b[" in shown) == coloured
+    environment = {"TERM": "xterm", **cli.fake.environment, **variables}
+    done = await at_terminal("job", "list", cwd=cli.folder, environment=environment)
+    assert done.code == 0, done.err
+    assert "succeeded" in done.out
+    assert ("\x1b[" in done.out) == coloured
 
 
 async def test_a_live_terminal_shows_one_status_line(cli: Cli) -> None:
     add_job(cli.fake)
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        "job",
-        "watch",
-        "w",
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=theirs,
+    done = await at_terminal(
+        *("job", "watch", "w"),
         cwd=cli.folder,
-        env={**os.environ, **cli.fake.environment},
+        environment=cli.fake.environment,
+        streams=("stderr",),
     )
-    os.close(theirs)
-    shown = await asyncio.to_thread(read_all, ours)
-    assert await asyncio.wait_for(process.wait(), 90) == 0
-    assert "\r\x1b[2K" in shown, "the status line is redrawn"
-    assert "▁" in shown, "with a sparkline"
-    assert "step 3/3" in shown
+    assert done.code == 0, done.err
+    assert "\r\x1b[2K" in done.err, "the status line is redrawn"
+    assert "▁" in done.err, "with a sparkline"
+    assert "step 3/3" in done.err
 
 
 async def test_chat_in_a_terminal_keeps_the_conversation(cli: Cli) -> None:
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+    done = await at_terminal(
         "chat",
-        stdin=theirs,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
         cwd=cli.folder,
-        env={**os.environ, **cli.fake.environment},
+        environment=cli.fake.environment,
+        streams=("stdin",),
+        # Ctrl-D at the end: what reads on is not waited for.
+        typed="a b\nc d\n/reset\ne f\n/exit\n\x04",
     )
-    os.close(theirs)
-    os.write(ours, b"a b\nc d\n/reset\ne f\n/exit\n")
-    out, err = await asyncio.wait_for(process.communicate(), 90)
-    os.close(ours)
-    assert process.returncode == 0
-    for answer in (b"b a", b"d c", b"f e"):
-        assert answer in out
-    assert b"talking to the base model" in err
+    assert done.code == 0, done.err
+    for answer in ("b a", "d c", "f e"):
+        assert answer in done.out
+    assert "talking to the base model" in done.err
     said = [[m.content for m in chat.messages] for chat in cli.fake.inference.chats]
     assert said == [["a b"], ["a b", "b a", "c d"], ["e f"]]
 
@@ -140,36 +113,17 @@ async def test_no_redrawn_line_is_wider_than_the_terminal(tmp_path: Path) -> Non
         job.phase = "a phase with a name that is longer than a line"
         fake.jobs.known["w"] = job
         fake.jobs.updates = watched_job(job)
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PODIUM_")}
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
+        done = await at_terminal(
             *("job", "watch", "w"),
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=theirs,
             cwd=tmp_path,
-            env={**environment, **fake.environment, "TERM": "xterm"} | {"NO_COLOR": ""},
+            environment={**fake.environment, "TERM": "xterm", "NO_COLOR": ""},
+            streams=("stderr",),
+            columns=columns,
         )
-        os.close(theirs)
-        shown = await asyncio.to_thread(read_all, ours)
-        assert await asyncio.wait_for(process.wait(), 90) == 0
+        assert done.code == 0, done.err
+    shown = done.err
     drawn = [part.split("\r\x1b[2K")[-1] for part in shown.split("\r\n")]
     redrawn = [part for row in shown.split("\r\n") for part in row.split("\r\x1b[2K")[:-1]]
     assert any("a phase with" in click.unstyle(part) for part in redrawn), shown
     assert all(len(click.unstyle(part)) < columns for part in redrawn), redrawn
     assert any(part.startswith("step") for part in map(click.unstyle, drawn))
-
-
-def read_all(descriptor: int) -> str:
-    """Until nobody has the terminal open: it holds a few kB, and who writes more waits."""
-    seen = b""
-    while True:
-        try:
-            part = os.read(descriptor, 65536)
-        except OSError:
-            part = b""
-        if not part:
-            os.close(descriptor)
-            return seen.decode()
-        seen += part

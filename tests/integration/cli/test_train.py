@@ -16,7 +16,7 @@ from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.local.launcher import upfile
 from podium.local.launcher.layout import SERVICES
 from support import job_records
-from support.cli import podium, start
+from support.cli import invoke, podium, start
 from support.fake_job_service import watched_job
 from support.fake_podium import FakePodium
 
@@ -24,7 +24,7 @@ from support.fake_podium import FakePodium
 @pytest.fixture
 async def task(fake: FakePodium, tmp_path: Path) -> Iterator[Path]:
     """A folder of `podium init`, and the doubles as a stack that runs beside it."""
-    made = await podium("init", "mytask", cwd=tmp_path)
+    made = await invoke("init", "mytask", cwd=tmp_path)
     assert made.code == 0, made.err
     folder = tmp_path / "mytask"
     claim = upfile.Claim(folder / ".podium")
@@ -114,12 +114,12 @@ async def test_stopped_it_pauses_the_job_and_the_same_command_goes_on(
 async def test_what_cannot_train_is_told_before_anything_starts(
     fake: FakePodium, task: Path
 ) -> None:
-    other = await podium("train", "task.py", "--model", "org/other", cwd=task)
+    other = await invoke("train", "task.py", "--model", "org/other", cwd=task)
     assert other.code == 5
     assert "serves smollm2-135m-instruct, and the job is to train org/other" in other.err
     text = (task / "task.py").read_text()
     (task / "task.py").write_text(text.replace("reply == self.answer", "reply == self.anser"))
-    broken = await podium("train", "task.py", cwd=task)
+    broken = await invoke("train", "task.py", cwd=task)
     assert broken.code == 1
     assert "has no attribute 'anser'" in broken.err + broken.out
     assert "task.py would not train" in broken.err

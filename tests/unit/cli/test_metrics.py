@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 import math
-import os
-import pty
 import sys
 
 import pytest
 from podium.jobs.v1 import job_service_pb2 as jobs
 from support import job_records
-from support.cli import COMMAND
+from support.cli import at_terminal
 from support.cli_user import Cli, add_job
 
 
@@ -102,25 +99,16 @@ async def test_plot_without_its_package_says_so(cli: Cli, monkeypatch: pytest.Mo
 async def test_a_terminal_gets_its_width_and_colours_unless_it_wants_none(
     cli: Cli, variables: dict[str, str], coloured: bool
 ) -> None:
-    import fcntl
-    import struct
-    import termios
-
     add_job(cli.fake)
     cli.fake.jobs.steps = [jobs.Step(number=n, metrics={"reward_mean": n / 9}) for n in range(1, 9)]
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 61, 0, 0))
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+    done = await at_terminal(
         *("job", "metrics", "w", "--plot"),
-        stdout=theirs,
         cwd=cli.folder,
-        env={**os.environ, "TERM": "xterm", **cli.fake.environment, **variables},
+        environment={"TERM": "xterm", **cli.fake.environment, **variables},
+        columns=61,
     )
-    assert await asyncio.wait_for(process.wait(), 120) == 0
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
+    assert done.code == 0, done.err
+    shown = done.out
     assert ("\x1b[" in shown) == coloured
     if not coloured:
         assert max(len(line.rstrip("\r")) for line in shown.split("\n")) == 61

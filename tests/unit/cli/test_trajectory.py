@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import pty
 
 import click
 import pytest
@@ -14,7 +11,7 @@ from podium.cli.pieces import Pieces
 from podium.cli.ranges import Range
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.types.v1 import trajectory_pb2 as pb
-from support.cli import COMMAND
+from support.cli import at_terminal
 from support.cli_user import Cli, add_job
 from support.small_tokenizer import small_tokenizer
 from support.wild_episode import wild_episode
@@ -186,24 +183,20 @@ async def test_what_cannot_be_shown(
 
 async def test_at_a_terminal_a_pager_shows_it(cli_with_episode: Cli) -> None:
     pager = cli_with_episode.folder / "pager"
-    pager.write_text("#!/bin/sh\nsed 's/^/paged: /'\n")
+    # To a file: what a pager writes goes to the terminal of the whole process.
+    pager.write_text("#!/bin/sh\nsed 's/^/paged: /' > paged\n")
     pager.chmod(0o755)
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+    done = await at_terminal(
         *("trajectory", "show", ID),
-        stdin=theirs,
-        stdout=theirs,
         cwd=cli_with_episode.folder,
-        env={**os.environ, "TERM": "xterm", "PAGER": str(pager)}
-        | cli_with_episode.fake.environment,
+        environment={"TERM": "xterm", "PAGER": str(pager), **cli_with_episode.fake.environment},
+        streams=("stdin", "stdout"),
     )
-    assert await asyncio.wait_for(process.wait(), 120) == 0
-    os.close(theirs)
-    shown = os.read(ours, 65536).decode()
-    os.close(ours)
-    assert "paged: " in shown
-    assert "Be brief." in shown
+    assert done.code == 0, done.err
+    paged = (cli_with_episode.folder / "paged").read_text()
+    assert "paged: " in paged
+    assert "Be brief." in paged
+    assert "Be brief." not in done.out
 
 
 async def test_an_episode_without_messages_is_shown_too(cli: Cli) -> None:
