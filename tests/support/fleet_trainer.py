@@ -179,7 +179,9 @@ class TrainerDouble(Member, trainer_grpc.TrainerServiceServicer):
     async def SaveState(self, request: Any, context: Any) -> trainer_pb.SaveStateResponse:
         await self.reached("state:awaited", str(request.step))
         key = (request.job_id, request.step)
-        if key not in self.states or self.states[key].cancelled():
+        known = self.states.get(key)
+        # As the real one: what failed is stored anew by who asks for it.
+        if known is None or (known.done() and (known.cancelled() or known.exception())):
             self._store_behind(request.job_id, self._expect(*key))
         await asyncio.shield(self.states[key])
         return trainer_pb.SaveStateResponse()
