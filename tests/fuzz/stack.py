@@ -22,7 +22,7 @@ from podium.jobs.v1 import job_service_pb2 as jobs_pb
 from podium.types.v1 import policy_pb2, spec_pb2
 from prometheus_client import REGISTRY
 from support.controlled import ENDED, Client
-from support.fake_judge import Answer, completion, fake_judge, shown
+from support.fake_judge import Answer, completion, fake_judge, scores, shown
 from support.fleet import Fleet
 from support.fleet_doubles import BASE_MODEL
 from support.judging import judge_service
@@ -173,32 +173,47 @@ async def _services(
         yield client, environment, model.base_url.removesuffix("/v1")
 
 
+def _asker(request: dict[str, Any]) -> str:
+    """Who asks: a user's scorer, a reward model, a rubric's judge or RULER's."""
+    if "trajectories" in request:
+        return "scorer"
+    if "seed" not in request:
+        return "reward model"
+    return "rubric" if "Grade one attempt" in request["messages"][0]["content"] else "ruler"
+
+
 def _judged(wild: wilder.Wilder, request: dict[str, Any]) -> Answer:
-    """What is answered by whoever scores: a user's scorer, a reward model, a judge."""
+    """What is answered by whoever scores."""
     if wild.chance(0.02):
         body = wild.text().encode(errors="replace")
         return Answer(wild.choice((200, 401, 402, 403, 404, 405, 418, 422, 429, 500)), body)
-    if "trajectories" in request:
-        said = wild.scores(len(request["trajectories"]))
-    elif "seed" not in request:
-        said = wild.reward()
-    elif "Grade one attempt" in request["messages"][0]["content"]:
-        return Answer(body=wild.completion(list(CRITERIA), "criterion"))
-    else:
-        return Answer(body=wild.completion(list(shown(request))))
+    match _asker(request):
+        case "scorer":
+            said = wild.scores(len(request["trajectories"]))
+        case "reward model":
+            said = wild.reward()
+        case "rubric":
+            return Answer(body=wild.completion(list(CRITERIA), "criterion"))
+        case _:
+            return Answer(body=wild.completion(list(shown(request))))
     return Answer(body=said.encode(errors="surrogatepass"))
 
 
 def _well_judged(request: dict[str, Any]) -> Answer:
     """One score for all, as whoever was asked writes it."""
-    if "trajectories" in request:
-        return Answer(body=json.dumps({"scores": [0.5] * len(request["trajectories"])}).encode())
-    if "seed" not in request:
-        return Answer(body=json.dumps({"data": [{"data": [0.5], "probs": [0.5]}]}).encode())
-    graded = "Grade one attempt" in request["messages"][0]["content"]
-    key, names = ("criterion", CRITERIA) if graded else ("attempt_id", tuple(shown(request)))
-    said = [{key: name, "explanation": "Fair.", "score": 0.5} for name in names]
-    return completion(json.dumps({"scores": said}))
+    match _asker(request):
+        case "scorer":
+            said: dict[str, Any] = {"scores": [0.5] * len(request["trajectories"])}
+        case "reward model":
+            said = {"data": [{"data": [0.5], "probs": [0.5]}]}
+        case "rubric":
+            # A judge that has refused a schema is asked without one: `grades` would look there.
+            each = {"explanation": "Fair.", "score": 0.5}
+            said = {"scores": [{"criterion": name, **each} for name in CRITERIA]}
+            return completion(json.dumps(said))
+        case _:
+            return scores(lambda _: 0.5)(request)
+    return Answer(body=json.dumps(said).encode())
 
 
 def scorers_of(seed: int, address: str) -> list[spec_pb2.Scorer]:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from podium.core.reasoning_formats import PARSERS
 from podium.core.tool_formats import FORMATS
 from support.wild_text import Wild
-from support.written_calls import WRITTEN
 
 CALL_FORMATS = tuple(FORMATS)
 REASONING = ("", *PARSERS)
@@ -41,16 +40,13 @@ class Wilder(Wild):
         """What a policy says that was taught both formats: half the time it calls."""
         text = super().reply()
         if self.chance(0.5):
-            calls = [self._call(call_format) for _ in range(self.choice((1, 1, 1, 2, 5)))]
+            calls = [self.call(call_format, "look") for _ in range(self.choice((1, 1, 1, 2, 5)))]
             text = self.choice(("", "", text)) + "\n".join(calls)
         while self.chance(_MUTATED):
             text = self._mutated(text, super().reply())
         # Without the sign many parsers read all of it as thoughts, in which nothing is called.
         ends = _ENDS_OF_THOUGHTS.get(reasoning, "</think>")
         return ends + text if self.chance(0.5) else text
-
-    def _call(self, call_format: str) -> str:
-        return WRITTEN[call_format]([("look", self.object())])
 
     def verdict(self, labels: list[str], key: str = "attempt_id") -> str:
         """What a judge says of attempts, or criteria."""

@@ -104,14 +104,18 @@ class Wild:
         )
         return f"{self.text(2)}{self.choice(written)()}"
 
-    def written(self, call_format: str) -> str:
-        """A call as models of one family write it, of a name and arguments that are wild."""
-        name = "look" if self.chance(0.7) else self.text(2)
+    def call(self, call_format: str, name: str) -> str:
+        """A call as models of one family write it, of arguments that are wild."""
         try:
-            reply = f"{self.text(1)}{WRITTEN[call_format]([(name, self.object())])}"
+            return WRITTEN[call_format]([(name, self.object())])
         except RecursionError:
             # Some are written by functions that call themselves, which a model is not.
             return self.reply()
+
+    def written(self, call_format: str) -> str:
+        """A call as models of one family write it, of a name and arguments that are wild."""
+        name = "look" if self.chance(0.7) else self.text(2)
+        reply = f"{self.text(1)}{self.call(call_format, name)}"
         return reply[: self._random.randint(0, len(reply))] if self.chance(0.1) else reply
 
     def message(self) -> dict[str, Any]:
