@@ -6,6 +6,7 @@ As in `store_contract`: a module that imports these tests has a fixture `stores`
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import pytest
 from podium.core.errors import FailedPreconditionError
@@ -17,6 +18,8 @@ from podium_controller.domain.errors import LeaseLostError
 from podium_controller.domain.ports import COLLECTED, JUDGED, GroupKey
 from podium_controller.domain.timestamps import now_ns
 from podium_controller.domain.waits import Wait
+from podium_controller.store import NewBatch
+from podium_controller.store.jobs import NewJob
 from podium_controller.store.usage import HOUR
 from support.stores import Stores, group, lead, new, step
 
@@ -68,6 +71,23 @@ async def test_tokens_are_counted_once_with_what_stores_them(stores: Stores) -> 
     (listed,), _ = await stores.jobs.page([], None, 10)
     assert (listed.usage.trained_tokens, listed.usage.teacher_tokens) == (20, 48)
     assert listed.usage == (await stores.jobs.get("job")).usage
+
+
+def _one_group(index: int, spec: spec_pb2.JobSpec, number: int) -> list[trajectory_pb2.Group]:
+    return [spoken(number, index)]
+
+
+async def test_a_batch_is_counted_unless_nobody_sampled_it(stores: Stores) -> None:
+    spec = spec_pb2.JobSpec(base_model="m", training=spec_pb2.TrainingSpec(steps=5))
+    spec.client.SetInParent()
+    await stores.jobs.create(NewJob("sampled", spec, "", "d", ""))
+    spec.sft.SetInParent()
+    await stores.jobs.create(NewJob("rows", spec, "", "d", ""))
+    for index, job_id in enumerate(("sampled", "rows")):
+        one = functools.partial(_one_group, index)
+        assert await stores.batches.submit(NewBatch(job_id, "a", "d", 1), one) == 1
+    assert (await stores.jobs.get("sampled")).usage.sampled_tokens == 12
+    assert (await stores.jobs.get("rows")).usage == pb.Usage()
 
 
 async def test_a_report_counts_once_however_often_it_is_made(stores: Stores) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from podium.core.errors import AlreadyExistsError, FailedPreconditionError
+from podium.core.sft import are_demonstrations
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.domain import job_states
@@ -50,7 +51,8 @@ class MemoryBatchStore:
             for position, group in enumerate(made):
                 body = group.SerializeToString()
                 row.groups[group.id] = GroupRow(step, "", position, COLLECTED, body)
-            count_usage(row, of_groups(made))
+            if not are_demonstrations(spec, made):
+                count_usage(row, of_groups(made))
             if row.state == pb.JOB_STATE_PAUSED and row.phase == IDLE:
                 move(row, pb.JOB_STATE_QUEUED)
             return step
