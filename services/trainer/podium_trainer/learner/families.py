@@ -40,6 +40,9 @@ def check_family(network: Network, dtype: torch.dtype) -> None:
     try:
         packed = network(row)[0].cpu().numpy()
         alone = [network.plain(torch.from_numpy(tokens)) for tokens in samples]
+    except (torch.OutOfMemoryError, torch.AcceleratorError):
+        # RuntimeErrors too, which are of the GPU and not of the model.
+        raise
     except (TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise unsupported(network, "it cannot run a packed row") from error
     differences = []
