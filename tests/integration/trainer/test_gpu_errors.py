@@ -1,8 +1,11 @@
-"""What torch raises of a GPU, as a trainer's callers hear it. The errors are torch's own."""
+"""A GPU that is not there, is full or fails, as people hear of it. The errors are torch's own."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +17,7 @@ from podium_trainer.adapters.team import Team
 from podium_trainer.learner.gpu import GpuMemoryError
 from podium_trainer.learner.model import Policy
 from podium_trainer.learner.network import Network
-from podium_trainer.learner.parallel import Ranks
+from podium_trainer.learner.parallel import Ranks, join
 from podium_trainer.learner.session import Compute, JobConfig
 from podium_trainer.worker import Worker
 from support.tiny_policy import step_groups, training_spec
@@ -96,3 +99,25 @@ def test_of_several_processes_one_that_is_full_is_out_of_step(sharded: bool, end
     team = Team(ranks, Compute())
     assert team.broken_by(GpuMemoryError("full")) is ends
     assert not team.broken_by(FailedPreconditionError("refused by all"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_trainer_that_is_to_use_a_gpu_does_not_start_without_one() -> None:
+    """It would train on the CPU, a hundred times as slow, and nobody would be told."""
+    started = subprocess.run(
+        [sys.executable, "-m", "podium_trainer"],
+        env={**os.environ, "PODIUM_TRAINER_DEVICE": "cuda"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert started.returncode == 2, started.stderr
+    assert "PODIUM_TRAINER_DEVICE: got cuda, and torch can use no GPU here: " in started.stderr
+
+
+def test_a_trainer_that_is_to_use_the_cpu_leaves_a_gpu_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert join(60, device="cpu").device == torch.device("cpu")

@@ -22,6 +22,24 @@ class GpuLostError(UnavailableError):
     """A GPU failed. CUDA refuses this process everything from then on: it must end."""
 
 
+def refusal(device: str) -> str:
+    """Why this machine has no such device: what came and what is allowed. Empty if it has.
+
+    Args:
+        device: `auto`, `cpu` or `cuda`.
+    """
+    if device != "cuda" or torch.cuda.is_available():
+        return ""
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        # Such as a driver that is too old, or none in this container.
+        why = _first(error)
+    else:
+        why = f"it has {torch.cuda.device_count()} of them"
+    return f"got cuda, and torch can use no GPU here: {why}; allowed are auto, cpu"
+
+
 @contextmanager
 def told() -> Iterator[None]:
     """Within the block torch's errors of a GPU are errors with a reason.
