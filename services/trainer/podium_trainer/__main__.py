@@ -16,7 +16,7 @@ from podium.kit.rpc import Server, load_settings, run_service
 from podium.kit.telemetry import setup_logging
 from podium.trainer.v1 import trainer_service_pb2_grpc
 
-from podium_trainer.adapters.memory import keep_freed_memory
+from podium_trainer.adapters.memory import grow_gpu_segments, keep_freed_memory
 from podium_trainer.adapters.openmp import prefer_intel_openmp
 from podium_trainer.settings import Settings
 
@@ -38,6 +38,7 @@ def main() -> None:
         )
         sys.exit(2)
     keep_freed_memory()
+    grow_gpu_segments()
     prefer_intel_openmp()
     if settings.device == "cuda":
         _check_device(settings.device)
