@@ -31,7 +31,7 @@ def refusal(device: str) -> str:
     if device != "cuda" or torch.cuda.is_available():
         return ""
     try:
-        torch.cuda.init()
+        torch.cuda.init()  # type: ignore[no-untyped-call]
     except (RuntimeError, AssertionError) as error:
         # Such as a driver that is too old, or none in this container.
         why = _first(error)
@@ -53,9 +53,8 @@ def told() -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         raise GpuMemoryError(f"{_first(error)}; {_MORE}", reason="GPU_OUT_OF_MEMORY") from error
     except torch.AcceleratorError as error:
-        raise GpuLostError(f"the trainer begins anew: {_first(error)}", reason="GPU_FAILED") from (
-            error
-        )
+        why = f"the trainer begins anew: {_first(error)}"
+        raise GpuLostError(why, reason="GPU_FAILED") from error
 
 
 def _first(error: Exception) -> str:
