@@ -31,7 +31,7 @@ def refusal(device: str) -> str:
     if device != "cuda" or torch.cuda.is_available():
         return ""
     try:
-        torch.cuda.init()  # type: ignore[no-untyped-call]
+        torch.empty(0, device="cuda")
     except (RuntimeError, AssertionError) as error:
         # Such as a driver that is too old, or none in this container.
         why = _first(error)
