@@ -78,8 +78,11 @@ def test_a_trainer_is_what_the_values_say(objects: list[Object], values: Object)
     for pod in found:
         (container,) = pod.spec["containers"]
         assert_asks_for(pod, container, wanted)
+        given = variables(container)
+        # On a node without one it would train on the CPU, unsaid.
+        assert given.get("PODIUM_TRAINER_DEVICE") == ("cuda" if wanted.get("gpus") else None)
         for name, value in wanted.get("settings", {}).items():
-            assert json.loads(variables(container)[f"PODIUM_TRAINER_{name}"]) == value
+            assert json.loads(given[f"PODIUM_TRAINER_{name}"]) == value
 
 
 def test_who_fetches_models_may_go_where_the_values_say(

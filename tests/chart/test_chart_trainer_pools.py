@@ -47,6 +47,7 @@ def test_a_trainer_pool_is_one_pod_that_no_second_one_stands_in_for() -> None:
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
     env = {each["name"]: each.get("value") for each in container["env"]}
     assert env["PODIUM_TRAINER_MAX_JOBS"] == "8"
+    assert env["PODIUM_TRAINER_DEVICE"] == "cuda"
     assert env["PODIUM_MODEL_REVISION"] == "abc"
     (download,) = pod["initContainers"]
     assert download["command"][-3:] == [OTHER, "--revision", "abc"]

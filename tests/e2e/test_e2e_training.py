@@ -248,7 +248,8 @@ def test_an_upgrade_in_the_middle_of_a_job_loses_no_step_and_keeps_the_secrets(
 ) -> None:
     cluster, token = installation.cluster, installation.token
     # What computes is a CPU all the same, which takes merged weights faster.
-    each_a_gpu = "poolDefaults.gpus=1,poolDefaults.weightMode=merged,trainer.gpus=1"
+    pools = "poolDefaults.gpus=1,poolDefaults.weightMode=merged"
+    each_a_gpu = f"{pools},trainer.gpus=1,trainer.settings.DEVICE=cpu"
     reached(installation, lasting, 1)
     password = cluster.secret(f"{RELEASE}-database", "password")
     cluster.helm(

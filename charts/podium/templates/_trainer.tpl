@@ -84,6 +84,8 @@ spec:
 {{- end -}}
 {{- end -}}
 {{- $own := dict "REGISTRY_ADDRESS" (include "podium.address" (list $root "registry" "registry")) }}
+{{- /* A node whose GPU the container does not see would train on its CPU, unsaid. */}}
+{{- if gt (int $values.gpus) 0 }}{{ $_ := set $own "DEVICE" "cuda" }}{{ end }}
 {{- $c := dict "root" $root "component" "trainer" "service" "trainer" "values" $values "own" $own "scratch" $values.scratch "models" (list $pool) -}}
 apiVersion: batch/v1
 kind: Job

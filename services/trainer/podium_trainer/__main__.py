@@ -16,7 +16,7 @@ from podium.kit.rpc import Server, load_settings, run_service
 from podium.kit.telemetry import setup_logging
 from podium.trainer.v1 import trainer_service_pb2_grpc
 
-from podium_trainer.adapters.memory import keep_freed_memory
+from podium_trainer.adapters.memory import grow_gpu_segments, keep_freed_memory
 from podium_trainer.adapters.openmp import prefer_intel_openmp
 from podium_trainer.settings import Settings
 
@@ -38,7 +38,10 @@ def main() -> None:
         )
         sys.exit(2)
     keep_freed_memory()
+    grow_gpu_segments()
     prefer_intel_openmp()
+    if settings.device == "cuda":
+        _check_device(settings.device)
     if settings.products != "torch":
         _check_products(settings, processes)
     if int(os.environ.get("RANK", "0")):
@@ -59,7 +62,9 @@ def main() -> None:
         registry = RegistryClient(
             settings.registry_address, token=settings.peer_token(), tls=settings.tls()
         )
-        ranks = await asyncio.to_thread(join, settings.collective_timeout_seconds)
+        ranks = await asyncio.to_thread(
+            join, settings.collective_timeout_seconds, device=settings.device
+        )
         team = Team(ranks, _compute(settings), shares=settings.max_jobs > 1)
         worker = Worker(
             RegistryVersions(registry, ranks),
@@ -89,6 +94,14 @@ def main() -> None:
             logging.shutdown()
             os._exit(ended.code if isinstance(ended.code, int) else 1)
         raise
+
+
+def _check_device(device: str) -> None:
+    from podium_trainer.learner.gpu import refusal
+
+    if why := refusal(device):
+        print(f"PODIUM_TRAINER_DEVICE: {why}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _check_products(settings: Settings, processes: int) -> None:
@@ -125,7 +138,7 @@ def _follow(settings: Settings) -> None:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     try:
-        ranks = join(settings.collective_timeout_seconds)
+        ranks = join(settings.collective_timeout_seconds, device=settings.device)
         versions = FollowerVersions(
             settings.registry_address, settings.peer_token(), settings.tls(), ranks
         )

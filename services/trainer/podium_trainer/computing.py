@@ -15,6 +15,7 @@ from podium.kit.telemetry import exemplar
 
 from podium_trainer.domain import metrics
 from podium_trainer.domain.fair_lock import FairLock
+from podium_trainer.learner import gpu
 from podium_trainer.learner.session import Session
 
 T = TypeVar("T")
@@ -92,7 +93,12 @@ class Computing:
 
 async def _in(executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(executor, context.run, work)
+    return await asyncio.get_running_loop().run_in_executor(executor, context.run, _told, work)
+
+
+def _told(work: Callable[[], T]) -> T:
+    with gpu.told():
+        return work()
 
 
 def _use(threads: int) -> None:

@@ -20,6 +20,8 @@ class Settings(ServerSettings):
 
     registry_address: str = "127.0.0.1:50052"
     """Where checkpoints go."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto` is a GPU where torch can use one, and else the CPU; `cuda` is a GPU or no start."""
     threads: int = Field(default=0, ge=0)
     """Threads of one matrix product; 0 for one a core."""
     max_jobs: int = Field(default=1, ge=1)

@@ -390,7 +390,7 @@ class Worker:
             return await work
         except Exception as error:
             if self._team.broken_by(error) and not self._stopping.is_set():
-                logger.exception("the processes of this trainer are out of step; ending all")
+                logger.exception("this trainer cannot go on; ending all of its processes")
                 # After the caller has its answer.
                 asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, os._exit, 1)
             raise

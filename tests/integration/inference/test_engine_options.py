@@ -12,6 +12,7 @@ from podium_inference.adapters.engine_options import (
     for_device,
     for_this_device,
     latent_attention,
+    prepare_environment,
 )
 from podium_inference.settings import Settings
 
@@ -48,6 +49,20 @@ def test_only_a_number_that_was_asked_for_reaches_the_engine(tmp_path: Any) -> N
     assert "max_num_seqs" not in there
     assert there["enforce_eager"] is False
     assert there["enable_lora"] is True
+
+
+@pytest.mark.parametrize("named", ["", "1"])
+def test_no_sampler_needs_a_compiler_unless_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """vLLM's own default has nvcc compile one on a GPU, at the first request that needs it."""
+    envs = pytest.importorskip("vllm.envs")
+    # Set first, so that it is as before afterwards.
+    monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", named)
+    if not named:
+        monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER")
+    prepare_environment(Settings())
+    assert envs.environment_variables["VLLM_USE_FLASHINFER_SAMPLER"]() is bool(named)
 
 
 def test_a_reasoning_parser_is_the_engines_and_the_openai_apis(tmp_path: Any) -> None:

@@ -106,6 +106,27 @@ def test_s2_a_family_that_cannot_be_packed_is_refused(
     assert model_type in caught.value.message
 
 
+def test_s2_what_tf32_rounds_is_no_fault_of_the_model(
+    small_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU rounds factors to ten bits where TF32 is asked for; here a stand-in does."""
+    plain = Network.plain
+
+    def rounded(network: Network, tokens: torch.Tensor) -> torch.Tensor:
+        logits = plain(network, tokens)
+        return logits + 0.02 * torch.randn(logits.shape, generator=torch.manual_seed(0))
+
+    monkeypatch.setattr(Network, "plain", rounded)
+    network = Network(load(str(small_llama), torch.float32, DENSE))
+    with pytest.raises(InvalidArgumentError, match="log-probs are off by"):
+        check_family(network, torch.float32)
+    torch.set_float32_matmul_precision("high")
+    try:
+        check_family(network, torch.float32)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
 def counted_along_the_row(row: Row) -> Row:
     return replace(row, positions=np.arange(len(row.tokens)))
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ from podium_trainer.learner.attention import DENSE, FLEX, SEGMENTS, attend
 from podium_trainer.learner.layout import Layout
 from support.tiny_policy import sample, weighted
 from support.trees import samples_of_trees
+from torch._dynamo import config as dynamo_config
 from torch._dynamo.exc import TorchDynamoException
 from torch.nn.attention import flex_attention as flex_module
 from torch.nn.attention.flex_attention import flex_attention
@@ -111,6 +116,59 @@ def test_compiled_it_looks_at_the_planned_blocks_alone(window: int | None) -> No
     found = attend(FLEX, query, key, value, Layout(row, CPU), 0.25, window)
     assert not attention.uncompiled
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
+
+
+@pytest.fixture
+def compiles_lightly(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Kernels are torch's own program of each graph; the graphs that were asked for."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    monkeypatch.setattr(attention, "uncompiled", set())
+    attention._flex.cache_clear()
+    with dynamo_config.patch(recompile_limit=1):
+        yield graphs
+    attention._flex.cache_clear()
+    torch.compiler.reset()
+
+
+def test_it_is_compiled_for_every_kind_of_row_and_never_runs_uncompiled(
+    compiles_lightly: list[Any],
+) -> None:
+    """Past torch's limit of kinds it would run with all scores of a row in memory, unsaid."""
+    row = tree_of_several_blocks()
+    for window in (None, 40):
+        for _ in range(2):
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                attend(FLEX, *states_of(row), Layout(row, CPU), 0.25, window)
+    assert len(compiles_lightly) == 2
+    assert not attention.uncompiled
+
+
+def test_past_the_greatest_number_of_kinds_the_dense_mask_is_taken(
+    compiles_lightly: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_KERNELS", 1)
+    row = tree_of_several_blocks()
+    for window in (None, 40):
+        with torch.no_grad():
+            found = attend(FLEX, *states_of(row), Layout(row, CPU), 0.25, window)
+            expected = attend(DENSE, *states_of(row), Layout(row, CPU), 0.25, window)
+        torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
+    assert len(compiles_lightly) == 1
+    assert attention.uncompiled
+
+
+def states_of(row: Row) -> list[torch.Tensor]:
+    """Query, key and value."""
+    generator = torch.Generator().manual_seed(4)
+    shapes = [(1, heads, len(row.tokens), 16) for heads in (4, 2, 2)]
+    return [torch.randn(shape, generator=generator) for shape in shapes]
 
 
 def test_where_it_does_not_compile_the_dense_mask_is_taken_and_said_once(

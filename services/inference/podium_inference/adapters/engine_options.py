@@ -150,6 +150,9 @@ def prepare_environment(settings: Settings) -> None:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         # AsyncLLM's core is a process in any case; this lets it run the model itself.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        # vLLM takes this sampler on every GPU that it knows and has it compiled when the first
+        # request needs it, by nvcc, which our images lack: that request would kill the engine.
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",
     }
     if settings.nodes > 1 and settings.pod_ip:
         # Otherwise the one of the route to the internet, which a pod need not have.

@@ -25,6 +25,9 @@ class PolicyWorker(NodeFiles):
     """Mixed into vLLM's worker class (`worker_extension_cls`)."""
 
     model_runner: Any
+    reload_weights: Any
+    """vLLM's, of its worker: the model runner's under the engine's configuration, which kernels
+    that are set up anew on a GPU ask for."""
 
     def podium_make_buffers(self) -> str:
         """Makes the buffers in which a part of the layers takes over from the part before it.
@@ -70,7 +73,7 @@ class PolicyWorker(NodeFiles):
             weights = _merged(source, None)
         else:
             weights = _merged(Path(base), source)
-        self.model_runner.reload_weights(weights_iterator=weights)
+        self.reload_weights(weights_iterator=weights)
         _refresh_head(self.model_runner.get_model())
 
 

@@ -27,6 +27,7 @@ from podium_trainer.adapters.versions import FollowerVersions
 from podium_trainer.domain.sharing import SlotClaim
 from podium_trainer.learner.base import Base
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
+from podium_trainer.learner.gpu import GpuLostError, GpuMemoryError
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.precision import Arithmetic, arithmetic
 from podium_trainer.learner.session import Compute, JobConfig, Session, StepOutcome
@@ -127,8 +128,12 @@ class Team:
         self._tell(_Command.STORE_STATE)
 
     def broken_by(self, error: Exception) -> bool:
-        """Whether the processes may no longer be in step: only refusals are alike in all."""
-        return self._ranks.sharded and not isinstance(error, PodiumError)
+        """Whether this cannot go on: a GPU failed, or the processes may no longer be in step.
+
+        Only refusals are alike in all of them, and a GPU's full memory is none of those.
+        """
+        refused = isinstance(error, PodiumError) and not isinstance(error, GpuMemoryError)
+        return isinstance(error, GpuLostError) or (self._ranks.sharded and not refused)
 
     def close(self) -> None:
         """Has the others free their shards."""

@@ -28,6 +28,11 @@ from podium_trainer.learner.layout import Layout, Segments
 
 logger = logging.getLogger(__name__)
 
+_KERNELS = 64
+"""Kinds of calls that FlexAttention is compiled for; torch would stop at 8 and go on uncompiled,
+with all scores of a row in memory. A model takes two for each of short rows, rows that end with a
+block, and others; twice that with windows; and a trainer opens one job after another."""
+
 uncompiled: set[tuple[int, int, torch.dtype]] = set()
 """Sizes of keys and values, and their type, that FlexAttention refused here."""
 
@@ -194,13 +199,17 @@ def _by_blocks(
 
 
 @cache
-def _flex() -> tuple[Any, type[Exception]]:
+def _flex() -> tuple[Any, tuple[type[Exception], ...]]:
     """FlexAttention compiled, and what it raises where it cannot be."""
     # They take seconds to load, which a CPU need not spend.
-    from torch._dynamo.exc import TorchDynamoException
+    import torch._dynamo as dynamo
+    from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=True), TorchDynamoException
+    dynamo.config.recompile_limit = max(dynamo.config.recompile_limit, _KERNELS)
+    # Whole or not at all: past the limit, too, it raises and does not go on uncompiled.
+    compiled = torch.compile(flex_attention, dynamic=True, fullgraph=True)
+    return compiled, (TorchDynamoException, FailOnRecompileLimitHit)
 
 
 def _register(name: str) -> None:

@@ -125,30 +125,35 @@ class Ranks:
         return bool(held)
 
 
-def join(timeout_seconds: float, *, mesh_of_one: bool = False) -> Ranks:
+def join(timeout_seconds: float, *, device: str = "auto", mesh_of_one: bool = False) -> Ranks:
     """Meets the other processes that torchrun started; alone when it started none.
 
     A collective of a step that takes longer than the timeout fails, and ends the process.
     `mesh_of_one` shards over a single process too, to try that on one GPU.
+
+    Args:
+        timeout_seconds: of a collective of a step.
+        device: `cpu`, or `auto` and `cuda` for a GPU where there is one; see `gpu.refusal`.
+        mesh_of_one: see above.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
-    cuda = torch.cuda.is_available()
+    cuda = device != "cpu" and torch.cuda.is_available()
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    here = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
-        torch.cuda.set_device(device)
+        torch.cuda.set_device(here)
     if size == 1 and not mesh_of_one:
-        return Ranks(device=device)
+        return Ranks(device=here)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=timedelta(seconds=timeout_seconds)
     )
-    mesh = init_device_mesh(device.type, (size,))
+    mesh = init_device_mesh(here.type, (size,))
     # Between steps the agents act, which takes what it takes; a lost peer is noticed at once
     # by its closed connection.
     control, background, behind = (
         dist.new_group(backend="gloo", timeout=timedelta(days=30)) for _ in range(3)
     )
-    return Ranks(dist.get_rank(), size, device, mesh, control, background, behind)
+    return Ranks(dist.get_rank(), size, here, mesh, control, background, behind)
 
 
 def leave() -> None:
