@@ -131,7 +131,16 @@ def _summarise(evaluation: pb.StoredEvaluation, results: Sequence[pb.ScenarioRes
         evaluation.success.CopyFrom(_interval(successes, bounds))
     rewards = [_numbers(result.rewards) for result in results]
     if any(rewards):
-        evaluation.mean_reward.CopyFrom(_interval(rewards, clustered_mean_interval(rewards)))
+        of_rewards = [
+            [
+                each
+                for each, reward in zip(kinds, result.rewards, strict=True)
+                if not math.isnan(reward)
+            ]
+            for kinds, result in zip(successes, results, strict=True)
+        ]
+        bounds = clustered_mean_interval(rewards, of_rewards)
+        evaluation.mean_reward.CopyFrom(_interval(rewards, bounds))
     wins = [_numbers(result.wins) for result in results]
     if any(wins):
         evaluation.win_rate.CopyFrom(_interval(wins, clustered_share_interval(wins)))
