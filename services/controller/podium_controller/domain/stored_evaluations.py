@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from statistics import fmean
 from typing import Any
 
@@ -131,16 +131,12 @@ def _summarise(evaluation: pb.StoredEvaluation, results: Sequence[pb.ScenarioRes
         evaluation.success.CopyFrom(_interval(successes, bounds))
     rewards = [_numbers(result.rewards) for result in results]
     if any(rewards):
-        of_rewards = [
-            [
-                each
-                for each, reward in zip(kinds, result.rewards, strict=True)
-                if not math.isnan(reward)
-            ]
-            for kinds, result in zip(successes, results, strict=True)
+        rewarded = [
+            list(compress(own, (not math.isnan(each) for each in result.rewards)))
+            for own, result in zip(successes, results, strict=True)
         ]
-        bounds = clustered_mean_interval(rewards, of_rewards)
-        evaluation.mean_reward.CopyFrom(_interval(rewards, bounds))
+        interval = _interval(rewards, clustered_mean_interval(rewards, rewarded))
+        evaluation.mean_reward.CopyFrom(interval)
     wins = [_numbers(result.wins) for result in results]
     if any(wins):
         evaluation.win_rate.CopyFrom(_interval(wins, clustered_share_interval(wins)))
