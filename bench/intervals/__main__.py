@@ -64,7 +64,7 @@ def _held(
         drawn = _drawn(rng, rates, attempts)
         low, high = clustered_proportion_interval(drawn.tolist())
         success += low <= rate <= high
-        bounds = clustered_mean_interval(_rewards(rng, drawn).tolist())
+        bounds = clustered_mean_interval(_rewards(rng, drawn).tolist(), drawn.tolist())
         assert bounds is not None
         reward += bounds[0] <= truth <= bounds[1]
     return {"success": 100 * success / draws, "reward": 100 * reward / draws}

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Collection, Sequence
+from itertools import chain, product
 
 _Z_95 = 1.959963984540054
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -61,7 +61,9 @@ def clustered_share_interval(clusters: Sequence[Sequence[float]]) -> tuple[float
     return _score_interval([cluster for cluster in clusters if cluster], math.inf)
 
 
-def clustered_mean_interval(clusters: Sequence[Sequence[float]]) -> tuple[float, float] | None:
+def clustered_mean_interval(
+    clusters: Sequence[Sequence[float]], successes: Sequence[Sequence[float]] | None = None
+) -> tuple[float, float] | None:
     """The 95 % interval of a mean from `clusters` of values; None for fewer than two clusters.
 
     Student's t with the variance of a ratio estimator between clusters: W. Cochran, Sampling
@@ -69,18 +71,92 @@ def clustered_mean_interval(clusters: Sequence[Sequence[float]]) -> tuple[float,
     known (see `_freedom`). Of values of two kinds it is that of a proportion between them, and
     where all are one, of one between 0 and 1 or the value itself: t would be too narrow where one
     kind is rare, and without width where it did not come.
+
+    With the `successes` of these attempts, each from 0 to 1, more than two values have the
+    interval of success in theirs (see `_interval_of_kinds`), for the same reason.
+
+    Raises:
+        ValueError: `successes` are not one for each value.
     """
+    if successes is not None:
+        if list(map(len, successes)) != list(map(len, clusters)):
+            raise ValueError("successes must be one for each value")
+        successes = [each for each in successes if each]
     clusters = [cluster for cluster in clusters if cluster]
     if len(clusters) < 2:
         return None
-    kinds = {value for cluster in clusters for value in cluster}
-    if len(kinds) <= 2:
-        return _interval_of_two(clusters, min(kinds), max(kinds))
-    trials = sum(map(len, clusters))
-    mean = math.fsum(map(math.fsum, clusters)) / trials
-    residuals = [math.fsum(cluster) - mean * len(cluster) for cluster in clusters]
-    half = _t_95(_freedom(residuals)) * math.sqrt(_ratio_variance(clusters, mean))
+    plain = _interval_of_values(clusters)
+    return plain if successes is None else _interval_of_kinds(clusters, successes, plain)
+
+
+def _interval_of_values(clusters: Sequence[Sequence[float]]) -> tuple[float, float]:
+    values = {value for cluster in clusters for value in cluster}
+    if len(values) <= 2:
+        return _interval_of_two(clusters, min(values), max(values))
+    mean = _mean(clusters)
+    half = _half_width(clusters, mean, 0.0)
     return mean - half, mean + half
+
+
+def _interval_of_kinds(
+    clusters: Sequence[Sequence[float]],
+    successes: Sequence[Sequence[float]],
+    plain: tuple[float, float],
+) -> tuple[float, float]:
+    """Of a mean p a + (1 - p) b, with a and b the means of successes and of failures.
+
+    Each end is as far from the mean as the root of the sum of two squares: of what the end of the
+    interval of p is worth, (a - b) times its distance from p, and of the half width of the values
+    less their kind's mean. G. Zou and A. Donner, Statistics in Medicine 27 (2008). The second has
+    at least what p leaves of the variance between clusters, for easy scenarios may pay more.
+    Where a kind did not come, its mean is the best or worst that may be (see `_unseen`), and the
+    second is `plain`, the interval without kinds.
+    """
+    pairs = [
+        list(zip(cluster, kinds, strict=True))
+        for cluster, kinds in zip(clusters, successes, strict=True)
+    ]
+    every = list(chain.from_iterable(pairs))
+    values = {value for value, _ in every}
+    least, greatest = _unseen(values)
+    won, lost = math.fsum(share for _, share in every), math.fsum(1 - share for _, share in every)
+    missing = {greatest} if not won else {least} if not lost else set()
+    # Two values, or one and what may yet come, are a proportion's.
+    if len(values | missing) <= 2:
+        return plain
+    paid = math.fsum(value * share for value, share in every) / won if won else greatest
+    unpaid = math.fsum(value * (1 - share) for value, share in every) / lost if lost else least
+    mean, rate, gap = _mean(clusters), _mean(successes), paid - unpaid
+    if missing:
+        below, above = mean - plain[0], plain[1] - mean
+    else:
+        rests = [[v - share * paid - (1 - share) * unpaid for v, share in each] for each in pairs]
+        left = _ratio_variance(clusters, mean) - gap * gap * _ratio_variance(successes, rate)
+        below = above = _half_width(rests, 0.0, left)
+    ends = sorted(gap * (end - rate) for end in clustered_proportion_interval(successes))
+    return mean - math.hypot(ends[0], below), mean + math.hypot(ends[1], above)
+
+
+def _unseen(values: Collection[float]) -> tuple[float, float]:
+    """The worst that a failure may bring and the best that a success may, where none came.
+
+    Rewards within 0 to 1, or within -1 to 1, may have all of that. Of others nothing is known
+    beyond what came.
+    """
+    least, greatest = min(values), max(values)
+    if least < -1 or greatest > 1:
+        return least, greatest
+    return (-1.0 if least < 0 else 0.0), 1.0
+
+
+def _mean(clusters: Sequence[Sequence[float]]) -> float:
+    return math.fsum(map(math.fsum, clusters)) / sum(map(len, clusters))
+
+
+def _half_width(clusters: Sequence[Sequence[float]], mean: float, least: float) -> float:
+    """Student's, of a mean whose variance is at least `least`."""
+    residuals = [math.fsum(cluster) - mean * len(cluster) for cluster in clusters]
+    return _t_95(_freedom(residuals)) * math.sqrt(max(_ratio_variance(clusters, mean), least))
 
 
 def _interval_of_two(

@@ -50,6 +50,16 @@ def test_it_tells_the_environments_reward_and_the_steps_own() -> None:
     assert result.curve[-1].reward == records.steps()[-1].metrics["reward_mean"]
 
 
+def test_a_success_that_did_not_come_is_in_the_rewards_interval() -> None:
+    before = records.episodes(0, 30, 12, 0)
+    for number, episode in enumerate(before):
+        episode.environment_reward = 0.001 * number
+    result = measure(data(before=before))
+    assert result.before.reward == pytest.approx(0.0495)
+    # Without the successes it ends at 0.055.
+    assert result.before.reward_high == pytest.approx(0.0854, abs=1e-3)
+
+
 def test_without_an_environments_reward_there_is_none() -> None:
     after = records.episodes(18, 99, 98, 96)
     for episode in after:

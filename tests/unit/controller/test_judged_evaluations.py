@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from podium.core.statistics import clustered_share_interval
+from podium.core.statistics import clustered_mean_interval, clustered_share_interval
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.api.specification import complete, violations
@@ -95,6 +95,25 @@ async def test_each_comparison_counts_and_is_paired_by_scenario() -> None:
     assert kept == expected
     # The reference's attempts are no attempts of the version.
     assert {len(group.trajectories) for group in groups[1].values()} == {2}
+
+
+@pytest.mark.parametrize("luck", [None, 0.3])
+async def test_a_rewards_interval_has_that_of_success_in_it(luck: float | None) -> None:
+    bench = bench_with(OWN)
+    bench.rollout.fails = lambda group_id: group_id.endswith("/g0")
+    found = await measured(bench, 0, luck)
+    stored = await bench.ledger.stored_groups(JOB, 0, "sampled")
+    # What failed has no reward, and is no failure that the reward tells of.
+    groups = [
+        [t for t in stored[index].group.trajectories if t.HasField("reward")]
+        for index in range(SCENARIOS)
+    ]
+    assert [len(group) for group in groups] == [0, 2, 2, 2]
+    rewards = [[t.reward for t in group] for group in groups]
+    successes = [[t.metrics["success"] for t in group] for group in groups]
+    bounds = clustered_mean_interval(rewards, successes)
+    assert (found.reward_low, found.reward_high) == bounds
+    assert luck or bounds != clustered_mean_interval(rewards)
 
 
 async def test_an_attempt_that_failed_loses_to_one_that_did_not() -> None:

@@ -126,7 +126,7 @@ async def test_the_numbers_are_the_servers_and_their_intervals_count_scenarios(
     assert (made.scenarios, made.counted, made.unanswered) == (3, 4, 2)
     low, high = clustered_proportion_interval([[1, 0], [1, 1]])
     assert (made.success.mean, made.success.low, made.success.high) == (0.75, low, high)
-    bounds = clustered_mean_interval([[0.5], [1, 1]])
+    bounds = clustered_mean_interval([[0.5], [1, 1]], [[1], [1, 1]])
     assert made.mean_reward.mean == pytest.approx(2.5 / 3)
     assert (made.mean_reward.low, made.mean_reward.high) == bounds
     assert made.win_rate.mean == 0.5

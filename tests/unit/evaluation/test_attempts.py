@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+from podium.core.statistics import clustered_mean_interval
 from podium.sdk.evaluation import Attempt, by_scenario, compare, summarise
 
 
@@ -44,6 +47,25 @@ def test_summaries_hold_every_attempt() -> None:
     assert list(by_scenario(attempts)) == ["a", "b"]
     with pytest.raises(ValueError, match="no attempt"):
         summarise([])
+
+
+def test_a_rewards_interval_counts_a_success_that_did_not_come() -> None:
+    rewards = [0.01 * number for number in range(10)]
+    attempts = [attempt(f"s{i}", reward=reward) for i, reward in enumerate(rewards)]
+    attempts += [attempt("s0", 1, reward=math.nan, metrics={"success": 1.0})]
+    found = summarise(attempts)
+    clusters = [[reward] for reward in rewards]
+    expected = clustered_mean_interval(clusters, [[0.0]] * 10)
+    # An attempt without a reward is none that this tells of.
+    assert (found.reward_low, found.reward_high) == expected
+    assert found.reward_high is not None
+    assert found.reward_high > 0.25
+    # By another threshold they are other kinds.
+    other = summarise(attempts, threshold=0.055)
+    kinds = [[float(reward > 0.055)] for reward in rewards]
+    assert (other.reward_low, other.reward_high) == clustered_mean_interval(clusters, kinds)
+    assert other.reward_high is not None
+    assert other.reward_high < 0.1
 
 
 def test_a_comparison_pairs_scenarios() -> None:

@@ -225,3 +225,136 @@ def test_a_rare_large_reward_leaves_few_degrees_of_freedom() -> None:
     assert bounds is not None
     assert plain is not None
     assert bounds[1] - bounds[0] > 1.5 * (plain[1] - plain[0])
+
+
+def paid(rng: random.Random, wins: list[list[float]]) -> list[list[float]]:
+    """Graded rewards: half and more for a success, less than a fifth for a failure."""
+    return [[rng.uniform(0.5, 1) if win else rng.uniform(0, 0.2) for win in each] for each in wins]
+
+
+@pytest.mark.parametrize(("draws", "slack"), DRAWS)
+@pytest.mark.parametrize(("rate", "scenarios", "count"), [(0.05, 10, 8), (0.9, 10, 16)])
+def test_a_graded_reward_is_held_where_one_kind_is_rare(
+    rate: float, scenarios: int, count: int, draws: int, slack: float
+) -> None:
+    """Without the successes it was 67 and 83 in a hundred."""
+    rng = random.Random(f"{rate}{count}")
+    held = 0
+    for _ in range(draws):
+        rates = [rng.betavariate(rate, 1 - rate) for _ in range(scenarios)]
+        wins = [attempts(rng, each, count) for each in rates]
+        bounds = clustered_mean_interval(paid(rng, wins), wins)
+        assert bounds is not None
+        held += bounds[0] <= 0.75 * rate + 0.1 * (1 - rate) <= bounds[1]
+    assert held / draws >= 0.93 - slack, held / draws
+
+
+def mixed(rng: random.Random, scenarios: int = 12) -> tuple[list[list[float]], list[list[float]]]:
+    """Rewards, and successes of both kinds, of scenarios with 0 to 3 attempts."""
+    wins = [attempts(rng, 0.4, rng.randrange(4)) for _ in range(scenarios)]
+    wins += [[1.0], [0.0]]
+    return paid(rng, wins), wins
+
+
+def test_an_interval_of_kinds_holds_the_mean_and_turns_with_the_rewards() -> None:
+    rng = random.Random(1)
+    for _ in range(100):
+        rewards, wins = mixed(rng)
+        bounds = clustered_mean_interval(rewards, wins)
+        assert bounds is not None
+        low, high = bounds
+        assert low < fmean(value for each in rewards for value in each) < high
+        # Mirrored, where a failure is the better one, and of another scale.
+        mirrored = [[-value for value in each] for each in rewards]
+        lost = [[1 - win for win in each] for each in wins]
+        for kinds in (wins, lost):
+            assert clustered_mean_interval(mirrored, kinds) == pytest.approx((-high, -low))
+        scaled = [[300 * value - 700 for value in each] for each in rewards]
+        assert clustered_mean_interval(scaled, wins) == pytest.approx(
+            (300 * low - 700, 300 * high - 700)
+        )
+
+
+def test_of_two_values_the_interval_is_that_of_success() -> None:
+    rng = random.Random(2)
+    for _ in range(50):
+        _, wins = mixed(rng)
+        rewards = [[5 * win - 2 for win in each] for each in wins]
+        low, high = clustered_proportion_interval(wins)
+        bounds = clustered_mean_interval(rewards, wins)
+        assert bounds == clustered_mean_interval(rewards)
+        assert bounds == pytest.approx((5 * low - 2, 5 * high - 2))
+        # Nearly of two values it is nearly that.
+        near = [[value + rng.uniform(0, 1e-6) for value in each] for each in rewards]
+        assert clustered_mean_interval(near, wins) == pytest.approx(bounds, abs=1e-5)
+    for value in (0.0, 0.3, 1.0, 7.0):
+        alike = [[value]] * 9
+        for win in (0.0, 1.0):
+            assert clustered_mean_interval(alike, [[win]] * 9) == clustered_mean_interval(alike)
+
+
+def test_a_kind_that_did_not_come_may_bring_the_best_or_the_worst() -> None:
+    rng = random.Random(3)
+    rewards = [[rng.uniform(0, 0.2)] for _ in range(10)]
+    mean, never = fmean(each[0] for each in rewards), [[0.0]] * 10
+    most = clustered_proportion_interval(never)[1]
+
+    def ends(rewards: list[list[float]], wins: list[list[float]]) -> tuple[float, float]:
+        bounds, plain = clustered_mean_interval(rewards, wins), clustered_mean_interval(rewards)
+        assert bounds is not None
+        assert plain is not None
+        # Never narrower than without kinds, and no further where nothing is missing.
+        assert bounds[0] <= plain[0] < plain[1] <= bounds[1]
+        assert bounds[0] == pytest.approx(plain[0]) or bounds[1] == pytest.approx(plain[1])
+        return bounds
+
+    _, high = ends(rewards, never)
+    assert high > mean + most * (1 - mean)
+    # A failure of such as these may have nothing, and of some below 0 it may have -1.
+    good = [[1 - each[0]] for each in rewards]
+    low, _ = ends(good, [[1.0]] * 10)
+    assert low == pytest.approx(1 - high)
+    low, _ = ends([[-0.01], *good], [[1.0]] * 11)
+    assert low < ends(good, [[1.0]] * 10)[0] - 0.2
+    # Of points nothing is known but the greatest that came.
+    points = [[100 * each[0]] for each in rewards]
+    plain = clustered_mean_interval(points)
+    assert plain is not None
+    far = math.hypot(plain[1] - 100 * mean, most * (max(points)[0] - 100 * mean))
+    assert ends(points, never) == pytest.approx((plain[0], 100 * mean + far))
+    # Format alone is paid: of two values, and there is a third to come.
+    formats = [[0.1], [0.0]] * 5
+    assert ends(formats, never)[1] > 0.3
+    assert clustered_mean_interval(formats, [[1.0], [0.0]] * 5) == clustered_mean_interval(formats)
+
+
+def test_scenarios_that_are_easy_and_pay_more_vary_together() -> None:
+    rng = random.Random(4)
+    rates = [rng.betavariate(0.5, 0.5) for _ in range(60)]
+    wins = [attempts(rng, rate, 8) for rate in rates]
+    rewards = [
+        [(0.4 * win + rate * rng.uniform(0.3, 0.6)) for win in each]
+        for rate, each in zip(rates, wins, strict=True)
+    ]
+    bounds, plain = clustered_mean_interval(rewards, wins), clustered_mean_interval(rewards)
+    assert bounds is not None
+    assert plain is not None
+    assert bounds[1] - bounds[0] == pytest.approx(plain[1] - plain[0], rel=0.05)
+
+
+def test_successes_are_one_for_each_reward() -> None:
+    rewards, wins = [[0.1], [], [0.5, 0.9]], [[0.0], [], [1.0, 1.0]]
+    assert clustered_mean_interval(rewards, wins) == clustered_mean_interval(
+        rewards[::2], wins[::2]
+    )
+    assert clustered_mean_interval([[0.1, 0.2]], [[0.0, 1.0]]) is None
+    assert clustered_mean_interval([], []) is None
+    for wrong in ([[0.0], [], [1.0]], [[0.0], [1.0, 1.0]], [[0.0], [1.0], [1.0, 1.0]], []):
+        with pytest.raises(ValueError, match="one for each value"):
+            clustered_mean_interval(rewards, wrong)
+    # Half a success is half of each kind.
+    half = clustered_mean_interval([[0.1], [0.5], [0.9]], [[0.0], [0.5], [1.0]])
+    assert half is not None
+    assert half[0] < 0.5 < half[1]
+    huge = clustered_mean_interval([[1e200], [1e199], [0.0]], [[1.0], [1.0], [0.0]])
+    assert huge == (-math.inf, math.inf)

@@ -13,7 +13,7 @@ import click
 from podium.cli.episodes import conversation
 from podium.cli.exits import CliError
 from podium.cli.html_report import ReportData
-from podium.cli.html_report.analysis import Gain, Rates, labelled, pairs, rates, split_gain
+from podium.cli.html_report.analysis import SUCCESS, Gain, Rates, labelled, pairs, rates, split_gain
 from podium.cli.html_report.collect import SAMPLED
 from podium.cli.html_report.plot import of_report
 from podium.core.statistics import clustered_mean_interval
@@ -120,12 +120,15 @@ def _score(
     greedy: Mapping[int, float],
     episodes: Sequence[trajectory_pb2.Trajectory],
 ) -> HeldoutScore:
-    by_scenario: dict[str, list[float]] = {}
+    by_scenario: dict[str, list[trajectory_pb2.Trajectory]] = {}
     for episode in episodes:
         if episode.HasField("environment_reward"):
-            by_scenario.setdefault(episode.scenario_id, []).append(episode.environment_reward)
-    clusters = list(by_scenario.values())
-    low, high = clustered_mean_interval(clusters) or (None, None)
+            by_scenario.setdefault(episode.scenario_id, []).append(episode)
+    clusters = [[each.environment_reward for each in group] for group in by_scenario.values()]
+    successes = [
+        [each.metrics.get(SUCCESS, 0.0) > 0.5 for each in group] for group in by_scenario.values()
+    ]
+    low, high = clustered_mean_interval(clusters, successes) or (None, None)
     return HeldoutScore(
         success=sampled.metrics["success"],
         low=sampled.success_low,

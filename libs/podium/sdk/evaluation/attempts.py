@@ -74,7 +74,8 @@ class Summary:
     """NaN when no attempt has one."""
     reward_low: float | None
     reward_high: float | None
-    """The 95 % interval of `reward`: see `clustered_mean_interval`; None of a single scenario."""
+    """The 95 % interval of `reward`: see `clustered_mean_interval`, with the successes; None of a
+    single scenario."""
     turns: float
     pass_at: Mapping[int, float]
     """By k, for 1, 2, 4, … up to the attempts that each scenario has."""
@@ -118,9 +119,12 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
     }
     success = fmean(value for each in successes.values() for value in each)
     low, high = clustered_proportion_interval(list(successes.values()))
-    by_name = [finite_rewards(each) for each in by_scenario(attempts).values()]
-    rewards = [reward for each in by_name for reward in each]
-    reward_low, reward_high = clustered_mean_interval(by_name) or (None, None)
+    rewards = finite_rewards(attempts)
+    scored = by_scenario([each for each in attempts if math.isfinite(each.reward)]).values()
+    reward_low, reward_high = clustered_mean_interval(
+        [finite_rewards(each) for each in scored],
+        [[attempt.succeeded(threshold) for attempt in each] for each in scored],
+    ) or (None, None)
     most = min(len(each) for each in successes.values())
     metrics: dict[str, list[float]] = {}
     for attempt in attempts:

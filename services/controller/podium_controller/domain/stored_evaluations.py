@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from statistics import fmean
 from typing import Any
 
@@ -131,7 +131,12 @@ def _summarise(evaluation: pb.StoredEvaluation, results: Sequence[pb.ScenarioRes
         evaluation.success.CopyFrom(_interval(successes, bounds))
     rewards = [_numbers(result.rewards) for result in results]
     if any(rewards):
-        evaluation.mean_reward.CopyFrom(_interval(rewards, clustered_mean_interval(rewards)))
+        rewarded = [
+            list(compress(own, (not math.isnan(each) for each in result.rewards)))
+            for own, result in zip(successes, results, strict=True)
+        ]
+        interval = _interval(rewards, clustered_mean_interval(rewards, rewarded))
+        evaluation.mean_reward.CopyFrom(interval)
     wins = [_numbers(result.wins) for result in results]
     if any(wins):
         evaluation.win_rate.CopyFrom(_interval(wins, clustered_share_interval(wins)))

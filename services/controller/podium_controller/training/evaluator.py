@@ -252,17 +252,23 @@ def _measure(
         metrics=metrics,
         time=timestamp(now_ns()),
     )
-    rewards = [rewards_of(group, scored=scored) for group in main_sides]
-    if bounds := clustered_mean_interval(rewards):
+    rewarded = [
+        [each for each in group if rewards_of([each], scored=scored)] for group in main_sides
+    ]
+    rewards = [rewards_of(group, scored=scored) for group in rewarded]
+    successes = [_successes(group) for group in rewarded] if SUCCESS in metrics else None
+    if bounds := clustered_mean_interval(rewards, successes):
         evaluation.reward_low, evaluation.reward_high = bounds
     if SUCCESS in metrics:
-        # Fractional successes are allowed; outside [0, 1] they are no proportion.
         told = telling_success(trajectories)
         shares = [
-            [min(1.0, max(0.0, each.metrics.get(SUCCESS, 0.0))) for each in group]
-            for group in main_sides
-            if group and group[0].environment in told
+            _successes(group) for group in main_sides if group and group[0].environment in told
         ]
         low, high = clustered_proportion_interval(shares)
         evaluation.success_low, evaluation.success_high = low, high
     return evaluation
+
+
+def _successes(trajectories: Sequence[trajectory_pb2.Trajectory]) -> list[float]:
+    """Fractional ones are allowed; outside [0, 1] they are no proportion."""
+    return [min(1.0, max(0.0, each.metrics.get(SUCCESS, 0.0))) for each in trajectories]
