@@ -21,7 +21,7 @@ def quick(whole: Any) -> Tokenizer:
         and kind.encode is PreTrainedTokenizerBase.encode
         and kind._encode_plus is TokenizersBackend._encode_plus
     )
-    return _QuickTokenizer(whole) if plain else whole  # type: ignore[no-any-return]
+    return _QuickTokenizer(whole) if plain else whole
 
 
 class _QuickTokenizer:

@@ -224,8 +224,8 @@ class Renderer:
         if short is None:
             metrics.RENDERS.labels("whole").inc()
             return self._suffix(messages, covered, world, habits)
-        told = habits.stand_in or world
-        found = self._of_recent(short, told, habits)
+        using = habits.stand_in or world
+        found = self._of_recent(short, using, habits)
         if found is not _REFUSED and not short.due:
             metrics.RENDERS.labels("recent").inc()
             return found
@@ -234,7 +234,7 @@ class Renderer:
         whole = self._suffix(messages, covered, world, habits)
         if found != whole:
             metrics.RENDER_MISMATCHES.inc()
-            habits.local = told is not world and self._of_recent(short, world, habits) == whole
+            habits.local = using is not world and self._of_recent(short, world, habits) == whole
             habits.stand_in = None
         return whole
 
@@ -310,10 +310,10 @@ class Renderer:
         self,
         messages: Sequence[pb.Message],
         world: TemplateWorld,
-        told: TemplateWorld,
+        using: TemplateWorld,
         habits: Habits,
     ) -> bool:
-        """Whether every turn's continuation is that of the conversation's end, `told` that."""
+        """Whether every turn's continuation is that of the whole, the short one told `using`."""
         as_words = world.call_format == TEXT
         turns = [n for n, message in enumerate(messages, 1) if message.role == pb.ROLE_ASSISTANT]
         ends = [*(turn - 1 for turn in turns[1:]), len(messages)]
@@ -326,9 +326,9 @@ class Renderer:
                 whole = self._suffix(so_far, covered, world, habits)
             except InvalidArgumentError:
                 # What the template refuses tells nothing, and without need nothing is supposed.
-                return told is world
+                return using is world
             try:
-                if self._suffix(short.messages, short.covered, told, habits) != whole:
+                if self._suffix(short.messages, short.covered, using, habits) != whole:
                     return False
             except InvalidArgumentError:
                 return False
