@@ -134,15 +134,14 @@ def _rendering(options: argparse.Namespace) -> int:
     made = rendering.tokenizer()
     rows = []
     for name, template in rendering.templates().items():
-        for calls in (False, True):
+        for kind in rendering.KINDS:
             for turns in options.rendering:
-                row = rendering.measure(made, template, turns, calls=calls)
+                row = rendering.measure(made, template, turns, kind)
                 rows.append({"template": name, **row})
                 allowed = RENDER_SHORT if turns <= SHORT else RENDER_LONG
                 cost = row["ms_per_turn"] if turns <= SHORT else row["ms_last_turn"]
-                what = "calls" if calls else "words"
                 print(
-                    f"real template {name}, {turns} turns of {what}: {row['ms_per_turn']:.2f} ms of"
+                    f"real template {name}, {turns} turns of {kind}: {row['ms_per_turn']:.2f} ms of"
                     f" CPU a turn, {row['ms_last_turn']:.2f} the last one, which is"
                     f" {row['ms_last_turn_whole'] / row['ms_last_turn']:.1f} times as much of the"
                     f" whole; target {allowed} {'met' if cost <= allowed else 'MISSED'}"

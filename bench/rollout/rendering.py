@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+from podium.core.outside import struct_of
 from podium.inference.v1 import inference_service_pb2 as pb
 from podium.local import models
 from podium.types.v1 import trajectory_pb2 as types_pb
+from podium_inference.adapters.quick_tokenizer import quick
 from podium_inference.domain.render import Renderer
 from podium_rollout.adapters.environments import Environments
 from podium_rollout.domain.episode import Episode
@@ -25,6 +27,30 @@ SHIPPED = ("qwen3", "qwen2_5", "llama3_1")
 _COMPARED = 8
 """Turns of a whole conversation that are timed, the last ones."""
 _TOOL = types_pb.Tool(name="search", description="Searches.")
+KINDS = {
+    "words": [],
+    "calls": [_TOOL],
+    "calls of eight tools": [
+        types_pb.Tool(
+            name=name,
+            description=f"Does what {name} says, with what it is given.",
+            parameters=struct_of(
+                {
+                    "type": "object",
+                    "properties": {
+                        "query": {"type": "string", "description": "Words to look for."},
+                        "path": {"type": "string", "description": "Where to begin."},
+                        "limit": {"type": "integer", "minimum": 1, "description": "At most."},
+                        "kind": {"type": "string", "enum": ["new", "old", "any"]},
+                    },
+                    "required": ["query"],
+                }
+            ),
+        )
+        for name in ("search", "list", "read", "write", "move", "send", "plan", "answer")
+    ],
+}
+"""Turns, by the tools on offer: words and a question, or a call and its result."""
 
 
 def templates() -> dict[str, str]:
@@ -38,13 +64,13 @@ def templates() -> dict[str, str]:
 
 
 def tokenizer() -> Any:
-    """SmolLM2's."""
+    """SmolLM2's, as the inference service has it."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(models.resolve(_MODEL))
+    return quick(AutoTokenizer.from_pretrained(models.resolve(_MODEL)))
 
 
-def measure(made: Any, template: str, turns: int, *, calls: bool) -> dict[str, Any]:
+def measure(made: Any, template: str, turns: int, kind: str) -> dict[str, Any]:
     """Milliseconds of CPU that a turn's render and tokens take: of the recent messages, of all.
 
     Every turn's tokens are the same from both, or it fails.
@@ -52,27 +78,27 @@ def measure(made: Any, template: str, turns: int, *, calls: bool) -> dict[str, A
     Args:
         made: the tokenizer.
         template: empty for its own.
-        calls: turns of a call and its result, in place of words and a question.
+        kind: one of `KINDS`.
     """
-    quick = Renderer(made, chat_template=template)
+    recent = Renderer(made, chat_template=template)
     whole = Renderer(made, chat_template=template, always_whole=True)
-    tools = [_TOOL] if calls else []
-    call_format = quick.call_format if calls else ""
-    messages = _conversation(turns, calls)
+    tools = KINDS[kind]
+    call_format = recent.call_format if tools else ""
+    messages = _conversation(turns, bool(tools))
     prompts = [(messages[: 2 + 2 * turn], 1 + 2 * turn) for turn in range(1, turns + 1)]
 
     def follow(renderer: Renderer, prompt: tuple[Sequence[types_pb.Message], int]) -> list[int]:
         return renderer.following(prompt[0], tools, [made.eos_token_id], prompt[1], call_format)
 
     for prompt in prompts:
-        assert follow(quick, prompt) == follow(whole, prompt)
+        assert follow(recent, prompt) == follow(whole, prompt)
     # Whatever is found out once has been.
     began = time.process_time()
     for prompt in prompts:
-        follow(quick, prompt)
+        follow(recent, prompt)
     each = time.process_time() - began
     seconds = {}
-    for name, renderer in (("recent", quick), ("whole", whole)):
+    for name, renderer in (("recent", recent), ("whole", whole)):
         last = prompts[-1:] * _COMPARED
         began = time.process_time()
         for prompt in last:
@@ -80,7 +106,7 @@ def measure(made: Any, template: str, turns: int, *, calls: bool) -> dict[str, A
         seconds[name] = time.process_time() - began
     return {
         "turns": turns,
-        "calls": calls,
+        "kind": kind,
         "ms_per_turn": 1000 * each / turns,
         "ms_last_turn": 1000 * seconds["recent"] / _COMPARED,
         "ms_last_turn_whole": 1000 * seconds["whole"] / _COMPARED,

@@ -16,18 +16,21 @@ INSTRUCTION = (
 
 
 def as_text(
-    messages: Sequence[pb.Message], tools: Sequence[pb.Tool], covered: int = 0
+    messages: Sequence[pb.Message], described: str, covered: int = 0
 ) -> tuple[list[pb.Message], int]:
     """The conversation without tools, and how many of its messages stand for the first `covered`.
 
     The system message, which is added if there is none, describes the tools; calls are
     lines of text; results are a user's messages. Neighbouring messages of the user become
     one where a result is among them, as many templates demand turns.
+
+    Args:
+        described: what `describe` says of the tools.
     """
     calls = _places(messages)
     first = _merged([_plain(message, calls) for message in messages[:covered]])
     rest = _merged([_plain(message, calls) for message in messages[covered:]])
-    whole, described = [*first, *rest], describe(tools)
+    whole = [*first, *rest]
     if whole and whole[0].role == pb.ROLE_SYSTEM:
         whole[0].content = f"{whole[0].content}\n\n{described}"
         return whole, len(first)

@@ -30,6 +30,7 @@ from podium_inference.adapters.http.keys import Keys
 from podium_inference.adapters.http.openai_api import OpenAiApi, take_api_key
 from podium_inference.adapters.node_group import Leader, NodePlace
 from podium_inference.adapters.pool_peers import PoolPeers, join
+from podium_inference.adapters.quick_tokenizer import quick
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import PolicyPool
@@ -96,7 +97,7 @@ def main() -> None:
             on_change=api.update,
         )
         renderer = Renderer(
-            engine.tokenizer,
+            quick(engine.tokenizer),
             "" if settings.tool_format == "auto" else settings.tool_format,
             settings.chat_template,
             settings.reasoning_parser,

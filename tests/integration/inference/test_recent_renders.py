@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
+from podium.core.outside import struct_of
 from podium.types.v1 import trajectory_pb2 as pb
 from podium_inference.domain import metrics
 from podium_inference.domain.render import Renderer
@@ -15,6 +16,20 @@ from support.template_tokenizer import TemplateTokenizer, shipped
 
 TURNS = 12
 LOOK = pb.Tool(name="look", description="Looks.")
+FIND = pb.Tool(
+    name="find",
+    description="Finds what is looked for.",
+    parameters=struct_of(
+        {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "description": "Of what is sought."},
+                "among": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["name"],
+        }
+    ),
+)
 TEMPLATES = [
     "cohere2",
     "deepseek_r1_distill",
@@ -98,7 +113,7 @@ def test_each_turns_tokens_are_those_of_the_whole_conversation(name: str, though
     before = value(metrics.RENDERS.labels("recent"))
     compared = 0
     for call_format in ("", quick.call_format, "text"):
-        tools = [LOOK] if call_format else []
+        tools = [FIND, LOOK] if call_format else []
         for seed in (0, 1):
             messages, prompts = conversation(seed, bool(tools), thoughts)
             for end in prompts:
@@ -172,6 +187,60 @@ def test_one_that_does_so_late_is_found_out_and_counted() -> None:
     # Compared at 64 messages; what had been sampled by then stays as the model saw it.
     assert found[:31] == ["<user>and?<assistant>"] * 31
     assert found[31:] == [f"<user {number}>and?<assistant>" for number in range(65, 82, 2)]
+
+
+class ToldTokenizer(TemplateTokenizer):
+    """Remembers the names of the tools that the last render was told of."""
+
+    def apply_chat_template(self, conversation: Any, **options: Any) -> str:
+        self.told = [tool["function"]["name"] for tool in options["tools"] or ()]
+        return super().apply_chat_template(conversation, **options)
+
+
+# Repeats the tools' names after each question that is asked in this way.
+REMINDS = (
+    "{% for m in messages %}<{{ m.role }}{% if m.role == 'user' and ASKED %} of "
+    "{{ tools|map(attribute='function.name')|join }}{% endif %}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [(shipped("qwen3"), ["look"]), (REMINDS.replace("ASKED", "true"), ["find", "look", "see"])],
+)
+def test_one_tool_stands_for_all_where_a_template_writes_none_after_a_turn(
+    template: str, told: list[str]
+) -> None:
+    tokenizer = ToldTokenizer(template)
+    renderer = Renderer(tokenizer)
+    tools = [FIND, LOOK, pb.Tool(name="see", description="Sees.")]
+    messages = [said(pb.ROLE_USER, "one?")]
+    before = value(metrics.RENDER_MISMATCHES)
+    for turn in range(1, 6):
+        messages += [said(pb.ROLE_ASSISTANT, "answer"), said(pb.ROLE_USER, "and?")]
+        found = renderer.following(messages, tools, [5], 2 * turn, "hermes")
+    assert tokenizer.told == told
+    assert ("of findlooksee" in text_of(found)) is (len(told) > 1)
+    assert value(metrics.RENDER_MISMATCHES) == before
+
+
+def test_a_template_that_tells_of_tools_late_is_found_out_and_told_of_all() -> None:
+    # Trying it out, nobody asks in this way.
+    tokenizer = ToldTokenizer(REMINDS.replace("ASKED", "m.content == 'now?'"))
+    renderer = Renderer(tokenizer)
+    messages = [said(pb.ROLE_USER, "one?")]
+    mismatches, recent = value(metrics.RENDER_MISMATCHES), metrics.RENDERS.labels("recent")
+    found = []
+    # The eighth turn's is compared with the whole.
+    for turn, question in enumerate(["and?"] * 7 + ["now?"] * 2, 1):
+        messages += [said(pb.ROLE_ASSISTANT, "answer"), said(pb.ROLE_USER, question)]
+        before = value(recent)
+        ids = renderer.following(messages, [FIND, LOOK], [5], 2 * turn, "hermes")
+        found.append(text_of(ids))
+    assert found[6:] == ["<user>and?<assistant>"] + ["<user of findlook>now?<assistant>"] * 2
+    assert value(metrics.RENDER_MISMATCHES) == mismatches + 1
+    assert value(recent) == before + 1
 
 
 def test_what_the_recent_messages_alone_refuse_is_asked_of_the_whole() -> None:

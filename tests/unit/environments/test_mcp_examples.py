@@ -69,7 +69,7 @@ def test_an_example_is_turns_of_the_conversation_with_a_result_for_each_call() -
 def test_a_model_without_tools_reads_an_examples_call_as_it_should_write_its_own() -> None:
     said = [message_to_pb(message) for message in turns([example(call({"query": "Olm"}))])]
     asked = pb.Message(role=pb.ROLE_USER, content="Who is Esk?")
-    shown, _ = as_text([*said, asked], [])
+    shown, _ = as_text([*said, asked], "")
     assert [(message.role, message.content) for message in shown[1:]] == [
         (pb.ROLE_USER, "Who is Olm?"),
         (pb.ROLE_ASSISTANT, 'call: search {"query": "Olm"}'),

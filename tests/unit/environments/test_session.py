@@ -6,6 +6,7 @@ import re
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ from podium.core.errors import FailedPreconditionError, InvalidArgumentError, No
 from podium.environments import Message, Tool, ToolCall, load, system, tool_result
 from podium.environments.catalog import load_class
 from podium.environments.serving.convert import (
+    ToolsOnOffer,
     message_from_pb,
     message_to_pb,
     scenario_from_pb,
@@ -30,6 +32,10 @@ from support.guess_environment import TOOL, Guess
 
 README = Path(__file__).parents[3] / "libs" / "podium" / "environments" / "README.md"
 SCENARIO = pb.Scenario(id="digit-4", data=struct({"answer": 4}))
+
+
+class Text(str):
+    """What somebody derives of it."""
 
 
 def say(text: str) -> pb.Message:
@@ -90,6 +96,19 @@ async def test_tools_reach_the_contract_with_their_schema() -> None:
     assert (tool.name, tool.description) == (TOOL.name, TOOL.description)
     assert unstruct(tool.parameters) == TOOL.parameters
     assert tool_to_pb(Tool("bare")) == pb.Tool(name="bare", parameters=struct({}))
+
+
+def test_the_same_tools_are_made_once_and_those_changed_in_place_anew() -> None:
+    schema: dict[str, Any] = {"type": "object", "default": {"n": 1}}
+    tools, on_offer = (Tool("guess", "Guesses.", schema), TOOL), ToolsOnOffer()
+    for value in (1, True, 1.0, -0.0, 0, None, [1], [[1]], Text("one"), "one"):
+        schema["default"]["n"] = value
+        assert on_offer.to_pb(tools) == [tool_to_pb(tool) for tool in tools], value
+    assert on_offer.to_pb(tools) is on_offer.to_pb(tools)
+    schema["default"]["n"] = {1}
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        on_offer.to_pb(tools)
+    assert on_offer.to_pb(tools[1:]) == [tool_to_pb(TOOL)]
 
 
 def test_messages_survive_the_way_there_and_back() -> None:

@@ -48,7 +48,6 @@ _DRIVERS = {"aiosqlite", "psycopg"}
 NOT_IMPORTED = {
     "controller": _DRIVERS,
     "gpu": {"accelerate"},
-    "inference": {"transformers"},
     "local": {"accelerate"},
     "registry": _DRIVERS,
 }

@@ -147,7 +147,7 @@ def _real(digits: str) -> float:
 def _check_numbers(arguments: str) -> None:
     """Of arguments that are JSON; some formats hand on what is none."""
     try:
-        json.loads(arguments, parse_constant=_no_constant, parse_float=_real)
+        _DECODER.decode(arguments)
     except UnreadableError:
         raise
     except (ValueError, RecursionError):

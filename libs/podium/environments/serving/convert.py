@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import marshal
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import json_format
@@ -160,11 +161,41 @@ def scenario_from_pb(scenario: types_pb.Scenario) -> Scenario:
     return Scenario(scenario.id, unstruct(scenario.data), scenario.split)
 
 
-def observation_to_pb(observation: Observation) -> pb.Observation:
-    """An SDK observation as the contract's."""
+class ToolsOnOffer:
+    """Tools as the contract's. Most environments offer the same ones every turn: these are made
+    once an episode."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._seen = b""
+        self._made: list[types_pb.Tool] = []
+
+    def to_pb(self, tools: Sequence[Tool]) -> list[types_pb.Tool]:
+        """An observation's tools; the messages are not to be changed.
+
+        Raises:
+            TypeError, ValueError: a value that JSON does not have.
+        """
+        try:
+            # Tells 1 from 1.0 and True, and takes no notice of which objects they are, so that
+            # schemas may be changed in place. The second version has no references.
+            seen = marshal.dumps([(t.name, t.description, t.parameters) for t in tools], 2)
+        except ValueError:
+            # Something that is derived from a plain type, or none at all.
+            return [tool_to_pb(tool) for tool in tools]
+        if seen != self._seen:
+            self._made = [tool_to_pb(tool) for tool in tools]
+            self._seen = seen
+        return self._made
+
+
+def observation_to_pb(
+    observation: Observation, on_offer: ToolsOnOffer | None = None
+) -> pb.Observation:
+    """An SDK observation as the contract's. `on_offer` keeps the tools of the turn before."""
     return pb.Observation(
         messages=[message_to_pb(message) for message in observation.messages],
-        tools=[tool_to_pb(tool) for tool in observation.tools],
+        tools=(on_offer or ToolsOnOffer()).to_pb(observation.tools),
         state=struct(observation.state),
     )
 

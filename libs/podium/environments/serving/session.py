@@ -11,6 +11,7 @@ from podium.core.outside import clean
 from podium.environment.v1 import environment_service_pb2 as pb
 from podium.environments.base import Environment
 from podium.environments.serving.convert import (
+    ToolsOnOffer,
     message_from_pb,
     observation_to_pb,
     scenario_from_pb,
@@ -32,6 +33,7 @@ class LocalSession:
         """Takes over a fresh instance."""
         self._environment = environment
         self._state = "new"
+        self._tools = ToolsOnOffer()
 
     async def reset(self, scenario: types_pb.Scenario, seed: int) -> pb.Observation:
         """Begins the episode."""
@@ -39,7 +41,7 @@ class LocalSession:
             raise FailedPreconditionError("reset was called before", reason="ALREADY_RESET")
         observation = await self._environment.reset(scenario_from_pb(scenario), seed)
         _expect(observation, Observation, "reset")
-        result = observation_to_pb(observation)
+        result = observation_to_pb(observation, self._tools)
         self._state = "running"
         return result
 
@@ -50,7 +52,7 @@ class LocalSession:
         result = await self._environment.step(message_from_pb(action))
         _expect(result, StepResult, "step")
         response = pb.StepResponse(
-            observation=observation_to_pb(result.observation),
+            observation=observation_to_pb(result.observation, self._tools),
             reward=_finite("reward", result.reward),
             terminated=bool(result.terminated),
             truncated=bool(result.truncated),

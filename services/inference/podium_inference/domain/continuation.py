@@ -162,6 +162,9 @@ class Continuation:
         # them may be shown while the turn is the last and not any more, or never be shown.
         sign = f"<think>\n{_WORDS}\n</think>\n\n" if _END_OF_THOUGHTS in words else _WORDS
         marked = {**self._turn, "content": sign}
+        if marked == {"role": "assistant", "content": _WORDS}:
+            # Whose render has just been looked at.
+            return True
         if _WORDS in self._text(self._with(marked), prompt=True):
             return True
         return _WORDS not in self._text(self._with(marked, last=True), prompt=False)

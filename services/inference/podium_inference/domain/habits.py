@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from podium.types.v1 import trajectory_pb2 as pb
 
+from podium_inference.domain.world import TemplateWorld
+
 _TURNS = 4
 
 
@@ -20,6 +22,10 @@ class Habits:
     local: bool = True
     """Whether the recent messages are enough to tell what follows the sampled turn. False for
     good once they were not."""
+    stand_in: TemplateWorld | None = None
+    """What may be told with the recent messages, whose tools are one that is small: templates
+    write the tools before the first turn, and none of it follows the sampled one. None where
+    that is not so."""
 
 
 def tried_conversations(tools: bool) -> list[list[pb.Message]]:

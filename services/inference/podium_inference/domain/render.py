@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Protocol
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
-from podium.core.openai_messages import tools_to_openai
 from podium.core.reasoning_formats import thinks
 from podium.core.text_tools import as_text
 from podium.core.tool_calls import reply_format
@@ -22,7 +19,8 @@ from podium_inference.domain import metrics
 from podium_inference.domain.continuation import Continuation, Message
 from podium_inference.domain.habits import Habits, tried_conversations
 from podium_inference.domain.plain import as_templates_take, taken_apart
-from podium_inference.domain.recent import recent
+from podium_inference.domain.recent import Recent, recent
+from podium_inference.domain.world import TemplateWorld
 
 _MOST_WORLDS = 256
 """Whose habits are kept; callers choose what templates are told."""
@@ -30,6 +28,7 @@ _MOST_WORLDS = 256
 # Nine letters and digits: Mistral's templates accept no other ids.
 _PROBE = pb.ToolCall(id="probe0000", name="probe", arguments_json='{"x": 1}')
 _SEEN = "probed"
+_REFUSED = "\u2042podium-refused\u2042"
 
 
 class Tokenizer(Protocol):
@@ -47,26 +46,6 @@ class Tokenizer(Protocol):
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Text to ids."""
         ...
-
-
-@dataclass(frozen=True)
-class _World:
-    """What a template is told besides the messages."""
-
-    tools: Sequence[pb.Tool]
-    call_format: str
-    arguments: Mapping[str, Any]
-
-    @cached_property
-    def plain_tools(self) -> list[dict[str, Any]] | None:
-        """As templates take them."""
-        return tools_to_openai(() if self.call_format == TEXT else self.tools) or None
-
-    @cached_property
-    def key(self) -> str:
-        """The same for those in which a template behaves in the same way."""
-        told = [self.call_format == TEXT, bool(self.tools), self.arguments]
-        return json.dumps(told, sort_keys=True)
 
 
 class Renderer:
@@ -138,7 +117,7 @@ class Renderer:
         Raises:
             InvalidArgumentError: the template refuses the messages.
         """
-        world = _World(tools, call_format, arguments or {})
+        world = TemplateWorld(tools, call_format, arguments or {})
         plain, _ = self._prepared(messages, 0, world)
         metrics.RENDERS.labels("first").inc()
         text = self._text(plain, world=world, prompt=True)
@@ -156,7 +135,7 @@ class Renderer:
         Raises:
             InvalidArgumentError: the template refuses the messages.
         """
-        world = _World(tools, call_format, arguments)
+        world = TemplateWorld(tools, call_format, arguments)
         metrics.RENDERS.labels("demonstration").inc()
         before, _ = self._prepared(messages[:-1], 0, world)
         whole, _ = self._prepared(messages, 0, world)
@@ -217,7 +196,7 @@ class Renderer:
                     )
                 ]
             )
-        world = _World(tools, call_format, arguments or {})
+        world = TemplateWorld(tools, call_format, arguments or {})
         suffix = self._following(messages, covered, world)
         if suffix is None:
             raise FailedPreconditionError(
@@ -235,7 +214,9 @@ class Renderer:
         added = self._tokenizer.added_tokens_decoder.get(token)
         return "" if added is None else str(added.content)
 
-    def _following(self, messages: Sequence[pb.Message], covered: int, world: _World) -> str | None:
+    def _following(
+        self, messages: Sequence[pb.Message], covered: int, world: TemplateWorld
+    ) -> str | None:
         """What follows the sampled turn, of the conversation's end where that is enough."""
         habits = self._habits_of(world)
         as_words = world.call_format == TEXT
@@ -243,31 +224,36 @@ class Renderer:
         if short is None:
             metrics.RENDERS.labels("whole").inc()
             return self._suffix(messages, covered, world, habits)
-        try:
-            found = self._suffix(short.messages, short.covered, world, habits)
-            refused = False
-        except InvalidArgumentError:
-            found, refused = None, True
-        if not refused and not short.due:
+        using = habits.stand_in or world
+        found = self._of_recent(short, using, habits)
+        if found is not _REFUSED and not short.due:
             metrics.RENDERS.labels("recent").inc()
             return found
         metrics.RENDERS.labels("whole").inc()
         # Whose error, if it is refused as well, names the message.
         whole = self._suffix(messages, covered, world, habits)
-        if refused or whole != found:
+        if found != whole:
             metrics.RENDER_MISMATCHES.inc()
-            habits.local = False
+            habits.local = using is not world and self._of_recent(short, world, habits) == whole
+            habits.stand_in = None
         return whole
 
+    def _of_recent(self, short: Recent, world: TemplateWorld, habits: Habits) -> str | None:
+        """What follows the sampled turn of the recent messages; `_REFUSED` when they are."""
+        try:
+            return self._suffix(short.messages, short.covered, world, habits)
+        except InvalidArgumentError:
+            return _REFUSED
+
     def _suffix(
-        self, messages: Sequence[pb.Message], covered: int, world: _World, habits: Habits
+        self, messages: Sequence[pb.Message], covered: int, world: TemplateWorld, habits: Habits
     ) -> str | None:
         return self._continuation(messages, covered, world).suffix(
             calls_apart=habits.calls_apart, results_need_calls=habits.results_need_calls
         )
 
     def _continuation(
-        self, messages: Sequence[pb.Message], covered: int, world: _World
+        self, messages: Sequence[pb.Message], covered: int, world: TemplateWorld
     ) -> Continuation:
         called = bool(messages[covered - 1].tool_calls)
         plain, covered = self._prepared(messages, covered, world)
@@ -280,29 +266,33 @@ class Renderer:
         )
 
     def _prepared(
-        self, messages: Sequence[pb.Message], covered: int, world: _World
+        self, messages: Sequence[pb.Message], covered: int, world: TemplateWorld
     ) -> tuple[list[Message], int]:
         """As the template takes them, and how many of those stand for the first `covered`."""
         if world.call_format == TEXT:
-            messages, covered = as_text(messages, world.tools, covered)
+            messages, covered = as_text(messages, world.described, covered)
         return as_templates_take(messages, arguments_as_text=self._arguments_as_text), covered
 
-    def _habits_of(self, world: _World) -> Habits:
+    def _habits_of(self, world: TemplateWorld) -> Habits:
         if (known := self._habits.get(world.key)) is not None:
             return known
         habits = Habits()
         if world.tools and world.call_format != TEXT:
             self._try_calls(world, habits)
+        tried = tried_conversations(bool(world.tools))
         habits.local = not self._always_whole and all(
-            self._is_local(messages, world, habits)
-            for messages in tried_conversations(bool(world.tools))
+            self._is_local(messages, world, world, habits) for messages in tried
         )
+        if habits.local and world.tools:
+            stand_in = world.with_stand_in()
+            if all(self._is_local(messages, world, stand_in, habits) for messages in tried):
+                habits.stand_in = stand_in
         while len(self._habits) >= _MOST_WORLDS:
             self._habits.pop(next(iter(self._habits)), None)
         self._habits[world.key] = habits
         return habits
 
-    def _try_calls(self, world: _World, habits: Habits) -> None:
+    def _try_calls(self, world: TemplateWorld, habits: Habits) -> None:
         asked = pb.Message(role=pb.ROLE_USER, content="?")
         turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[_PROBE])
         result = pb.Message(
@@ -316,8 +306,14 @@ class Renderer:
         except InvalidArgumentError:
             habits.calls_apart = True
 
-    def _is_local(self, messages: Sequence[pb.Message], world: _World, habits: Habits) -> bool:
-        """Whether every turn's continuation is that of the conversation's end."""
+    def _is_local(
+        self,
+        messages: Sequence[pb.Message],
+        world: TemplateWorld,
+        using: TemplateWorld,
+        habits: Habits,
+    ) -> bool:
+        """Whether every turn's continuation is that of the whole, the short one told `using`."""
         as_words = world.call_format == TEXT
         turns = [n for n, message in enumerate(messages, 1) if message.role == pb.ROLE_ASSISTANT]
         ends = [*(turn - 1 for turn in turns[1:]), len(messages)]
@@ -329,10 +325,10 @@ class Renderer:
             try:
                 whole = self._suffix(so_far, covered, world, habits)
             except InvalidArgumentError:
-                # What the template refuses tells nothing.
-                return True
+                # What the template refuses tells nothing, and without need nothing is supposed.
+                return using is world
             try:
-                if self._suffix(short.messages, short.covered, world, habits) != whole:
+                if self._suffix(short.messages, short.covered, using, habits) != whole:
                     return False
             except InvalidArgumentError:
                 return False
@@ -355,7 +351,7 @@ class Renderer:
         """A turn of one call as the template writes it; empty when it does not show the tool."""
         asked = pb.Message(role=pb.ROLE_USER, content="?")
         turn = pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[_PROBE])
-        world = _World([pb.Tool(name=_PROBE.name, description="A probe.")], "", {})
+        world = TemplateWorld([pb.Tool(name=_PROBE.name, description="A probe.")], "", {})
         plain, _ = self._prepared([asked, turn], 0, world)
         before = self._text(plain[:1], world=world, prompt=True)
         self.shows_tools = _PROBE.name in before
@@ -370,7 +366,7 @@ class Renderer:
             written = written.removesuffix(token).strip()
         return written
 
-    def _text(self, messages: Sequence[Message], *, world: _World, prompt: bool) -> str:
+    def _text(self, messages: Sequence[Message], *, world: TemplateWorld, prompt: bool) -> str:
         try:
             return str(
                 self._tokenizer.apply_chat_template(
