@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any, Concatenate, ParamSpec
 
 from support.cli import Result, run_here
@@ -47,7 +48,7 @@ class MainThread:
     async def start(
         self, *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
     ) -> Command:
-        """As `podium`; its stderr can be read as it comes."""
+        """Its stderr can be read as it comes."""
         ours, theirs = os.pipe()
         reader: asyncio.StreamReader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(
@@ -57,14 +58,22 @@ class MainThread:
 
         def command() -> None:
             with open(theirs, "w", encoding="utf-8") as stderr:
+                # What the command does not mind ends it, and not the tests.
+                before = signal.signal(signal.SIGTERM, _not_minded)
                 try:
                     ended.set_result(run_here(arguments, cwd, environment, {"stderr": stderr}))
                 except BaseException as error:
                     ended.set_exception(error)
+                finally:
+                    signal.signal(signal.SIGTERM, before)
 
         self._asked.put(command)
         self._last = Command(reader, ended)
         return self._last
+
+    async def podium(self, *arguments: str, cwd: Path) -> Result:
+        """Runs it to its end."""
+        return await (await self.start(*arguments, cwd=cwd)).wait()
 
     def run_until(self, test: Future[None]) -> None:
         """Runs what is asked for until the test has ended; what it left running is told to end."""
@@ -77,6 +86,14 @@ class MainThread:
             with contextlib.suppress(AssertionError):
                 self._last.send_signal(signal.SIGTERM)
         self._asked.put(None)
+
+
+class NotMindedError(BaseException):
+    """A command was sent a signal that it does not mind."""
+
+
+def _not_minded(number: int, frame: FrameType | None) -> None:
+    raise NotMindedError(signal.Signals(number).name)
 
 
 def beside_commands(
