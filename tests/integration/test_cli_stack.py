@@ -16,6 +16,7 @@ from podium.local.launcher import upfile
 from podium.local.launcher.layout import SERVICES
 from support.cli import invoke, podium, start
 from support.fake_service import write_packages
+from support.hub_here import hub_at
 from support.main_thread import Command, MainThread, beside_commands
 
 
@@ -136,13 +137,13 @@ async def test_a_service_that_does_not_stay_up_ends_everything_with_1(
 
 
 async def test_a_model_that_is_not_here_is_told_before_anything_starts(tmp_path: Path) -> None:
-    hub = {"HF_ENDPOINT": "http://127.0.0.1:1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
-    cache = {"PODIUM_MODELS_DIR": str(tmp_path / "models"), "HF_HOME": str(tmp_path / "hf")}
-    done = await podium("up", "--model", "nobody/nothing", cwd=tmp_path, environment=hub | cache)
+    cache = {"PODIUM_MODELS_DIR": str(tmp_path / "models")}
+    with hub_at("http://127.0.0.1:1", tmp_path / "hf"):
+        done = await invoke("up", "--model", "nobody/nothing", cwd=tmp_path, environment=cache)
     assert done.code == 3, done.err
     assert "model 'nobody/nothing' could not be fetched from the Hugging Face hub" in done.err
     assert "Traceback" not in done.err
-    done = await podium("up", "--model", "nothing", cwd=tmp_path, environment=cache)
+    done = await invoke("up", "--model", "nothing", cwd=tmp_path, environment=cache)
     assert (done.code, "base model 'nothing' is not in" in done.err) == (2, True), done.err
     assert not (tmp_path / ".podium").exists()
 
