@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from podium.local.launcher import layout
+from support.one_authority import one_authority
+from support.postgres import postgres
 from support.processes import claimed
+
+__all__ = ["one_authority", "postgres"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from podium.local.models import digest
-from support.cli import Result, podium
+from support.cli import Result, invoke
 from support.fake_podium import FakePodium, fake_podium
+from support.hub_here import hub_at
 from support.hub_uploads import TOKEN, upload_hub
 from support.tiny_adapter import logits, write_adapter
 from support.tiny_model import build_tiny_model
@@ -29,13 +31,15 @@ async def published(tmp_path: Path) -> AsyncIterator[FakePodium]:
         yield fake
 
 
-async def _push(fake: FakePodium, folder: Path, *more: str, **environment: str) -> Result:
-    # Its own store of large files is none of the protocol that others speak.
-    own = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0", "HF_HOME": str(folder / "hf")}
-    own |= environment
-    return await podium(
-        "checkpoint", "push", *more, cwd=folder, environment={**fake.environment, **own}, within=110
-    )
+async def _push(fake: FakePodium, folder: Path, *more: str, hub: str, token: str) -> Result:
+    with hub_at(hub, folder / "hf"):
+        return await invoke(
+            "checkpoint",
+            "push",
+            *more,
+            cwd=folder,
+            environment={**fake.environment, "HF_TOKEN": token},
+        )
 
 
 @pytest.mark.long
@@ -46,8 +50,8 @@ async def test_an_adapter_and_a_gguf_are_pushed_with_a_card(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     with upload_hub() as hub:
-        known = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN}
-        done = await _push(published, tmp_path, "w@5", "me/agent", "--private", **known)
+        push = functools.partial(_push, published, tmp_path, hub=hub.endpoint, token=TOKEN)
+        done = await push("w@5", "me/agent", "--private")
         assert done.code == 0, done.err
         assert done.out.strip() == f"{hub.endpoint}/me/agent/commit/{'1' * 40}"
         assert hub.created[0]["name"] == "agent"
@@ -58,9 +62,7 @@ async def test_an_adapter_and_a_gguf_are_pushed_with_a_card(
         assert "library_name: peft" in card
         assert "| `success` | 0.75 |" in card
         assert str(tmp_path) not in card, "a folder of this machine is nobody's business"
-        done = await _push(
-            published, tmp_path, "w@5", "me/agent", "--gguf", "--revision", "q", **known
-        )
+        done = await push("w@5", "me/agent", "--gguf", "--revision", "q")
         assert done.code == 0, done.err
     (tmp_path / "file").mkdir()
     (tmp_path / "file" / "w-5.gguf").write_bytes(hub.files["me/agent@q:w-5.gguf"])
@@ -82,16 +84,16 @@ async def test_an_adapter_and_a_gguf_are_pushed_with_a_card(
 
 async def test_what_a_hub_refuses_is_told(published: FakePodium, tmp_path: Path) -> None:
     with upload_hub() as hub:
-        other = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "hf_another"}
-        refused = await _push(published, tmp_path, "w@5", "me/agent", **other)
+        push = functools.partial(_push, published, tmp_path, hub=hub.endpoint, token="hf_another")
+        refused = await push("w@5", "me/agent")
         assert refused.code == 4, refused.err
         assert "Invalid username or password" in refused.err
         assert "HF_TOKEN" in refused.err
         assert "hf_another" not in refused.err
-    away = await _push(published, tmp_path, "w@5", "me/agent", **other)
+    away = await push("w@5", "me/agent")
     assert away.code == 3, away.err
     assert "cannot be reached" in away.err
-    wrong = await _push(published, tmp_path, "w@5", "agent", **other)
+    wrong = await push("w@5", "agent")
     assert wrong.code == 2
     assert "OWNER/NAME" in wrong.err
 

@@ -1,4 +1,4 @@
-"""`podium up` as a process, and `status`, `down` and `doctor` of what it runs."""
+"""`podium up`, once as a process, and `status`, `down` and `doctor` of what it runs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ from podium.local.launcher import upfile
 from podium.local.launcher.layout import SERVICES
 from support.cli import invoke, podium, start
 from support.fake_service import write_packages
-from support.full import full
+from support.hub_here import hub_at
+from support.main_thread import Command, MainThread, beside_commands
+
+
+def doubles(tmp_path: Path, **behaviours: str) -> dict[str, str]:
+    """Variables with which `podium up` starts doubles of the services."""
+    environment = write_packages(tmp_path / "packages")
+    return environment | {f"FAKE_{name.upper()}": value for name, value in behaviours.items()}
 
 
 @asynccontextmanager
-async def up(tmp_path: Path, *arguments: str, **behaviours: str) -> AsyncIterator[Process]:
+async def up(tmp_path: Path, *arguments: str) -> AsyncIterator[Process]:
     """`podium up` on free ports with doubles of the services, once it is ready."""
-    environment = write_packages(tmp_path / "packages")
-    environment |= {f"FAKE_{name.upper()}": value for name, value in behaviours.items()}
     process = await start(
-        "up", "--port-base", "0", *arguments, cwd=tmp_path, environment=environment
+        "up", "--port-base", "0", *arguments, cwd=tmp_path, environment=doubles(tmp_path)
     )
     try:
-        await read_until(process, b"podium job init")
+        await read_until(process.stderr, b"podium job init")
         yield process
     finally:
         if process.returncode is None:
@@ -36,11 +41,28 @@ async def up(tmp_path: Path, *arguments: str, **behaviours: str) -> AsyncIterato
         await process.communicate()
 
 
-async def read_until(process: Process, words: bytes) -> bytes:
-    assert process.stderr is not None
+async def up_here(main: MainThread, tmp_path: Path, *arguments: str, **behaviours: str) -> Command:
+    """Of two services, in this process, once it is ready."""
+    command = await main.start(
+        *("up", "--port-base", "0", "--only", "registry,judge", *arguments),
+        cwd=tmp_path,
+        environment=doubles(tmp_path, **behaviours),
+    )
+    await read_until(command.stderr, b"podium job init")
+    return command
+
+
+def kill_the_judge(tmp_path: Path) -> None:
+    running = upfile.read(tmp_path / ".podium")
+    assert running is not None
+    os.kill(running.services["judge"].pid, signal.SIGKILL)
+
+
+async def read_until(stderr: asyncio.StreamReader | None, words: bytes) -> bytes:
+    assert stderr is not None
     seen = b""
     while words not in seen:
-        line = await asyncio.wait_for(process.stderr.readline(), 200)
+        line = await asyncio.wait_for(stderr.readline(), 200)
         assert line, f"ended before {words!r}: {seen.decode()}"
         seen += line
     return seen
@@ -80,43 +102,48 @@ async def test_status_down_and_where_commands_find_the_stack(tmp_path: Path) -> 
         assert (await invoke("status", cwd=tmp_path)).code == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, full(signal.SIGTERM)])
-async def test_signals_stop_everything(tmp_path: Path, number: signal.Signals) -> None:
+async def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     async with up(tmp_path, "--only", "registry,judge") as process:
         children = pids(tmp_path / ".podium")
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), 120) == 0
         assert left(children) == []
 
 
-async def test_a_crash_is_told_by_name_with_the_log(tmp_path: Path) -> None:
-    async with up(tmp_path, "--only", "registry,judge") as process:
-        running = upfile.read(tmp_path / ".podium")
-        assert running is not None
-        os.kill(running.services["judge"].pid, signal.SIGKILL)
-        told = (await read_until(process, b"serves after")).decode()
-        assert "judge" in told
-        assert "SIGKILL" in told
-        assert "INFO judge up" in told
-        assert "restarts in" in told
+@beside_commands
+async def test_a_crash_is_told_by_name_with_the_log(main: MainThread, tmp_path: Path) -> None:
+    command = await up_here(main, tmp_path)
+    kill_the_judge(tmp_path)
+    told = (await read_until(command.stderr, b"serves after")).decode()
+    assert "judge" in told
+    assert "SIGKILL" in told
+    assert "INFO judge up" in told
+    assert "restarts in" in told
+    children = pids(tmp_path / ".podium")
+    command.send_signal(signal.SIGTERM)
+    assert (await command.wait()).code == 0
+    assert left(children) == []
 
 
 @pytest.mark.full
-async def test_a_service_that_does_not_stay_up_ends_everything_with_1(tmp_path: Path) -> None:
-    async with up(tmp_path, "--only", "registry,judge", judge="crash") as process:
-        told = (await read_until(process, b"stopping everything")).decode()
-        assert "after 5 restarts" in told
-        assert await asyncio.wait_for(process.wait(), 120) == 1
+@beside_commands
+async def test_a_service_that_does_not_stay_up_ends_everything_with_1(
+    main: MainThread, tmp_path: Path
+) -> None:
+    command = await up_here(main, tmp_path, judge="crash")
+    told = (await read_until(command.stderr, b"stopping everything")).decode()
+    assert "after 5 restarts" in told
+    assert (await command.wait()).code == 1
 
 
 async def test_a_model_that_is_not_here_is_told_before_anything_starts(tmp_path: Path) -> None:
-    hub = {"HF_ENDPOINT": "http://127.0.0.1:1", "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
-    cache = {"PODIUM_MODELS_DIR": str(tmp_path / "models"), "HF_HOME": str(tmp_path / "hf")}
-    done = await podium("up", "--model", "nobody/nothing", cwd=tmp_path, environment=hub | cache)
+    cache = {"PODIUM_MODELS_DIR": str(tmp_path / "models")}
+    with hub_at("http://127.0.0.1:1", tmp_path / "hf"):
+        done = await invoke("up", "--model", "nobody/nothing", cwd=tmp_path, environment=cache)
     assert done.code == 3, done.err
     assert "model 'nobody/nothing' could not be fetched from the Hugging Face hub" in done.err
     assert "Traceback" not in done.err
-    done = await podium("up", "--model", "nothing", cwd=tmp_path, environment=cache)
+    done = await invoke("up", "--model", "nothing", cwd=tmp_path, environment=cache)
     assert (done.code, "base model 'nothing' is not in" in done.err) == (2, True), done.err
     assert not (tmp_path / ".podium").exists()
 
@@ -128,9 +155,10 @@ async def test_unknown_service_is_a_usage_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_no_restart_ends_everything_at_the_first_death(tmp_path: Path) -> None:
-    async with up(tmp_path, "--only", "registry,judge", "--no-restart") as process:
-        running = upfile.read(tmp_path / ".podium")
-        assert running is not None
-        os.kill(running.services["judge"].pid, signal.SIGKILL)
-        assert await asyncio.wait_for(process.wait(), 120) == 1
+@beside_commands
+async def test_no_restart_ends_everything_at_the_first_death(
+    main: MainThread, tmp_path: Path
+) -> None:
+    command = await up_here(main, tmp_path, "--no-restart")
+    kill_the_judge(tmp_path)
+    assert (await command.wait()).code == 1

@@ -25,11 +25,11 @@ from support.controlled_fixtures import fleet, registry
 from support.fleet import Fleet
 from support.fleet_doubles import HELDOUT_SCENARIOS
 from support.full import full
-from support.postgres import Postgres, postgres
+from support.postgres import Postgres
 from support.processes import ControllerProcess
 from support.waiting import eventually
 
-__all__ = ["fleet", "postgres", "registry"]
+__all__ = ["fleet", "registry"]
 
 STEPS = 3
 

@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from support.batch_contract import *  # noqa: F403 : the tests
 from support.evaluation_contract import *  # noqa: F403 : the tests
 from support.evaluation_contract import EvaluationStores
-from support.postgres import Postgres, postgres
+from support.postgres import Postgres
 from support.store_contract import *  # noqa: F403 : the tests
 from support.store_contract import sequences
 from support.stores import SqlStores, group, lead, new, step
@@ -31,8 +31,6 @@ from support.taken_contract import *  # noqa: F403 : the tests
 from support.trajectory_contract import *  # noqa: F403 : the tests
 from support.trajectory_contract import committed, shown
 from support.usage_contract import *  # noqa: F403 : the tests
-
-__all__ = ["postgres"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

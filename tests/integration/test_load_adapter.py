@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.cli import Result, podium
+from support.cli import Result, invoke
 from support.fake_podium import FakePodium, fake_podium
 from support.processes import free_port
 from support.tiny_adapter import logits, write_adapter
@@ -127,9 +127,8 @@ async def test_a_server_without_leave_says_who_gives_it(tmp_path: Path) -> None:
 
 
 async def load(fake: FakePodium, folder: Path, *arguments: str, key: str = KEY) -> Result:
-    return await podium(
+    return await invoke(
         *("checkpoint", "load", *arguments, "--key-env", "THE_KEY"),
         cwd=folder,
         environment={**fake.environment, "THE_KEY": key},
-        within=110,
     )

@@ -31,10 +31,10 @@ from support.controlled_fixtures import fleet, registry
 from support.descriptors import class_of, finish, messages, methods, path_of
 from support.fleet import Fleet
 from support.full import full
-from support.postgres import Postgres, postgres
+from support.postgres import Postgres
 from support.registry_service import RegistryService
 
-__all__ = ["fleet", "postgres", "registry"]
+__all__ = ["fleet", "registry"]
 
 NUL = "a\0b"
 EXAMPLES = 25

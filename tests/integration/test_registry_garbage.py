@@ -12,11 +12,9 @@ import pytest
 from podium.core.errors import FailedPreconditionError, NotFoundError, PodiumError
 from podium_registry.domain.digests import of_bytes
 from support.full import full
-from support.postgres import Postgres, postgres
+from support.postgres import Postgres
 from support.registry import manifest_of
 from support.registry_service import MIB, Calls, RegistryService, chunk
-
-__all__ = ["postgres"]
 
 COLLECTED = "podium_registry_gc_deleted_blobs_total"
 

@@ -21,11 +21,9 @@ from podium.core.errors import (
 from podium.kit.rpc import rpc_errors
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium_registry.domain.digests import of_bytes
-from support.postgres import Postgres, postgres
+from support.postgres import Postgres
 from support.registry import manifest_of
 from support.registry_service import Calls, RegistryService
-
-__all__ = ["postgres"]
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

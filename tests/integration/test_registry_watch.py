@@ -12,10 +12,8 @@ from podium.core.errors import OutOfRangeError, UnavailableError
 from podium.kit.registry_client import RegistryClient
 from podium.registry.v1 import registry_service_pb2 as pb
 from support.full import full
-from support.postgres import Postgres, postgres
+from support.postgres import Postgres
 from support.registry_service import RegistryService
-
-__all__ = ["postgres"]
 
 CREATED, DELETED = pb.VERSION_CHANGE_CREATED, pb.VERSION_CHANGE_DELETED
 ALIAS_SET, ALIAS_DELETED = pb.VERSION_CHANGE_ALIAS_SET, pb.VERSION_CHANGE_ALIAS_DELETED

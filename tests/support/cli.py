@@ -1,7 +1,8 @@
 """Runs the `podium` command: `invoke` and `at_terminal` in this process, `podium` and `start` not.
 
 Starting one costs a second of a core, so a process is for what only a process shows: how it
-starts, signals, the terminal that passwords are read from, and what ends with it.
+starts, what Ctrl-C does, the terminal that passwords are read from, and what ends with it. What
+minds signals runs in this one too, by `support/main_thread.py`.
 """
 
 from __future__ import annotations
@@ -99,6 +100,16 @@ def _variables(cwd: Path, given: Mapping[str, str]) -> dict[str, str]:
 
 # A process has one folder, one environment and one set of streams.
 _alone = threading.Lock()
+
+
+def run_here(
+    arguments: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str] | None,
+    given: Mapping[str, TextIO],
+) -> Result:
+    """As `invoke`, in this thread, with some streams of one's own, which the result leaves out."""
+    return _invoke(arguments, cwd, environment or {}, "", given)
 
 
 def _invoke(

@@ -16,6 +16,7 @@ from podium.kit.rpc import Server, connect, rpc_errors
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from podium_controller.service import controller
 from podium_controller.settings import Settings
+from support.empty_database import empty_database
 from support.fleet import Fleet
 from support.fleet_doubles import BASE_MODEL
 from support.pretended import trained_weights
@@ -159,6 +160,8 @@ async def running_controller(
             **changes,
         }
     )
+    if not settings.database_url:
+        await empty_database(settings.data_dir)
     server = Server("controller", settings)
     async with controller(server, settings):
         await server.start()

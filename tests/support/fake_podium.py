@@ -36,6 +36,7 @@ from podium.types.v1 import trajectory_pb2
 from podium_controller.api.evaluation_servicer import EvaluationServicer
 from podium_controller.pools.projects import Projects
 from podium_controller.store import Database, EvaluationStore
+from support.empty_database import empty_database
 from support.fake_job_service import FakeJobs
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -286,8 +287,7 @@ async def fake_podium(stored: Path | None = None, **settings: Any) -> AsyncItera
     )
     database = None
     if stored is not None:
-        database = Database(f"sqlite+aiosqlite:///{stored}/controller.db")
-        await database.migrate()
+        database = Database(await empty_database(stored))
         server.add(
             evaluations_grpc.add_EvaluationServiceServicer_to_server,
             EvaluationServicer(EvaluationStore(database), Projects()),

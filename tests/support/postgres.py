@@ -1,6 +1,6 @@
 """A throwaway PostgreSQL for tests: the real server, in a temporary folder, on a Unix socket.
 
-Import the fixture into a conftest: ``from support.postgres import postgres``.
+The fixture is imported into one conftest: each module that imports it has a server of its own.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -18,11 +19,12 @@ from podium.local.launcher.layout import SERVICES
 from support import job_records
 from support.cli import invoke, podium, start
 from support.fake_job_service import watched_job
-from support.fake_podium import FakePodium
+from support.fake_podium import FakePodium, fake_podium
+from support.main_thread import Command, MainThread, beside_commands
 
 
-@pytest.fixture
-async def task(fake: FakePodium, tmp_path: Path) -> Iterator[Path]:
+@asynccontextmanager
+async def made_task(fake: FakePodium, tmp_path: Path) -> AsyncIterator[Path]:
     """A folder of `podium init`, and the doubles as a stack that runs beside it."""
     made = await invoke("init", "mytask", cwd=tmp_path)
     assert made.code == 0, made.err
@@ -35,6 +37,12 @@ async def task(fake: FakePodium, tmp_path: Path) -> Iterator[Path]:
     claim.release()
 
 
+@pytest.fixture
+async def task(fake: FakePodium, tmp_path: Path) -> AsyncIterator[Path]:
+    async with made_task(fake, tmp_path) as folder:
+        yield folder
+
+
 def records(fake: FakePodium) -> None:
     """What the double tells of any job: three steps, and evaluations before and after."""
     fake.jobs.updates = watched_job(job_records.job("mytask", 3, 3))
@@ -43,56 +51,52 @@ def records(fake: FakePodium) -> None:
     fake.jobs.trajectories = job_records.episodes(0, 3, 2, 1)[:3]
 
 
+def run_on(fake: FakePodium) -> None:
+    """Has the job tell of its steps and not end."""
+    fake.jobs.created_state = jobs.JOB_STATE_RUNNING
+    fake.jobs.hold_watch = True
+    records(fake)
+
+
 async def described(address: str) -> str:
     async with grpc.aio.insecure_channel(address) as channel:
         stub = pb_grpc.EnvironmentServiceStub(channel)
         return (await stub.Describe(pb.DescribeRequest())).name
 
 
+@beside_commands
 async def test_it_submits_follows_reports_and_leaves_nothing_running(
+    main: MainThread, tmp_path: Path
+) -> None:
+    async with fake_podium() as fake, made_task(fake, tmp_path) as task:
+        fake.jobs.created_state = jobs.JOB_STATE_SUCCEEDED
+        records(fake)
+        done = await main.podium("train", "task.py", "--steps", "3", cwd=task)
+        assert done.code == 0, done.err
+        job = fake.jobs.known["mytask"]
+        assert (job.spec.training.steps, job.spec.environment.name) == (3, "mytask")
+        assert "using the stack that runs in" in done.err
+        assert "step 3/3" in done.err
+        assert "reward and success by step" in done.out
+        assert "podium chat --data-dir" in done.out
+        assert "data-chart=" in (task / "mytask.html").read_text()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await described(job.spec.environment.address)
+        # The next run is a job of its own, at the same address.
+        again = await main.podium("train", "task.py", "--steps", "3", cwd=task)
+        assert again.code == 0, again.err
+        second = fake.jobs.known["mytask-2"]
+        assert second.spec.environment.address == job.spec.environment.address
+
+
+async def test_after_ctrl_c_the_job_pauses_and_the_same_command_goes_on(
     fake: FakePodium, task: Path
 ) -> None:
-    fake.jobs.created_state = jobs.JOB_STATE_SUCCEEDED
-    records(fake)
-    done = await podium("train", "task.py", "--steps", "3", cwd=task)
-    assert done.code == 0, done.err
-    job = fake.jobs.known["mytask"]
-    assert (job.spec.training.steps, job.spec.environment.name) == (3, "mytask")
-    assert "using the stack that runs in" in done.err
-    assert "step 3/3" in done.err
-    assert "reward and success by step" in done.out
-    assert "podium chat --data-dir" in done.out
-    assert "data-chart=" in (task / "mytask.html").read_text()
-    with pytest.raises(grpc.aio.AioRpcError):
-        await described(job.spec.environment.address)
-    # The next run is a job of its own, at the same address.
-    again = await podium("train", "task.py", "--steps", "3", cwd=task)
-    assert again.code == 0, again.err
-    assert fake.jobs.known["mytask-2"].spec.environment.address == job.spec.environment.address
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_stopped_it_pauses_the_job_and_the_same_command_goes_on(
-    fake: FakePodium, task: Path, number: signal.Signals
-) -> None:
-    fake.jobs.created_state = jobs.JOB_STATE_RUNNING
-    fake.jobs.hold_watch = True
-    records(fake)
+    run_on(fake)
     process = await start("train", "task.py", cwd=task)
-    assert process.stderr is not None
-    seen = b""
-    while b"step 3/3" not in seen:
-        line = await asyncio.wait_for(process.stderr.readline(), 200)
-        assert line, seen
-        seen += line
-    job = fake.jobs.known["mytask"]
-    assert await described(job.spec.environment.address) == "mytask"
-    process.send_signal(number)
-    while job.state != jobs.JOB_STATE_PAUSING:
-        await asyncio.sleep(0.01)
-    # The task is there as long as the job's step needs it.
-    assert await described(job.spec.environment.address) == "mytask"
-    job.state = jobs.JOB_STATE_PAUSED
+    job = await followed(fake, process)
+    process.send_signal(signal.SIGINT)
+    await pausing(job)
     out, err = await asyncio.wait_for(process.communicate(), 200)
     assert process.returncode == 130, err
     assert b"mytask has 0 of 16 steps, and goes on with the same command" in err
@@ -100,15 +104,63 @@ async def test_stopped_it_pauses_the_job_and_the_same_command_goes_on(
     assert out == b""
     with pytest.raises(grpc.aio.AioRpcError):
         await described(job.spec.environment.address)
-
-    fake.jobs.hold_watch = False
     going = await start("train", "task.py", cwd=task)
-    while job.state == jobs.JOB_STATE_PAUSED:
-        await asyncio.sleep(0.01)
-    job.state = jobs.JOB_STATE_SUCCEEDED
+    await resumed(fake, job)
     _, err = await asyncio.wait_for(going.communicate(), 200)
     assert b"going on with mytask" in err
     assert list(fake.jobs.known) == ["mytask"]
+
+
+@beside_commands
+async def test_told_to_end_it_pauses_the_job_and_the_same_command_goes_on(
+    main: MainThread, tmp_path: Path
+) -> None:
+    async with fake_podium() as fake, made_task(fake, tmp_path) as task:
+        run_on(fake)
+        command = await main.start("train", "task.py", cwd=task)
+        job = await followed(fake, command)
+        command.send_signal(signal.SIGTERM)
+        await pausing(job)
+        done = await command.wait()
+        assert done.code == 130, done.err
+        assert "mytask has 0 of 16 steps, and goes on with the same command" in done.err
+        assert "Traceback" not in done.err
+        assert done.out == ""
+        with pytest.raises(grpc.aio.AioRpcError):
+            await described(job.spec.environment.address)
+        going = await main.start("train", "task.py", cwd=task)
+        await resumed(fake, job)
+        assert "going on with mytask" in (await going.wait()).err
+        assert list(fake.jobs.known) == ["mytask"]
+
+
+async def followed(fake: FakePodium, command: asyncio.subprocess.Process | Command) -> jobs.Job:
+    """The job that `podium train` follows, once it has told of step 3."""
+    assert command.stderr is not None
+    seen = b""
+    while b"step 3/3" not in seen:
+        line = await asyncio.wait_for(command.stderr.readline(), 200)
+        assert line, seen
+        seen += line
+    job = fake.jobs.known["mytask"]
+    assert await described(job.spec.environment.address) == "mytask"
+    return job
+
+
+async def pausing(job: jobs.Job) -> None:
+    """Its step is done some time after it was told to pause, and the task is there until then."""
+    while job.state != jobs.JOB_STATE_PAUSING:
+        await asyncio.sleep(0.01)
+    assert await described(job.spec.environment.address) == "mytask"
+    job.state = jobs.JOB_STATE_PAUSED
+
+
+async def resumed(fake: FakePodium, job: jobs.Job) -> None:
+    """It succeeds once the command has it go on."""
+    fake.jobs.hold_watch = False
+    while job.state == jobs.JOB_STATE_PAUSED:
+        await asyncio.sleep(0.01)
+    job.state = jobs.JOB_STATE_SUCCEEDED
 
 
 async def test_what_cannot_train_is_told_before_anything_starts(

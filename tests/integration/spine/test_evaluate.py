@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from podium.local.launcher import Launcher
-from support.cli import podium
+from support.cli import invoke
 from support.jobs import at_the_base_model
 
 pytestmark = [
@@ -25,12 +25,11 @@ async def test_a_policy_is_measured_beside_a_baseline(stack: Launcher, tmp_path:
         "PODIUM_ROLLOUT_ADDRESS": stack.address("rollout"),
     }
     arguments = ("--limit", "4", "--temperature", "0", "--max-tokens", "16", "--max-turns", "3")
-    result = await podium(
+    result = await invoke(
         *("eval", "email_search", "-a", "base", "-a", "baseline:scripted", "-o", "json"),
         *arguments,
         cwd=tmp_path,
         environment=services,
-        within=240,
     )
     assert result.code == 0, result.err
     policy, baseline = json.loads(result.out)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from podium.local.launcher import Launcher
-from support.cli import podium
+from support.cli import invoke
 from support.jobs import ENDED, client_of, small_spec
 
 pytestmark = [
@@ -36,15 +36,13 @@ async def test_chat_and_eval_serve_what_they_name_and_give_it_back(
         trained = [(job.id, 1)]
         assert [(p.job, p.version) async for p in client.policies.list()] == trained
         short = ("--limit", "3", "--max-turns", "2", "--max-tokens", "16")
-        measured = await podium(*printed("eval", job.id), *short, *where, cwd=tmp_path, within=300)
+        measured = await invoke(*printed("eval", job.id), *short, *where, cwd=tmp_path)
         assert measured.code == 0, measured.err
         agents = [line.split()[0] for line in measured.out.splitlines()[1:4]]
         assert agents == ["base", f"{job.id}@latest", "baseline:scripted"]
         assert [(p.job, p.version) async for p in client.policies.list()] == trained
         for command in (printed("chat", job.id), ["chat"]):
-            said = await podium(
-                *command, *where, "--max-tokens", "8", cwd=tmp_path, stdin="Hello", within=120
-            )
+            said = await invoke(*command, *where, "--max-tokens", "8", cwd=tmp_path, stdin="Hello")
             assert said.code == 0, said.err
             assert said.out.strip()
             assert [(p.job, p.version) async for p in client.policies.list()] == trained

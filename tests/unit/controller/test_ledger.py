@@ -16,14 +16,14 @@ from podium_controller.domain.ports import COLLECTED, CONSUMED, JUDGED, GroupKey
 from podium_controller.domain.timestamps import now_ns, timestamp
 from podium_controller.store import Database, JobStore, LeaseStore, SqlLedger
 from podium_controller.store.jobs import NewJob
+from support.empty_database import empty_database
 
 MINUTE = 60.0
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    made = Database(f"sqlite+aiosqlite:///{tmp_path}/controller.db")
-    await made.migrate()
+    made = Database(await empty_database(tmp_path))
     spec = spec_pb2.JobSpec(base_model="m", training=spec_pb2.TrainingSpec(steps=5))
     await JobStore(made, Notifications()).create(NewJob("job", spec, "", "digest", ""))
     yield made

@@ -20,6 +20,7 @@ from podium_controller.api.evaluation_servicer import EvaluationServicer
 from podium_controller.domain import stored_evaluations
 from podium_controller.pools.projects import ProjectLimits, Projects
 from podium_controller.store import Database, EvaluationStore
+from support.empty_database import empty_database
 from support.evaluation_contract import scenario
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ PAIR = [scenario("a", True, False), scenario("b", True, True)]
 
 @asynccontextmanager
 async def served(folder: Path, projects: Projects | None = None) -> AsyncIterator[Stub]:
-    database = Database(f"sqlite+aiosqlite:///{folder}/controller.db")
-    await database.migrate()
+    database = Database(await empty_database(folder))
     server = Server("controller", ServerSettings())
     server.add(
         pb_grpc.add_EvaluationServiceServicer_to_server,
