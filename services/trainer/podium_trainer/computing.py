@@ -93,11 +93,13 @@ class Computing:
 
 async def _in(executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(executor, context.run, _told, work)
+    return await asyncio.get_running_loop().run_in_executor(
+        executor, context.run, _with_reasons, work
+    )
 
 
-def _told(work: Callable[[], T]) -> T:
-    with gpu.told():
+def _with_reasons(work: Callable[[], T]) -> T:
+    with gpu.with_reasons():
         return work()
 
 

@@ -41,7 +41,7 @@ def refusal(device: str) -> str:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def with_reasons() -> Iterator[None]:
     """Within the block torch's errors of a GPU are errors with a reason.
 
     Raises:
