@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -75,6 +76,8 @@ class Renderer:
         self._parser = reasoning_parser
         self._always_whole = always_whole
         self._habits: dict[str, Habits] = {}
+        # Conversations are rendered by several threads.
+        self._keeping = threading.Lock()
         self.shows_tools = True
         """Whether the template tells the model of its tools, in any words."""
         shown = self._shown_format()
@@ -287,9 +290,10 @@ class Renderer:
             stand_in = world.with_stand_in()
             if all(self._is_local(messages, world, stand_in, habits) for messages in tried):
                 habits.stand_in = stand_in
-        while len(self._habits) >= _MOST_WORLDS:
-            self._habits.pop(next(iter(self._habits)), None)
-        self._habits[world.key] = habits
+        with self._keeping:
+            while len(self._habits) >= _MOST_WORLDS:
+                del self._habits[next(iter(self._habits))]
+            self._habits[world.key] = habits
         return habits
 
     def _try_calls(self, world: TemplateWorld, habits: Habits) -> None:
