@@ -24,7 +24,9 @@ OF_THE_VARIABLE = "of-the-variable"
 """A key that a pool with a token takes from vLLM's own variable."""
 
 
-def adapter_files(model: Path, seed: int, *, scale: float = 0.2) -> dict[str, bytes]:
+def adapter_files(
+    model: Path, seed: int, *, scale: float = 0.2, rank: int = RANK
+) -> dict[str, bytes]:
     """A random LoRA in PEFT's layout, for two projections of each of two layers."""
     config = json.loads((model / "config.json").read_text())
     hidden, middle = config["hidden_size"], config["intermediate_size"]
@@ -36,12 +38,12 @@ def adapter_files(model: Path, seed: int, *, scale: float = 0.2) -> dict[str, by
             ("mlp.down_proj", middle, hidden),
         ):
             key = f"base_model.model.model.layers.{layer}.{name}"
-            tensors[f"{key}.lora_A.weight"] = torch.randn(RANK, into, generator=generator) * scale
-            tensors[f"{key}.lora_B.weight"] = torch.randn(out, RANK, generator=generator) * scale
+            tensors[f"{key}.lora_A.weight"] = torch.randn(rank, into, generator=generator) * scale
+            tensors[f"{key}.lora_B.weight"] = torch.randn(out, rank, generator=generator) * scale
     peft = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "r": RANK,
+        "r": rank,
         "lora_alpha": 8,
         "target_modules": ["q_proj", "down_proj"],
         "bias": "none",

@@ -111,6 +111,7 @@ def main() -> None:
             base_model_digest=digest,
             max_model_len=engine.max_model_len,
             weight_mode=(pb.WEIGHT_MODE_MERGED if pool.merged else pb.WEIGHT_MODE_ADAPTER),
+            max_lora_rank=0 if pool.merged else settings.max_lora_rank,
             http_port=settings.http_port,
             dtype=engine.dtype,
             vocab_size=engine.vocab_size,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from podium_inference.adapters.engine_options import (
+    LORA_RANKS,
     engine_options,
     for_device,
     for_this_device,
@@ -63,6 +64,14 @@ def test_no_sampler_needs_a_compiler_unless_it_was_asked_for(
         monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER")
     prepare_environment(Settings())
     assert envs.environment_variables["VLLM_USE_FLASHINFER_SAMPLER"]() is bool(named)
+
+
+def test_any_greatest_rank_has_the_next_for_which_vllm_makes_room(tmp_path: Any) -> None:
+    lora = pytest.importorskip("vllm.config.lora")
+    assert get_args(lora.MaxLoRARanks) == LORA_RANKS
+    for asked, given in ((1, 1), (24, 32), (64, 64), (512, 512)):
+        settings = for_device(Settings(max_lora_rank=asked), cpu=False)
+        assert engine_options(settings, tmp_path)["max_lora_rank"] == given
 
 
 def test_a_reasoning_parser_is_the_engines_and_the_openai_apis(tmp_path: Any) -> None:

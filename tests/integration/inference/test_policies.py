@@ -217,6 +217,26 @@ async def test_jobs_share_a_pool_of_adapters(shared: TinyPool, tmp_path: Path) -
     await expect(shared, files["right"], "right", 1, tmp_path / "right")
 
 
+async def test_an_adapter_that_vllm_has_no_room_for_is_refused_as_such(shared: TinyPool) -> None:
+    """And the engine lives on. It would serve more than its bound, which vLLM rounds up."""
+    config, weights = good = adapter_files(shared.model, 3)
+
+    async def refused(version: int, files: dict[str, bytes]) -> str:
+        await shared.publish("odd", version, files)
+        with pytest.raises(FailedPreconditionError) as caught, rpc_errors("inference"):
+            await shared.load("odd", version)
+        assert caught.value.reason == "BAD_ADAPTER"
+        return caught.value.message
+
+    large = adapter_files(shared.model, 3, rank=65)
+    assert "rank is 65" in await refused(1, large)
+    text = good[config].replace(b'"bias": "none"', b'"bias": "none", "use_dora": true')
+    assert "vLLM refused" in await refused(2, {config: text, weights: good[weights]})
+    await shared.publish("odd", 3, good)
+    await shared.load("odd", 3)
+    await shared.stub.UnloadPolicy(pb.UnloadPolicyRequest(job="odd"))
+
+
 async def test_t23_older_versions_of_a_job_go_when_newer_ones_come(shared: TinyPool) -> None:
     for version in (1, 2, 3):
         await shared.publish("grow", version, adapter_files(shared.model, 30 + version))

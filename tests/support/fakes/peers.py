@@ -40,6 +40,7 @@ class FakeInference:
         self.base_model = base_model
         self.window = 2048
         self.weight_mode = inference_pb.WEIGHT_MODE_MERGED
+        self.max_lora_rank = 0
         self.pool_gpus = 0
         self.job = ""
         self.version = -1
@@ -65,6 +66,7 @@ class FakeInference:
             base_model=self.base_model,
             max_model_len=self.window,
             weight_mode=self.weight_mode,
+            max_lora_rank=self.max_lora_rank,
             vocabulary_digest=self.vocabulary,
             rendering=self.rendering,
         )

@@ -15,6 +15,7 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2
 from podium_controller.api.admission import Admission
@@ -87,6 +88,29 @@ async def test_a_job_runs_only_where_conversations_are_rendered_as_it_asks() -> 
     assert parser.field == "job.spec.rollout.episode.rendering.reasoning_parser"
     assert parser.description.startswith("got 'qwen3'; ")
     assert parser.description.endswith("has none")
+
+
+async def test_a_job_runs_only_where_what_it_trains_can_be_served() -> None:
+    """A GPU's pool serves adapters unless it is asked for merged weights."""
+    bench, admission = asked()
+    bench.spec.training.lora.rank = 128
+    assert await admission.check_model(bench.spec) == []
+    bench, admission = asked()
+    bench.inference.weight_mode = inference_pb.WEIGHT_MODE_ADAPTER
+    bench.inference.max_lora_rank = 64
+    training = bench.spec.training
+    training.lora.rank = 128
+    (rank,) = await admission.check_model(bench.spec)
+    assert rank.field == "job.spec.training.lora.rank"
+    assert rank.description.startswith("got 128; ")
+    assert "up to 64" in rank.description
+    training.lora.rank = 64
+    assert await admission.check_model(bench.spec) == []
+    training.ClearField("lora")
+    training.trainable = spec_pb2.TRAINABLE_KIND_FULL
+    (kind,) = await admission.check_model(bench.spec)
+    assert kind.field == "job.spec.training.trainable"
+    assert "'default' serves adapters" in kind.description
 
 
 async def test_a_pool_that_never_answered_may_serve_it() -> None:

@@ -95,6 +95,17 @@ def test_a_job_whose_pool_is_gone_or_too_small_waits_for_another() -> None:
     )
 
 
+def test_whole_weights_run_at_a_pool_that_merges() -> None:
+    whole = job()
+    whole.spec.training.trainable = spec_pb2.TRAINABLE_KIND_FULL
+    adapters = offer("a", shared=True)
+    assert outcome(AdmissionQueue(LIMITS, FREE, [adapters, offer("b")], []), whole) == "b"
+    found = AdmissionQueue(LIMITS, FREE, [adapters], []).assign(whole)
+    assert isinstance(found, Wait)
+    assert found.reason == "BASE_MODEL_NOT_SERVED"
+    assert "takes what it trains" in found.message
+
+
 def test_the_bound_of_the_installation_comes_first() -> None:
     queue = AdmissionQueue(
         QueueLimits(active_jobs=1, jobs_per_pool=2), FREE, [offer("a")], [Place("first", "a")]

@@ -739,6 +739,7 @@ class GetEngineResponse(_message.Message):
     VOCABULARY_DIGEST_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
     RENDERING_FIELD_NUMBER: _builtins.int
+    MAX_LORA_RANK_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model's name, as jobs write it."""
     base_model_digest: _builtins.str
@@ -758,6 +759,10 @@ class GetEngineResponse(_message.Message):
     vocabulary_digest: _builtins.str
     """Digest of the tokenizer's vocabulary, each token with its id, `sha256:…`:
     pools with the same one read the same token ids.
+    """
+    max_lora_rank: _builtins.int
+    """Greatest rank of an adapter that it serves; 0 in merged mode, which takes
+    every rank, and where it does not say.
     """
     @_builtins.property
     def load(self) -> Global___EngineLoad:
@@ -781,10 +786,11 @@ class GetEngineResponse(_message.Message):
         vocabulary_digest: _builtins.str = ...,
         load: Global___EngineLoad | None = ...,
         rendering: _spec_pb2.Rendering | None = ...,
+        max_lora_rank: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "rendering", b"rendering"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_model_len", b"max_model_len", "rendering", b"rendering", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_lora_rank", b"max_lora_rank", "max_model_len", b"max_model_len", "rendering", b"rendering", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

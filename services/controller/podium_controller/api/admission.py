@@ -69,7 +69,7 @@ class Admission:
         serving = [offer for offer in offers if offer.serves(spec)]
         if not serving:
             if others := [offer for offer in offers if offer.has_model(spec)]:
-                return _rendered_otherwise(spec, others)
+                return _rendered_otherwise(spec, others) + _not_taken(spec, others)
             raise _not_served(spec.base_model, offers)
         window = _window(serving)
         complete_row_length(spec, window)
@@ -274,6 +274,27 @@ def _rendered_otherwise(spec: spec_pb2.JobSpec, offers: Sequence[Offer]) -> list
         text = f"got {value!r}; of {spec.base_model!r} {told}"
         violations.append(Violation(f"job.spec.rollout.episode.rendering.{field.name}", text))
     return violations
+
+
+def _not_taken(spec: spec_pb2.JobSpec, offers: Sequence[Offer]) -> list[Violation]:
+    """What the pools cannot serve of what the job trains."""
+    training = spec.training
+    refusing = [each for each in offers if not each.takes_weights(training)]
+    if not refusing:
+        return []
+    names = ", ".join(repr(each.pool.name) for each in refusing)
+    pools = f"of {spec.base_model!r} pool {names} serves adapters"
+    if training.trainable == spec_pb2.TRAINABLE_KIND_FULL:
+        text = (
+            f"got TRAINABLE_KIND_FULL; {pools}, not whole weights; allowed is TRAINABLE_KIND_LORA,"
+            " or a pool of merged weights (PODIUM_INFERENCE_WEIGHT_MODE=merged)"
+        )
+        return [Violation("job.spec.training.trainable", text)]
+    most = max(each.engine.max_lora_rank for each in refusing if each.engine is not None)
+    text = (
+        f"got {training.lora.rank}; {pools} of a rank up to {most} (PODIUM_INFERENCE_MAX_LORA_RANK)"
+    )
+    return [Violation("job.spec.training.lora.rank", text)]
 
 
 def _not_served(base_model: str, offers: Sequence[Offer]) -> PodiumError:

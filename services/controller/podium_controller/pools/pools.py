@@ -36,8 +36,12 @@ class Offer:
     """Why it does not; empty of one that has not been asked yet too."""
 
     def serves(self, spec: spec_pb2.JobSpec) -> bool:
-        """Whether it has the job's base model, and renders as the job asks for."""
-        return self.has_model(spec) and not self.renders_otherwise(spec)
+        """Whether it has the job's base model, renders as it asks for and takes what it trains."""
+        return (
+            self.has_model(spec)
+            and not self.renders_otherwise(spec)
+            and self.takes_weights(spec.training)
+        )
 
     def has_model(self, spec: spec_pb2.JobSpec) -> bool:
         """Whether it has the job's base model."""
@@ -52,6 +56,15 @@ class Offer:
             for field, value in wanted.ListFields()
             if getattr(own, field.name) != value
         }
+
+    def takes_weights(self, training: spec_pb2.TrainingSpec) -> bool:
+        """Whether it can serve what such a training makes."""
+        if self.engine is None or self.engine.weight_mode != inference_pb.WEIGHT_MODE_ADAPTER:
+            return True
+        if training.trainable == spec_pb2.TRAINABLE_KIND_FULL:
+            return False
+        most = self.engine.max_lora_rank
+        return not most or training.lora.rank <= most
 
     def is_taken_by_teacher(self, spec: spec_pb2.JobSpec) -> bool:
         """Whether it is the pool of the job's teacher and has no room for the job beside it."""

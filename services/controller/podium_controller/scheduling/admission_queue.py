@@ -162,5 +162,8 @@ class AdmissionQueue:
             asked = job.spec.rollout.sampling.max_tokens
             what = f"answers of {asked} tokens do not fit the context window of any pool"
             return Wait("CONTEXT_WINDOW", f"{what} that serves {job.spec.base_model!r}")
+        if any(each.has_model(job.spec) and not each.serves(job.spec) for each in self._offers):
+            what = f"no pool of {job.spec.base_model!r} renders as the job asks and takes what it"
+            return Wait("BASE_MODEL_NOT_SERVED", f"{what} trains any more; {served(self._offers)}")
         what = f"no pool serves {job.spec.base_model!r} any more"
         return Wait("BASE_MODEL_NOT_SERVED", f"{what}; {served(self._offers)}")

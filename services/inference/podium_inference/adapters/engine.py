@@ -84,6 +84,7 @@ class VllmEngine:
         self._lacks_buffers = settings.pipeline_parallel_size > 1 and current_platform.is_cpu()
         self._adapters = 0
         self._by_adapters = settings.weight_mode == "adapter"
+        self._max_rank = settings.max_lora_rank if self._by_adapters else 0
         self._with_heads: set[int] = set()
         """Adapters, by their ids, that change the output embedding."""
         self.keep_special_tokens = False
@@ -177,7 +178,7 @@ class VllmEngine:
 
     async def check(self, weights: Path) -> None:
         """See `Engine`."""
-        await asyncio.to_thread(check_weights, self._model, weights)
+        await asyncio.to_thread(check_weights, self._model, weights, max_rank=self._max_rank)
 
     def spread(self, weights: Path) -> AbstractAsyncContextManager[None]:
         """See `Engine`."""
@@ -221,13 +222,25 @@ class VllmEngine:
     async def add_adapter(self, name: str, folder: Path) -> object:
         """See `Engine`."""
         from vllm.lora.request import LoRARequest
+        from vllm.v1.engine.exceptions import EngineDeadError
 
         # Ids are never reused: the prefix cache is keyed by them.
         self._adapters += 1
         request = LoRARequest(lora_name=name, lora_int_id=self._adapters, lora_path=str(folder))
         if await asyncio.to_thread(adapts_head, folder):
             self._with_heads.add(request.lora_int_id)
-        await self.llm.add_lora(request)
+        try:
+            await self.llm.add_lora(request)
+        except EngineDeadError as error:
+            raise UnavailableError("the engine has died", reason="ENGINE_DEAD") from error
+        except Exception as error:
+            # Such as a kind of adapter that vLLM does not know.
+            self._with_heads.discard(request.lora_int_id)
+            logger.warning("vLLM refused an adapter", exc_info=error)
+            raise FailedPreconditionError(
+                f"the adapter cannot be served: vLLM refused {name}; the pool's log says why",
+                reason="BAD_ADAPTER",
+            ) from error
         return request
 
     async def remove_adapter(self, handle: object) -> None:

@@ -18,6 +18,9 @@ _OWN = ("model", "served_model_name")
 
 _CPU_SEQUENCES = 64
 
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Greatest ranks for which vLLM makes room."""
+
 
 def for_device(settings: Settings, *, cpu: bool) -> Settings:
     """The settings with what depends on the device decided, but for vLLM's own choices."""
@@ -74,7 +77,7 @@ def engine_options(
             "enable_lora": True,
             "max_loras": settings.max_loras,
             "max_cpu_loras": 4 * settings.max_loras,
-            "max_lora_rank": settings.max_lora_rank,
+            "max_lora_rank": next(r for r in LORA_RANKS if r >= settings.max_lora_rank),
         }
     parallel = settings.tensor_parallel_size * settings.pipeline_parallel_size
     options["worker_extension_cls"] = "podium_inference.adapters.worker_extension.PolicyWorker"

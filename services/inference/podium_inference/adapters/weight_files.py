@@ -17,8 +17,11 @@ def is_adapter(folder: Path) -> bool:
     return (folder / "adapter_config.json").exists()
 
 
-def check_weights(base: Path, folder: Path) -> None:
+def check_weights(base: Path, folder: Path, *, max_rank: int = 0) -> None:
     """Checks an adapter, or whole weights, against the base model's files. Blocking.
+
+    Args:
+        max_rank: an adapter's greatest; 0 for any.
 
     Raises:
         FailedPreconditionError: BAD_ADAPTER or BAD_WEIGHTS: files that are missing or
@@ -26,7 +29,7 @@ def check_weights(base: Path, folder: Path) -> None:
             finite.
     """
     if is_adapter(folder):
-        check_adapter(base, folder)
+        check_adapter(base, folder, max_rank=max_rank)
     else:
         check_model(base, folder)
 
@@ -53,16 +56,19 @@ def check_model(base: Path, folder: Path) -> None:
         raise _bad_model(f"its files cannot be read: {type(error).__name__}") from error
 
 
-def check_adapter(base: Path, adapter: Path) -> None:
+def check_adapter(base: Path, adapter: Path, *, max_rank: int = 0) -> None:
     """Checks a PEFT LoRA folder against the base model's. Blocking.
 
     Raises:
         FailedPreconditionError: BAD_ADAPTER: files that are missing or cannot be
             read, layers that the base lacks, other shapes, values that are not
-            finite.
+            finite, a rank above `max_rank`.
     """
     try:
         rank = int(json.loads((adapter / "adapter_config.json").read_text())["r"])
+        if max_rank and rank > max_rank:
+            what = f"its rank is {rank}, and this pool serves ranks up to {max_rank}"
+            raise _bad(f"{what} (PODIUM_INFERENCE_MAX_LORA_RANK)")
         shapes = _shapes(base)
         layers: dict[str, set[str]] = {}
         with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
