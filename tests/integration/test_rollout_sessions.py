@@ -24,6 +24,7 @@ from podium_rollout.domain.group import GroupRunner
 from support.counting_environment import Counting
 from support.cutting_proxy import CuttingProxy
 from support.full import full
+from support.loop_clock import LoopClock
 from support.rollout import PolicyDouble, group_request, script
 from support.waiting import eventually
 
@@ -287,22 +288,27 @@ async def test_an_episode_that_failed_is_not_scored() -> None:
 @pytest.mark.parametrize("remote", [full(False), True], ids=["built in", "served"])
 async def test_what_an_environment_queues_for_is_no_time_of_its_step(remote: bool) -> None:
     """Nor of its episode, and over a connection that breaks meanwhile too."""
-    times = {"step_timeout_seconds": 2.0, "timeout_seconds": 4.0}
+    times = {"step_timeout_seconds": 60, "timeout_seconds": 120, "session_wait_seconds": 3600}
+    resumed, waiting = metrics.SESSIONS_RESUMED._value, metrics.EPISODES_WAITING._value
+    clock, before = LoopClock(), resumed.get()
     async with served() as proxy:
         address = proxy.address if remote else ""
         collecting = asyncio.create_task(collect(counted(address, **times), ["queue", "end"]))
         await eventually(lambda: Counting.log == ["reset", "queue"])
-        await eventually(lambda: metrics.EPISODES_WAITING._value.get() == 1)
-        for _ in range(4):
-            proxy.cut()
-            await asyncio.sleep(1.5)
+        for cuts in range(3):
+            if remote and cuts:
+                proxy.cut()
+                await eventually(lambda cuts=cuts: resumed.get() == before + cuts)
+            await eventually(lambda: waiting.get() == 1)
+            clock.advance(100)
+            await asyncio.sleep(0.01)
         assert not collecting.done()
         Counting.release.set()
         (found,) = await collecting
     assert found.stop_reason == pb.STOP_REASON_TERMINATED, found.failure
     assert found.environment_reward == 22
     assert Counting.log == ["reset", "queue", "end", "score", "close"]
-    assert metrics.EPISODES_WAITING._value.get() == 0
+    assert waiting.get() == 0
 
 
 @pytest.mark.parametrize("remote", [False, True], ids=["built in", "served"])
