@@ -300,8 +300,10 @@ async def test_what_an_environment_queues_for_is_no_time_of_its_step(remote: boo
                 proxy.cut()
                 await eventually(lambda cuts=cuts: resumed.get() == before + cuts)
             await eventually(lambda: waiting.get() == 1)
+            passed = asyncio.Event()
+            asyncio.get_running_loop().call_later(99, passed.set)
             clock.advance(100)
-            await asyncio.sleep(0.01)
+            await passed.wait()
         assert not collecting.done()
         Counting.release.set()
         (found,) = await collecting
