@@ -11,8 +11,19 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
+from prometheus_client.metrics import MetricWrapperBase
 from simulation.run import simulate
+
+
+class _Unread:
+    """In the place of each metric of a job: nobody reads them here, and they are a tenth."""
+
+    def inc(self, *_: object, **__: object) -> None:
+        pass
+
+    dec = set = observe = inc
 
 
 def main() -> int:
@@ -59,7 +70,11 @@ def _quiet() -> None:
     logging.disable(logging.CRITICAL)
     # Worlds are full of cycles, and what was imported is none: a fourteenth of the time.
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(500_000, 20, 100)
+    unread = _Unread()
+    metric: Any = MetricWrapperBase
+    metric.labels = lambda *_, **__: unread
+    metric.remove = metric.remove_by_labels = lambda *_, **__: None
 
 
 def _outcome(seed: int) -> tuple[str, int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,9 +89,9 @@ class Network(Wire):
 
         self._loop.world(self.delay(_STATE_SECONDS * self._random.choice(_BEHIND)), done)
 
-    async def transact(self, work: Callable[[], Any]) -> Any:
+    def transact(self, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """A transaction of the database."""
-        return await self.call(DATABASE, DATABASE, work)
+        return self.call(DATABASE, DATABASE, work)
 
     async def call(self, peer: str, method: str, handle: Callable[[], Any]) -> Any:
         """See `Wire`."""
