@@ -61,7 +61,7 @@ def _compare(seed: int, world: World, befall: Callable[[int], None]) -> Outcome:
     with clocks_of(world, seed):
         befall(expected.work)
         try:
-            _run(world)
+            live(world)
         except (StuckError, TimeoutError) as error:
             outcome.wrong.append(f"the job did not end: {error}")
             _stop(world)
@@ -78,7 +78,7 @@ def undisturbed(shape: Shape) -> Record:
     """The record of a job that nothing befalls."""
     world = World(shape, 0, disturbed=False)
     with clocks_of(world, 0):
-        _run(world)
+        live(world)
         record = record_of(world)
         wrong = faults_of(world)
     if wrong or not record.state == "succeeded":
@@ -86,7 +86,8 @@ def undisturbed(shape: Shape) -> Record:
     return record
 
 
-def _run(world: World) -> None:
+def live(world: World) -> None:
+    """Has a controller run the job, until it has ended and all is at rest."""
     loop = world.loop
     world.submit()
     world.start_controller()

@@ -133,19 +133,24 @@ class Scheduler:
             await self._release(epoch)
 
     async def _keep(self, epoch: int) -> None:
-        """Renews the lease; ends when it is lost, or may be by the time that it is known."""
+        """Renews the lease; ends when another has it, or may have had it for as long as it lasts.
+
+        A lease that ran out is its holder's until another takes it, which the next renewal tells,
+        and what is written meanwhile is fenced. So a process, or a database, that stood still for
+        more than a lease costs no work where nobody waits for it.
+        """
         ttl = self._settings.lease_seconds
-        good_until = time.monotonic() + ttl
+        lost_at = time.monotonic() + 2 * ttl
         while True:
             await asyncio.sleep(ttl / _RENEWALS)
+            asked = time.monotonic()
             try:
-                async with asyncio.timeout(max(good_until - time.monotonic(), 0.1)):
-                    asked = time.monotonic()
+                async with asyncio.timeout(max(min(ttl, lost_at - asked), 0.1)):
                     if not await self._leases.renew(self._holder, epoch, ttl):
                         raise LeaseLostError("another controller has taken over")
-                    good_until = asked + ttl
+                    lost_at = asked + 2 * ttl
             except (DatabaseUnavailableError, TimeoutError):
-                if time.monotonic() >= good_until:
+                if time.monotonic() >= lost_at:
                     raise LeaseLostError("the lease could not be renewed") from None
 
     async def _release(self, epoch: int) -> None:
