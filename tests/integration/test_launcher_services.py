@@ -20,6 +20,13 @@ from support.full import full
 from support.waiting import eventually
 
 LIGHT = ("controller", "registry", "rollout", "judge")
+# As in the shells of companies, where nobody says NO_PROXY. httpx can read none of the last kind.
+PROXIES = {
+    **dict.fromkeys(("grpc_proxy", "http_proxy", "https_proxy"), "http://127.0.0.1:9"),
+    "all_proxy": "socks://127.0.0.1:9",
+    "no_proxy": "",
+    "NO_PROXY": "",
+}
 
 
 def config(tmp_path: Path, **changes: object) -> LauncherConfig:
@@ -41,7 +48,7 @@ async def test_real_services_answer_where_the_launcher_says_and_end_cleanly(
     tmp_path: Path,
 ) -> None:
     events: list[Event] = []
-    async with Launcher(config(tmp_path), events.append) as stack:
+    async with Launcher(config(tmp_path, environment=PROXIES), events.append) as stack:
         async with client_of(stack) as client:
             assert [job async for job in client.jobs.list()] == []
             assert [model async for model in client.checkpoints.models()] == []

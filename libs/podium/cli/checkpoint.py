@@ -156,6 +156,7 @@ async def load_checkpoint(
     """
     import httpx
 
+    from podium.chat import Transport
     from podium.cli.checkpoint_files import FileFormat, name_of, write
     from podium.cli.foreign_vllm import LOAD_SECONDS, ForeignServer, api_of, key_of
 
@@ -164,7 +165,7 @@ async def load_checkpoint(
     where = _as_server_sees(server_path, folder)
     item = await client.checkpoints.get(model, which)
     chosen = name or name_of(item)
-    async with httpx.AsyncClient(timeout=LOAD_SECONDS) as connection:
+    async with httpx.AsyncClient(timeout=LOAD_SECONDS, transport=Transport("server")) as connection:
         server = ForeignServer(connection, base, key)
         # Before anything is written: most mistakes are in the address and the key.
         parents = [each["id"] for each in await server.models() if not each.get("parent")]

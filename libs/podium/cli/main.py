@@ -10,6 +10,7 @@ import click
 import podium
 from podium.cli.exits import Exit, colour_choice, debugging, show
 from podium.cli.lazy import LazyGroup
+from podium.core.proxies import keep_direct
 
 _EPILOG = """\b
 Exit codes: 0 done, 1 failed job or other, 2 usage or invalid file,
@@ -82,6 +83,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs the command and returns its exit code."""
+    keep_direct()
     try:
         result = cli.main(
             arguments, prog_name="podium", standalone_mode=False, color=colour_choice()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyio.from_thread import BlockingPortal
 
 from podium.core.packages import needed
+from podium.core.proxies import needs_environment
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.sdk.models import Models
 from podium.sdk.words import words_of
@@ -85,7 +86,10 @@ class SyncModel:
         def use_own_key(request: Any) -> None:
             request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
 
-        http = library.DefaultHttpxClient(event_hooks={"request": [use_own_key]})
+        http = library.DefaultHttpxClient(
+            event_hooks={"request": [use_own_key]},
+            trust_env=needs_environment(self.inference_base_url),
+        )
         options = {"timeout": REQUEST_SECONDS, "http_client": http, **options}
         client: openai.OpenAI = library.OpenAI(
             base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-from podium.chat import guard
+from podium.chat import Transport, guard
 from podium.kit.rpc import Server
 from podium.rollout.v1 import rollout_service_pb2_grpc
 
@@ -56,10 +56,8 @@ def _client(settings: Settings) -> httpx.AsyncClient:
     """What asks the models that play beside the policy."""
     return httpx.AsyncClient(
         timeout=None,
-        # As many as episodes ask: a bound here would let some wait for others' answers.
-        limits=httpx.Limits(max_connections=None),
-        # A proxy from the environment is for models elsewhere; a pool may be on loopback.
-        mounts={"all://127.0.0.1": None, "all://localhost": None},
+        # As many connections as episodes ask: a bound would let some wait for others' answers.
+        transport=Transport("player"),
         event_hooks={"request": [guard(settings.allowed_networks, "player")]},
     )
 
