@@ -114,7 +114,7 @@ async def push_checkpoint(
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "files"
         await write(client, item, folder, form)
-        (folder / "README.md").write_text(card(item, form, repository))
+        (folder / "README.md").write_text(card(item, form, repository), encoding="utf-8")
         note(f"sending {name_of(item)} to {repository}")
         made = await asyncio.to_thread(push, folder, repository, revision, private, name_of(item))
     click.echo(made)

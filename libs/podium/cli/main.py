@@ -100,7 +100,7 @@ def run(arguments: list[str]) -> int:
         return int(stop.code or 0)
     except BrokenPipeError:
         # Whoever read has enough, as `head` does; what is still buffered goes nowhere.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 : the process ends
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 : the process ends
         return Exit.FAILED
     except Exception as error:
         if debugging():

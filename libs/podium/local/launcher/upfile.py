@@ -46,7 +46,7 @@ class UpFile:
         """Replaces the file in one move, so that no reader sees half of it."""
         target = path(data_dir)
         draft = target.with_name(f".{target.name}.{os.getpid()}")
-        draft.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
         draft.replace(target)
 
 
@@ -118,7 +118,7 @@ def _try_lock(data_dir: Path) -> IO[bytes] | None:
 
 def _parse(data_dir: Path) -> UpFile | None:
     try:
-        raw = json.loads(path(data_dir).read_text())
+        raw = json.loads(path(data_dir).read_text(encoding="utf-8"))
         services = {name: ServiceEntry(**entry) for name, entry in raw.pop("services").items()}
         return UpFile(services=services, **raw)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -80,8 +80,12 @@ def _convert_smollm2(source: Path, target: Path) -> None:
     tokenizer.save_pretrained(target)
     # How it was loaded, and whether a hub could be reached: the model is the same.
     config = target / "tokenizer_config.json"
-    kept = {k: v for k, v in json.loads(config.read_text()).items() if k not in _OF_THE_LOADING}
-    config.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    kept = {
+        k: v
+        for k, v in json.loads(config.read_text(encoding="utf-8")).items()
+        if k not in _OF_THE_LOADING
+    }
+    config.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
@@ -130,7 +134,7 @@ def _refuse_revision(name: str, revision: str) -> None:
 def _lock(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("w")
+        stream = path.open("w", encoding="utf-8")
     except OSError as error:
         raise UnavailableError(f"{models_dir()} cannot be written: {error}") from error
     with stream:
@@ -156,7 +160,10 @@ def _whole(folder: Path) -> Path:
     indexes = list(folder.glob("*.safetensors.index.json"))
     wanted = {"model.safetensors"}
     try:
-        named = [json.loads(index.read_text())["weight_map"].values() for index in indexes]
+        named = [
+            json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+            for index in indexes
+        ]
         wanted = {str(file) for files in named for file in files} or wanted
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise NotFoundError(
@@ -224,7 +231,7 @@ def prepare(name: str, revision: str = "") -> Path:
         try:
             make(temporary)
             (temporary / RECIPE_FILE).write_text(
-                json.dumps(recipe(name, revision), indent=1) + "\n"
+                json.dumps(recipe(name, revision), indent=1) + "\n", encoding="utf-8"
             )
             _share(temporary)
             _put(temporary, target)

@@ -119,7 +119,7 @@ def latent_attention(model: Path, dtype: str) -> dict[str, Any]:
     file = model / "config.json"
     if dtype == "bfloat16" or not file.exists():
         return {}
-    config = json.loads(file.read_text())
+    config = json.loads(file.read_text(encoding="utf-8"))
     text = config.get("text_config") or config
     return {"attention_backend": "CPU_MLA"} if text.get("kv_lora_rank") else {}
 
