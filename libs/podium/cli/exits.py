@@ -92,7 +92,6 @@ _ROOM = "Make room there, or name another folder."
 _FILES = "'ulimit -n' shows how many files this shell's programs may open, and raises it."
 _OF_THE_MACHINE = {
     errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
     errno.EROFS: _RIGHTS,
     errno.ENOTDIR: _RIGHTS,
     errno.ENAMETOOLONG: "Name a shorter one.",

@@ -34,8 +34,8 @@ zsh, in the shell's startup file.
         "init": ("podium.cli.init:init", "Make a folder with a task of your own."),
         "train": ("podium.cli.train:train", "Train on a task of your own, on this machine."),
         "up": ("podium.cli.stack:up", "Run the services on this machine."),
-        "down": ("podium.cli.stack:down", "Stop what 'up' runs."),
-        "status": ("podium.cli.stack:status", "Show what 'up' runs."),
+        "down": ("podium.cli.running:down", "Stop what 'up' runs."),
+        "status": ("podium.cli.running:status", "Show what 'up' runs."),
         "login": ("podium.cli.login:login", "Save an installation to work with."),
         "context": ("podium.cli.context:context", "List, choose and delete saved installations."),
         "install": (

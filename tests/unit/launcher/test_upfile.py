@@ -8,6 +8,8 @@ import tempfile
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from podium.cli.exits import CliError, Exit
+from podium.cli.running import ask_to_end
 from podium.local.launcher import upfile
 
 SOMEBODY = 65534
@@ -19,9 +21,13 @@ def look(folder: Path, told: Connection) -> None:
         os.setresuid(SOMEBODY, SOMEBODY, SOMEBODY)
     shown = upfile.read(folder / "shown")
     told.send((shown.pid if shown else None, upfile.find(folder / "private" / "below")))
+    try:
+        ask_to_end(1, folder)
+    except CliError as error:
+        told.send(error.code)
 
 
-def test_it_is_found_where_it_may_be_read_and_passed_by_where_it_may_not() -> None:
+def test_it_is_found_where_it_may_be_read_and_left_alone_where_it_may_not() -> None:
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
     with tempfile.TemporaryDirectory() as made:
@@ -42,3 +48,4 @@ def test_it_is_found_where_it_may_be_read_and_passed_by_where_it_may_not() -> No
             claim.release()
     assert child.exitcode == 0
     assert here.recv() == (os.getpid(), None)
+    assert here.recv() == Exit.AUTH
