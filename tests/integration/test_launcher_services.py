@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
-from podium.core.errors import UnauthenticatedError
+from podium.core.errors import InvalidArgumentError, UnauthenticatedError
 from podium.local.launcher import Event, EventKind, Launcher, LauncherConfig
 from podium.sdk import AsyncClient
 from podium.sdk.connection.addresses import Addresses, locate
@@ -44,15 +44,29 @@ def client_of(stack: Launcher, token: str = "") -> AsyncClient:
     )
 
 
+# An environment of Gymnasium in the folder, which says that it was found.
+OF_THE_FOLDER = {"name": "gymnasium", "config": {"id": "corridor:Any-v0"}}
+CORRIDOR = "raise ValueError('corridor was found')"
+# What people call their own files; each is a module of Python's or of a library's too.
+NAMES = ("types", "queue", "random", "datasets", "httpx", "judge")
+
+
 async def test_real_services_answer_where_the_launcher_says_and_end_cleanly(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in NAMES:
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this is mine')")
+    (tmp_path / "corridor.py").write_text(CORRIDOR)
+    here = PROXIES | {"PODIUM_ROLLOUT_WORKERS": "2"}
     events: list[Event] = []
-    async with Launcher(config(tmp_path, environment=PROXIES), events.append) as stack:
+    async with Launcher(config(tmp_path, environment=here), events.append) as stack:
         async with client_of(stack) as client:
             assert [job async for job in client.jobs.list()] == []
             assert [model async for model in client.checkpoints.models()] == []
             assert "email_search" in {item.name for item in await client.environments.list()}
+            with pytest.raises(InvalidArgumentError, match="corridor was found"):
+                await client.environments.scenarios(OF_THE_FOLDER, "train")
         for name in LIGHT:
             url = f"http://{stack.metrics_address(name)}/metrics"
             with await asyncio.to_thread(urllib.request.urlopen, url, timeout=60) as page:

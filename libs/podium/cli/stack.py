@@ -270,6 +270,9 @@ def get_model(name: str) -> None:
     try:
         note(f"prepared in {prepare(name)}")
     except UnavailableError as error:
+        if error.reason == "CACHE_NOT_WRITABLE":
+            hint = "Name another with PODIUM_MODELS_DIR, or a folder with the model's files."
+            raise CliError(error.message, hint) from error
         raise CliError(
             error.message,
             "Where none can be reached, name a folder with the model's files, or a mirror: "

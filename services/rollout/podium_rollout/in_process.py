@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -25,6 +27,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 @asynccontextmanager
 async def episodes(server: Server, settings: Settings) -> AsyncIterator[None]:
     """Adds the servicer that runs them; what it holds is released when the block ends."""
+    _look_here_last()
     environments = Environments(settings.environment_resume_seconds)
     policies = {
         name: InferencePolicy(
@@ -60,6 +63,13 @@ def _client(settings: Settings) -> httpx.AsyncClient:
         transport=Transport("player"),
         event_hooks={"request": [guard(settings.allowed_networks, "player")]},
     )
+
+
+def _look_here_last() -> None:
+    """Modules of users' environments lie where they started it, and must hide no others."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def _look_less_for_garbage() -> None:

@@ -136,7 +136,10 @@ def _lock(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = path.open("w", encoding="utf-8")
     except OSError as error:
-        raise UnavailableError(f"{models_dir()} cannot be written: {error}") from error
+        raise UnavailableError(
+            f"the model cache {models_dir()} cannot be written: {error.strerror}",
+            reason="CACHE_NOT_WRITABLE",
+        ) from error
     with stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield

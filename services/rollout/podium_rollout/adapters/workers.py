@@ -57,7 +57,7 @@ class WorkerProcess:
 
 def command(socket: Path) -> Sequence[str]:
     """What a worker is started with."""
-    return (sys.executable, "-m", "podium_rollout.worker", str(socket))
+    return (sys.executable, "-P", "-m", "podium_rollout.worker", str(socket))
 
 
 class Workers:
