@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import click
 
 from podium.cli.exits import CliError, Exit
 from podium.cli.output import note
+from podium.cli.signals import on_end
 
 if TYPE_CHECKING:
     from podium.local.launcher import Event, Launcher, LauncherConfig
@@ -168,9 +168,7 @@ async def run_until_signal(config: LauncherConfig) -> int:
             stack.kill()
         stop.set()
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, ask_to_stop)
+    on_end(ask_to_stop, interrupt=True)
     patience = "; the engine takes about half a minute" if "inference" in stack.services else ""
     note(f"starting {', '.join(stack.services)}{patience}")
     starting = asyncio.create_task(stack.start())
