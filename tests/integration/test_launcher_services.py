@@ -58,7 +58,9 @@ async def test_real_services_answer_where_the_launcher_says_and_end_cleanly(
     for name in NAMES:
         (tmp_path / f"{name}.py").write_text("raise SystemExit('this is mine')")
     (tmp_path / "corridor.py").write_text(CORRIDOR)
-    here = PROXIES | {"PODIUM_ROLLOUT_WORKERS": "2"}
+    # Longer than the path of a Unix socket may be.
+    (temporary := tmp_path / ("t" * 110)).mkdir()
+    here = PROXIES | {"PODIUM_ROLLOUT_WORKERS": "2", "TMPDIR": str(temporary)}
     events: list[Event] = []
     async with Launcher(config(tmp_path, environment=here), events.append) as stack:
         async with client_of(stack) as client:

@@ -21,6 +21,7 @@ from typing import Final
 
 import grpc
 from podium.core.errors import UnavailableError
+from podium.core.sockets import socket_folder
 from podium.core.tasks import cancel_and_wait
 from podium.kit.rpc import connect
 
@@ -91,7 +92,7 @@ class Workers:
         Raises:
             UnavailableError: WORKER_FAILED: one ended before it took calls.
         """
-        with tempfile.TemporaryDirectory(prefix="podium-rollout-") as folder:
+        with tempfile.TemporaryDirectory(prefix="podium-rollout-", dir=socket_folder()) as folder:
             try:
                 async with asyncio.TaskGroup() as starting:
                     for worker in self.all:
