@@ -130,6 +130,10 @@ def show(error: Exception) -> Exit:
         place = f"{error.filename}: " if error.filename else ""
         message = f"{place}{error.strerror}"
         hint, code = _OF_THE_MACHINE[error.errno], Exit.FAILED
+    elif isinstance(error, FileNotFoundError) and error.filename is None:
+        # As os.getcwd says it.
+        message = "the folder that this was started in is no longer there"
+        hint, code = "Change to one that is, with cd.", Exit.FAILED
     else:
         message = f"{type(error).__name__}: {error}"
         hint = "This is a defect of podium; PODIUM_DEBUG=1 shows where."

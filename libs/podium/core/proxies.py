@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 # As others' clients understand them: a name, or all that ends so.
 _KEPT = ("localhost", "127.0.0.1", "::1", ".svc", ".cluster.local")
+_OF_GRPC = ("grpc_proxy", "https_proxy", "http_proxy")
+_OF_GRPC_WITHOUT = ("no_grpc_proxy", "no_proxy")
 _NAMES = ("no_proxy", "NO_PROXY")
 
 
@@ -52,6 +54,17 @@ def proxy_of(scheme: str, host: str) -> str:
     if not proxy or is_direct(host) or proxy_bypass(host, named):
         return ""
     return "" if _is_within(host, named.get("no", "").split(",")) else proxy
+
+
+def grpc_asks_proxy(host: str) -> bool:
+    """Whether gRPC asks a proxy for a host: of the names it knows some, in lower case alone."""
+    from urllib.request import proxy_bypass
+
+    if is_direct(host) or not any(map(os.environ.get, _OF_GRPC)):
+        return False
+    without = next(filter(None, map(os.environ.get, _OF_GRPC_WITHOUT)), "")
+    named = {"no": without, "http": "asked"}
+    return not (proxy_bypass(host, named) or _is_within(host, without.split(",")))
 
 
 def keep_direct() -> None:

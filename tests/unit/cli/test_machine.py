@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from podium.cli.exits import Exit, show
+from podium.cli.main import run
 from support.cli import run_here
 
 
@@ -27,6 +28,18 @@ def test_a_folder_that_may_not_be_used_is_named(capsys: pytest.CaptureFixture[st
     told = capsys.readouterr().err
     assert told.startswith("error: /srv/.podium: Permission denied\nName another folder")
     assert "defect" not in told
+
+
+def test_a_folder_that_was_deleted_under_the_shell_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.setenv("PODIUM_CONFIG_DIR", str(tmp_path))
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run(["job", "list"]) == Exit.FAILED
+    assert "the folder that this was started in is no longer there" in capsys.readouterr().err
 
 
 def test_what_no_machine_refuses_is_still_one(capsys: pytest.CaptureFixture[str]) -> None:

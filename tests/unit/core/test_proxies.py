@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from podium.core.proxies import is_direct, keep_direct, needs_environment, proxy_of
+from podium.core.proxies import grpc_asks_proxy, is_direct, keep_direct, needs_environment, proxy_of
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 PROXY = "http://proxy.corp:3128"
@@ -13,7 +13,7 @@ PROXY = "http://proxy.corp:3128"
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*VARIABLES, *map(str.lower, VARIABLES)):
+    for name in (*VARIABLES, *map(str.lower, VARIABLES), "grpc_proxy", "no_grpc_proxy"):
         # So that what a test sets goes with it.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -88,6 +88,26 @@ def test_nothing_is_told_where_there_is_nothing_to_keep(
     before = dict(os.environ)
     keep_direct()
     assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ({"http_proxy": PROXY}, True),
+        ({"grpc_proxy": PROXY}, True),
+        ({"HTTP_PROXY": PROXY}, False),
+        ({"http_proxy": PROXY, "no_proxy": ".corp.example"}, False),
+        ({"http_proxy": PROXY, "no_grpc_proxy": "10.0.0.0/8"}, True),
+        ({}, False),
+    ],
+)
+def test_grpc_knows_some_names_in_lower_case(
+    given: dict[str, str], asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert grpc_asks_proxy("podium.corp.example") is asked
+    assert not grpc_asks_proxy("127.0.0.1")
 
 
 def test_a_client_of_this_machines_api_reads_no_environment() -> None:
