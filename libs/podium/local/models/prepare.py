@@ -27,6 +27,7 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.core.proxies import keep_direct
 from podium.local.models.digest import digest
 from podium.local.models.locate import cache_path, cached, models_dir, own_folder, places
 from podium.local.models.package import GGUF, gguf_folder
@@ -96,7 +97,8 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
         snapshot_download(
             name, revision=revision or None, local_dir=target, allow_patterns=_HUB_FILES
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    # The last two: of its HTTP client, for a proxy that it cannot use.
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ImportError, ValueError) as error:
         raise UnavailableError(
             f"model {name!r}{f' at {revision!r}' if revision else ''} could not be fetched from "
             f"the Hugging Face hub: {error}"
@@ -251,6 +253,7 @@ def main(name: str, revision: str) -> None:
 
     NAME may be a folder with a config.json, which is looked at and left where it is.
     """
+    keep_direct()
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")
     try:
