@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
-from podium.core.errors import UnauthenticatedError
+from podium.core.errors import InvalidArgumentError, UnauthenticatedError
 from podium.local.launcher import Event, EventKind, Launcher, LauncherConfig
 from podium.sdk import AsyncClient
 from podium.sdk.connection.addresses import Addresses, locate
@@ -20,6 +20,13 @@ from support.full import full
 from support.waiting import eventually
 
 LIGHT = ("controller", "registry", "rollout", "judge")
+# As in the shells of companies, where nobody says NO_PROXY. httpx can read none of the last kind.
+PROXIES = {
+    **dict.fromkeys(("grpc_proxy", "http_proxy", "https_proxy"), "http://127.0.0.1:9"),
+    "all_proxy": "socks://127.0.0.1:9",
+    "no_proxy": "",
+    "NO_PROXY": "",
+}
 
 
 def config(tmp_path: Path, **changes: object) -> LauncherConfig:
@@ -37,15 +44,31 @@ def client_of(stack: Launcher, token: str = "") -> AsyncClient:
     )
 
 
+# An environment of Gymnasium in the folder, which says that it was found.
+OF_THE_FOLDER = {"name": "gymnasium", "config": {"id": "corridor:Any-v0"}}
+CORRIDOR = "raise ValueError('corridor was found')"
+# What people call their own files; each is a module of Python's or of a library's too.
+NAMES = ("types", "queue", "random", "datasets", "httpx", "judge")
+
+
 async def test_real_services_answer_where_the_launcher_says_and_end_cleanly(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in NAMES:
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this is mine')")
+    (tmp_path / "corridor.py").write_text(CORRIDOR)
+    # Longer than the path of a Unix socket may be.
+    (temporary := tmp_path / ("t" * 110)).mkdir()
+    here = PROXIES | {"PODIUM_ROLLOUT_WORKERS": "2", "TMPDIR": str(temporary)}
     events: list[Event] = []
-    async with Launcher(config(tmp_path), events.append) as stack:
+    async with Launcher(config(tmp_path, environment=here), events.append) as stack:
         async with client_of(stack) as client:
             assert [job async for job in client.jobs.list()] == []
             assert [model async for model in client.checkpoints.models()] == []
             assert "email_search" in {item.name for item in await client.environments.list()}
+            with pytest.raises(InvalidArgumentError, match="corridor was found"):
+                await client.environments.scenarios(OF_THE_FOLDER, "train")
         for name in LIGHT:
             url = f"http://{stack.metrics_address(name)}/metrics"
             with await asyncio.to_thread(urllib.request.urlopen, url, timeout=60) as page:

@@ -10,6 +10,7 @@ from podium.chat.structured import (
     RequestRefusedError,
     StructuredChat,
 )
+from podium.chat.transport import Transport
 
 __all__ = [
     "ApiKeys",
@@ -24,6 +25,7 @@ __all__ = [
     "RequestRefusedError",
     "Sampling",
     "StructuredChat",
+    "Transport",
     "Usage",
     "guard",
 ]

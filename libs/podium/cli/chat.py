@@ -176,7 +176,10 @@ def _read_history(path: Path) -> list[trajectory_pb2.Message]:
         "assistant": trajectory_pb2.ROLE_ASSISTANT,
     }
     try:
-        return [_message(roles[m["role"]], str(m["content"])) for m in json.loads(path.read_text())]
+        return [
+            _message(roles[m["role"]], str(m["content"]))
+            for m in json.loads(path.read_text(encoding="utf-8"))
+        ]
     except (ValueError, KeyError, TypeError):
         raise click.BadParameter(
             f'{path} is not a JSON list of {{"role": ..., "content": ...}} with the roles '

@@ -114,7 +114,7 @@ async def push_checkpoint(
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "files"
         await write(client, item, folder, form)
-        (folder / "README.md").write_text(card(item, form, repository))
+        (folder / "README.md").write_text(card(item, form, repository), encoding="utf-8")
         note(f"sending {name_of(item)} to {repository}")
         made = await asyncio.to_thread(push, folder, repository, revision, private, name_of(item))
     click.echo(made)
@@ -156,6 +156,7 @@ async def load_checkpoint(
     """
     import httpx
 
+    from podium.chat import Transport
     from podium.cli.checkpoint_files import FileFormat, name_of, write
     from podium.cli.foreign_vllm import LOAD_SECONDS, ForeignServer, api_of, key_of
 
@@ -164,7 +165,7 @@ async def load_checkpoint(
     where = _as_server_sees(server_path, folder)
     item = await client.checkpoints.get(model, which)
     chosen = name or name_of(item)
-    async with httpx.AsyncClient(timeout=LOAD_SECONDS) as connection:
+    async with httpx.AsyncClient(timeout=LOAD_SECONDS, transport=Transport("server")) as connection:
         server = ForeignServer(connection, base, key)
         # Before anything is written: most mistakes are in the address and the key.
         parents = [each["id"] for each in await server.models() if not each.get("parent")]

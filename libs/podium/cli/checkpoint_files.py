@@ -102,11 +102,11 @@ def name_the_base(config: Path) -> None:
 
     if not config.exists():
         return
-    found = json.loads(config.read_text())
+    found = json.loads(config.read_text(encoding="utf-8"))
     name = found.get("base_model_name_or_path", "")
     if name in HUB_NAMES:
         found["base_model_name_or_path"] = HUB_NAMES[name]
-        config.write_text(json.dumps(found, indent=2) + "\n")
+        config.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def share(folder: Path) -> None:

@@ -167,14 +167,14 @@ def _memory() -> Finding:
 def _available_memory() -> int | None:
     """Bytes: the least of what the machine has free and what the container's limit leaves."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     free = int(fields["MemAvailable"].split()[0]) * 1024
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8").strip()
+        used = Path("/sys/fs/cgroup/memory.current").read_text(encoding="utf-8").strip()
         return min(free, int(limit) - int(used))
     except (OSError, ValueError):
         return free
@@ -194,7 +194,7 @@ def _cpu() -> Finding:
 
 def _cpu_flags() -> Sequence[str]:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("flags"):
                 return line.split(":", 1)[1].split()
     except OSError:

@@ -116,7 +116,11 @@ def comments(proto_file: str) -> dict[str, dict[str, str]]:
     stub = resources.files(package).joinpath(f"{stem}_pb2.pyi")
     if not stub.is_file():
         return {}
-    classes = (node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ClassDef))
+    classes = (
+        node
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    )
     return {node.name: dict(_documented(node)) for node in classes}
 
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from enum import IntEnum
 
@@ -85,6 +86,20 @@ _REASON_HINTS = {
     "--ready-timeout.",
 }
 
+# What a disk or a folder refuses, and what to do; which command it met makes no difference.
+_RIGHTS = "Name another folder, or see to it that you may read and write there."
+_ROOM = "Make room there, or name another folder."
+_FILES = "'ulimit -n' shows how many files this shell's programs may open, and raises it."
+_OF_THE_MACHINE = {
+    errno.EACCES: _RIGHTS,
+    errno.EROFS: _RIGHTS,
+    errno.ENOTDIR: _RIGHTS,
+    errno.ENAMETOOLONG: "Name a shorter one.",
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+}
 
 _ENVIRONMENT_HINT = (
     "'podium env serve' serves an environment; its address must be one that the rollout service "
@@ -111,6 +126,14 @@ def show(error: Exception) -> Exit:
         hint = _REASON_HINTS.get(error.reason, _HINTS.get(code, ""))
         if error.metadata.get("peer", "").startswith("environment "):
             hint = _ENVIRONMENT_HINT
+    elif isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+        place = f"{error.filename}: " if error.filename else ""
+        message = f"{place}{error.strerror}"
+        hint, code = _OF_THE_MACHINE[error.errno], Exit.FAILED
+    elif isinstance(error, FileNotFoundError) and error.filename is None:
+        # As os.getcwd says it.
+        message = "the folder that this was started in is no longer there"
+        hint, code = "Change to one that is, with cd.", Exit.FAILED
     else:
         message = f"{type(error).__name__}: {error}"
         hint = "This is a defect of podium; PODIUM_DEBUG=1 shows where."

@@ -36,8 +36,8 @@ def write_gguf(model: Path, target: Path, name: str) -> None:
             not written here; the message names what it is and what is allowed.
     """
     gguf = needed("gguf", REQUIREMENT, "--gguf")
-    config = json.loads((model / "config.json").read_text())
-    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    tokenizer = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))
     architecture = _architecture(gguf, config)
     pre_tokenizer = _pre_tokenizer(tokenizer)
     writer = gguf.GGUFWriter(target, gguf.MODEL_ARCH_NAMES[architecture], use_temp_file=True)

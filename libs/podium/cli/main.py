@@ -10,6 +10,7 @@ import click
 import podium
 from podium.cli.exits import Exit, colour_choice, debugging, show
 from podium.cli.lazy import LazyGroup
+from podium.core.proxies import keep_direct
 
 _EPILOG = """\b
 Exit codes: 0 done, 1 failed job or other, 2 usage or invalid file,
@@ -33,8 +34,8 @@ zsh, in the shell's startup file.
         "init": ("podium.cli.init:init", "Make a folder with a task of your own."),
         "train": ("podium.cli.train:train", "Train on a task of your own, on this machine."),
         "up": ("podium.cli.stack:up", "Run the services on this machine."),
-        "down": ("podium.cli.stack:down", "Stop what 'up' runs."),
-        "status": ("podium.cli.stack:status", "Show what 'up' runs."),
+        "down": ("podium.cli.running:down", "Stop what 'up' runs."),
+        "status": ("podium.cli.running:status", "Show what 'up' runs."),
         "login": ("podium.cli.login:login", "Save an installation to work with."),
         "context": ("podium.cli.context:context", "List, choose and delete saved installations."),
         "install": (
@@ -82,6 +83,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs the command and returns its exit code."""
+    keep_direct()
     try:
         result = cli.main(
             arguments, prog_name="podium", standalone_mode=False, color=colour_choice()
@@ -98,7 +100,7 @@ def run(arguments: list[str]) -> int:
         return int(stop.code or 0)
     except BrokenPipeError:
         # Whoever read has enough, as `head` does; what is still buffered goes nowhere.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 : the process ends
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 : the process ends
         return Exit.FAILED
     except Exception as error:
         if debugging():

@@ -62,7 +62,7 @@ def serve(
     from podium.scorers.server import scorer_server
     from podium.scorers.workers import ScorerWorkers
 
-    key = key_file.read_text().strip() if key_file else ""
+    key = key_file.read_text(encoding="utf-8").strip() if key_file else ""
     if key_file and not key:
         raise click.UsageError(f"{key_file} is empty; allowed is a file with a key")
     try:

@@ -34,7 +34,7 @@ class _Worker:
     def __init__(self, path: str) -> None:
         # A session of its own: what the function starts goes with it, and ^C does not reach it.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "podium.scorers.worker", path],
+            [sys.executable, "-P", "-m", "podium.scorers.worker", path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
-
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from podium.core.specs.sources import JobSource
 from podium.sdk.checkpoints import Checkpoints
@@ -20,6 +17,7 @@ from podium.sdk.evaluations import Evaluations
 from podium.sdk.jobs import Jobs
 from podium.sdk.judge import Judge
 from podium.sdk.policies import Policies
+from podium.sdk.portal import Portal
 from podium.sdk.runs import JobRun
 from podium.sdk.sessions import Sessions
 from podium.sdk.sft import SftRun
@@ -36,7 +34,7 @@ PartT = TypeVar("PartT")
 class _Part:
     """A part of the client, whose methods are those of the asynchronous one's."""
 
-    def __init__(self, portal: BlockingPortal, part: Any) -> None:
+    def __init__(self, portal: Portal, part: Any) -> None:
         self._portal = portal
         self._part = part
 
@@ -160,6 +158,8 @@ class SyncJudge(_Part):
 class Client:
     """Talks to a Podium installation. Use it in a `with` block; safe for one thread at a time.
 
+    A process that is forked opens one of its own.
+
     All that `AsyncClient` has is here, without `await` and `async for`.
     """
 
@@ -173,18 +173,16 @@ class Client:
         backend: Backend | None = None,
     ) -> None:
         """As `AsyncClient`."""
-        self._exit = ExitStack()
-        portal = self._exit.enter_context(start_blocking_portal())
-        self._portal = portal
+        portal = self._portal = Portal()
         try:
             client = portal.call(
                 lambda: AsyncClient(addresses, context=context, timeout=timeout, backend=backend)
             )
         except BaseException:
-            self._exit.close()
+            portal.close()
             raise
         self._client = client
-        self._exit.callback(portal.call, client.close)
+        portal.on_close(client.close)
         self.addresses = client.addresses
         self.backend = client.backend
         self.jobs = SyncJobs(portal, client.jobs)
@@ -209,7 +207,7 @@ class Client:
 
     def close(self) -> None:
         """Closes the channels and ends the thread. Idempotent."""
-        self._exit.close()
+        self._portal.close()
 
     @words_of(AsyncClient.train)
     def train(

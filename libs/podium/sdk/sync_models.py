@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyio.from_thread import BlockingPortal
-
 from podium.core.packages import needed
+from podium.core.proxies import needs_environment
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.sdk.models import Models
+from podium.sdk.portal import Portal
 from podium.sdk.words import words_of
 from podium.training import rollouts
 from podium.training.backend import TrainResult
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class SyncModels:
     """As `podium.sdk.models.Models`."""
 
-    def __init__(self, portal: BlockingPortal, models: Models) -> None:
+    def __init__(self, portal: Portal, models: Models) -> None:
         self._portal = portal
         self._models = models
 
@@ -45,7 +45,7 @@ class SyncModels:
 class SyncModel:
     """As `podium.training.TrainableModel`, for agents that make their rollouts in threads."""
 
-    def __init__(self, portal: BlockingPortal, model: TrainableModel) -> None:
+    def __init__(self, portal: Portal, model: TrainableModel) -> None:
         self._portal = portal
         self._model = model
 
@@ -85,7 +85,10 @@ class SyncModel:
         def use_own_key(request: Any) -> None:
             request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
 
-        http = library.DefaultHttpxClient(event_hooks={"request": [use_own_key]})
+        http = library.DefaultHttpxClient(
+            event_hooks={"request": [use_own_key]},
+            trust_env=needs_environment(self.inference_base_url),
+        )
         options = {"timeout": REQUEST_SECONDS, "http_client": http, **options}
         client: openai.OpenAI = library.OpenAI(
             base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options

@@ -58,10 +58,10 @@ class Log:
             target.parent.mkdir(parents=True, exist_ok=True)
             draft = target.with_suffix(".draft")
             lines = (json.dumps(_group(group), default=str) + "\n" for group in groups)
-            draft.write_text("".join(lines))
+            draft.write_text("".join(lines), encoding="utf-8")
             draft.replace(target)
         row = {"step": step, "time": datetime.now(UTC).isoformat(), **metrics}
-        with (self._folder / "history.jsonl").open("a") as history:
+        with (self._folder / "history.jsonl").open("a", encoding="utf-8") as history:
             history.write(json.dumps(row) + "\n")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.names import slug
 from podium.core.packages import needed
+from podium.core.proxies import needs_environment
 from podium.core.total_steps import MAX_STEPS
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
@@ -158,7 +159,10 @@ class TrainableModel:
         async def use_own_key(request: Any) -> None:
             request.headers["Authorization"] = f"Bearer {self.inference_api_key}"
 
-        http = library.DefaultAsyncHttpxClient(event_hooks={"request": [use_own_key]})
+        http = library.DefaultAsyncHttpxClient(
+            event_hooks={"request": [use_own_key]},
+            trust_env=needs_environment(self.inference_base_url),
+        )
         options = {"timeout": REQUEST_SECONDS, "http_client": http, **options}
         client: openai.AsyncOpenAI = library.AsyncOpenAI(
             base_url=self.inference_base_url, api_key=rollouts.NO_KEY, **options

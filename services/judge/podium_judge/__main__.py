@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-from podium.chat import guard
+from podium.chat import Transport, guard
 from podium.judge.v1 import judge_service_pb2_grpc
 from podium.kit.rpc import Server, run_service
 
@@ -21,11 +21,9 @@ def main() -> None:
     @asynccontextmanager
     async def build(server: Server) -> AsyncIterator[None]:
         limits = httpx.Limits(max_connections=settings.max_concurrent_calls + 4)
-        # A proxy from the environment is for judges elsewhere; our own pool may be on loopback.
-        direct = {"all://127.0.0.1": None, "all://localhost": None}
         hooks = {"request": [guard(settings.allowed_networks, "judge")]}
         async with httpx.AsyncClient(
-            timeout=None, limits=limits, mounts=direct, event_hooks=hooks
+            timeout=None, transport=Transport("judge", limits), event_hooks=hooks
         ) as client:
             server.add(
                 judge_service_pb2_grpc.add_JudgeServiceServicer_to_server,

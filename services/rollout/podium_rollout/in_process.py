@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-from podium.chat import guard
+from podium.chat import Transport, guard
 from podium.kit.rpc import Server
 from podium.rollout.v1 import rollout_service_pb2_grpc
 
@@ -25,6 +27,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 @asynccontextmanager
 async def episodes(server: Server, settings: Settings) -> AsyncIterator[None]:
     """Adds the servicer that runs them; what it holds is released when the block ends."""
+    _look_here_last()
     environments = Environments(settings.environment_resume_seconds)
     policies = {
         name: InferencePolicy(
@@ -56,12 +59,17 @@ def _client(settings: Settings) -> httpx.AsyncClient:
     """What asks the models that play beside the policy."""
     return httpx.AsyncClient(
         timeout=None,
-        # As many as episodes ask: a bound here would let some wait for others' answers.
-        limits=httpx.Limits(max_connections=None),
-        # A proxy from the environment is for models elsewhere; a pool may be on loopback.
-        mounts={"all://127.0.0.1": None, "all://localhost": None},
+        # As many connections as episodes ask: a bound would let some wait for others' answers.
+        transport=Transport("player"),
         event_hooks={"request": [guard(settings.allowed_networks, "player")]},
     )
+
+
+def _look_here_last() -> None:
+    """Modules of users' environments lie where they started it, and must hide no others."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def _look_less_for_garbage() -> None:

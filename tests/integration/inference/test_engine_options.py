@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
+import uuid
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -64,6 +67,20 @@ def test_no_sampler_needs_a_compiler_unless_it_was_asked_for(
         monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER")
     prepare_environment(Settings())
     assert envs.environment_variables["VLLM_USE_FLASHINFER_SAMPLER"]() is bool(named)
+
+
+def test_a_long_tmpdir_leaves_vllms_sockets_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    envs = pytest.importorskip("vllm.envs")
+    long = tmp_path / ("t" * 110)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setenv("VLLM_RPC_BASE_PATH", "")
+    monkeypatch.delenv("VLLM_RPC_BASE_PATH")
+    prepare_environment(Settings())
+    path = envs.environment_variables["VLLM_RPC_BASE_PATH"]()
+    assert len(f"{path}/{uuid.uuid4()}") <= 107
 
 
 def test_any_greatest_rank_has_the_next_for_which_vllm_makes_room(tmp_path: Any) -> None:

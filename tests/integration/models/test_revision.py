@@ -77,7 +77,7 @@ def hub() -> Iterator[str]:
 
 
 def prepare(
-    cache: Path, hub: str, *arguments: str, before: Sequence[str] = ()
+    cache: Path, hub: str, *arguments: str, before: Sequence[str] = (), proxy: str = ""
 ) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
@@ -86,7 +86,10 @@ def prepare(
         "HF_HUB_DISABLE_XET": "1",
         "HF_HOME": str(cache.with_name("hf")),
         "PODIUM_MODELS_DIR": str(cache),
-        "NO_PROXY": "127.0.0.1",
+        # None is needed for this machine.
+        "NO_PROXY": "",
+        "no_proxy": "",
+        **({"ALL_PROXY": proxy, "all_proxy": proxy} if proxy else {}),
     }
     command = [*before, sys.executable, "-m", "podium.local.models.prepare", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -209,6 +212,17 @@ def test_what_the_hubs_own_client_put_there_has_its_commit(
     other = prepared(tmp_path, hub, "org/model", "--revision", REVISIONS["main"])
     assert other != there
     assert (commit_in(tmp_path), commit_in(other, ".")) == (commit, REVISIONS["main"])
+
+
+def test_a_proxy_that_cannot_be_used_is_told_and_not_asked_for_a_hub_here(
+    hub: str, tmp_path: Path
+) -> None:
+    done = prepare(tmp_path, "http://hub.example.invalid", "org/model", proxy="socks://127.0.0.1:9")
+    assert done.returncode == 1
+    assert "could not be fetched from the Hugging Face hub: Unknown scheme for proxy" in done.stderr
+    assert "Traceback" not in done.stderr
+    done = prepare(tmp_path, hub, "org/model", proxy="http://127.0.0.1:9")
+    assert done.returncode == 0, done.stderr
 
 
 @needs_namespaces

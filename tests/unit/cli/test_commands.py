@@ -194,6 +194,8 @@ async def test_report(cli: Cli) -> None:
     add_job(cli.fake, "x")
     assert (await cli("job", "report", "w", "-o", "r.html", "--with", "x")).code == 0
     assert "<h2>w and x</h2>" in (cli.folder / "r.html").read_text()
+    nowhere = await cli("job", "report", "w", "-o", "none/r.html")
+    assert "there is no folder none" in nowhere.err
     missing = await cli("job", "report", "w", "--with", "none")
     assert (missing.code, "there is no job 'none'" in missing.err) == (5, True)
 

@@ -53,6 +53,13 @@ def test_without_a_hub_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) ->
             stack.get_model(name)
 
 
+def test_a_home_that_cannot_be_written_is_told_as_such(cache: Path) -> None:
+    cache.write_text("no folder, as nothing below HOME=/dev/null is")
+    with pytest.raises(CliError, match=f"the model cache {cache} cannot be written: ") as raised:
+        stack.get_model("org/model")
+    assert (raised.value.code, "PODIUM_MODELS_DIR" in raised.value.hint) == (Exit.FAILED, True)
+
+
 def test_what_is_not_installed_is_said_at_once(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -34,6 +36,46 @@ def text_of(observation: Observation) -> str:
 async def begun(config: dict[str, Any], seed: int = 0) -> tuple[Gymnasium, Observation]:
     environment = Gymnasium(config)
     return environment, await environment.reset(Scenario("x", {"seed": seed}), 1)
+
+
+@pytest.fixture
+def corridor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module that registers an environment as it is imported."""
+    name = "corridor_of_a_test"
+    (tmp_path / f"{name}.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Corridor-v3', 'gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv')\n"
+    )
+    (tmp_path / "broken_of_a_test.py").write_text("1 / 0")
+    (tmp_path / "ending_of_a_test.py").write_text("raise SystemExit('it ends')")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield name
+    sys.modules.pop(name, None)
+    gymnasium.registry.pop("Corridor-v3", None)
+
+
+async def test_an_environment_of_a_module_is_found_by_its_name(corridor: str) -> None:
+    _, first = await begun({"id": f"{corridor}:Corridor-v3"})
+    assert text_of(first).startswith(f"You act in {corridor}:Corridor-v3.")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("none_of_a_test:Corridor-v3", "No module named 'none_of_a_test'"),
+        ("broken_of_a_test:Corridor-v3", "division by zero"),
+        ("gymnasium:Corridor-v3", "Environment `Corridor` doesn't exist"),
+        (".:Corridor-v3", "import"),
+        ("ending_of_a_test:Corridor-v3", "it ends"),
+        ("Corridor-v3", "Environment `Corridor` doesn't exist"),
+    ],
+)
+@pytest.mark.usefixtures("corridor")
+def test_one_that_is_not_there_is_told_as_such(name: str, told: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        Gymnasium({"id": name})
+    assert f"got {name!r}: " in str(caught.value)
+    assert told in str(caught.value)
 
 
 def say(text: str) -> Message:

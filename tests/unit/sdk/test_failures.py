@@ -85,3 +85,16 @@ async def test_a_release_is_named_where_it_has_no_address() -> None:
     async with AsyncClient(where) as client:
         _, place = client._channels.service("controller")
     assert place == " of release podium in namespace ml of the Kubernetes context lab"
+
+
+async def test_that_a_proxy_was_asked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for address, said in (
+        ("controller.example.invalid:443", ", by the environment's proxy, cannot be reached"),
+        ("127.0.0.1:9", "controller at 127.0.0.1:9 cannot be reached"),
+    ):
+        async with AsyncClient(Addresses(controller=address)) as client:
+            with pytest.raises(UnavailableError, match=said):
+                await client.jobs.get("w")

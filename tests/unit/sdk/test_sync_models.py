@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import openai
-from anyio.from_thread import start_blocking_portal
 from podium.sdk.models import Models
+from podium.sdk.portal import Portal
 from podium.sdk.sync_models import SyncModel, SyncModels
 from podium.training import Trajectory, TrajectoryGroup
 from podium.training.in_process import InProcessBackend
@@ -25,7 +26,7 @@ def attempt(model: SyncModel, client: openai.OpenAI, text: str) -> Trajectory:
 
 
 def test_threads_with_one_client_make_a_batch() -> None:
-    with InProcessBackend(shout) as backend, start_blocking_portal() as portal:
+    with InProcessBackend(shout) as backend, closing(Portal()) as portal:
         model = SyncModels(portal, Models(backend)).register("loud", "none")
         texts = ["a", "bb", "ccc", "dddd"]
         with model.openai_client() as client, ThreadPoolExecutor(4) as pool:

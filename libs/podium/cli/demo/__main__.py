@@ -13,6 +13,7 @@ from podium.cli.demo.run import Demo, run
 from podium.cli.exits import Exit, colour_choice, debugging, show
 from podium.cli.output import note
 from podium.cli.stack import ready_timeout_option
+from podium.core.proxies import keep_direct
 
 
 @click.command()
@@ -54,6 +55,7 @@ def demo(
 
 def main() -> None:
     """Runs the demo and exits with its code."""
+    keep_direct()
     try:
         sys.exit(demo.main(prog_name="podium-demo", standalone_mode=False, color=colour_choice()))
     except click.ClickException as error:

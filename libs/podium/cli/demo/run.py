@@ -88,8 +88,8 @@ def _write_prompt(demo: Demo, episodes: Sequence[trajectory_pb2.Trajectory]) -> 
     """One held-out scenario's opening, to chat with: what comes first, and the question."""
     for episode in episodes[:1]:
         *earlier, question = opening(episode)
-        (demo.folder / "history.json").write_text(json.dumps(earlier, indent=2))
-        (demo.folder / "question.txt").write_text(question["content"] + "\n")
+        (demo.folder / "history.json").write_text(json.dumps(earlier, indent=2), encoding="utf-8")
+        (demo.folder / "question.txt").write_text(question["content"] + "\n", encoding="utf-8")
 
 
 def opening(episode: trajectory_pb2.Trajectory) -> list[dict[str, str]]:

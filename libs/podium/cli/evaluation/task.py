@@ -175,12 +175,14 @@ class EvaluationTask:
     async def _model(self, name: str) -> Measured:
         import httpx
 
+        from podium.chat import Transport
         from podium.sdk.evaluation import ChatModel
 
         key = os.environ.get("OPENAI_API_KEY", "")
         base = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        async with httpx.AsyncClient(base_url=base, headers=headers) as client:
+        out = Transport("model")
+        async with httpx.AsyncClient(base_url=base, headers=headers, transport=out) as client:
             return await self._local(
                 f"openai:{name}",
                 lambda seed: ChatModel(

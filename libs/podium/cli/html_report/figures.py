@@ -89,13 +89,13 @@ def stacked_bars(
 
 def head() -> str:
     """What the page's head needs for its charts."""
-    return f"<style>{(UPLOT / 'uPlot.min.css').read_text()}</style>"
+    return f"<style>{(UPLOT / 'uPlot.min.css').read_text(encoding='utf-8')}</style>"
 
 
 def script() -> str:
     """What draws them, for the end of the body."""
-    program = (UPLOT / "uPlot.iife.min.js").read_text()
-    return f"<script>{program}</script><script>{REPORT_SCRIPT.read_text()}</script>"
+    program = (UPLOT / "uPlot.iife.min.js").read_text(encoding="utf-8")
+    return f"<script>{program}</script><script>{REPORT_SCRIPT.read_text(encoding='utf-8')}</script>"
 
 
 def _line(series: Series, x: Sequence[float]) -> dict[str, Any]:

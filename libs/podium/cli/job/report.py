@@ -43,8 +43,10 @@ async def report(
     The page needs no network and no other file.
     """
     from podium.cli.html_report import collect, render
+    from podium.cli.trajectory.files import check_place
 
     target = output or Path(f"{job}.html")
+    check_place(target)
     page = render(await collect(client, job, episodes=episodes, other=other))
     target.write_text(page, encoding="utf-8")
     note(f"wrote {target} ({len(page) / 1024:.0f} KiB)")

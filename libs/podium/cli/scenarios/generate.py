@@ -107,7 +107,7 @@ def generate(
         raise CliError(f"{out} exists", "--append adds to it.", Exit.CONFLICT)
     if not out.parent.is_dir():
         raise click.BadParameter(f"there is no folder {out.parent}", param_hint="--out")
-    from podium.chat import CallLimits, Endpoint, Price, Sampling, StructuredChat
+    from podium.chat import CallLimits, Endpoint, Price, Sampling, StructuredChat, Transport
     from podium.environments.scenarios.generate import generate_scenarios
     from podium.environments.scenarios.writer import write_scenarios
 
@@ -120,7 +120,7 @@ def generate(
 
         tools, resources = await _offered(command, url, tools_file)
         note(f"{len(tools)} tools, {len(resources)} resources")
-        async with httpx.AsyncClient(timeout=None) as client:
+        async with httpx.AsyncClient(timeout=None, transport=Transport("generator")) as client:
             return await generate_scenarios(
                 tools,
                 resources,

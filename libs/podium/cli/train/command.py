@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import click
 from podium.cli.exits import CliError, Exit
 from podium.cli.findings import show as show_findings
 from podium.cli.output import note
+from podium.cli.signals import on_end
 from podium.cli.stack import ready_timeout_option
 
 if TYPE_CHECKING:
@@ -127,16 +127,16 @@ def _check(task: str, kind: type[Environment], spec: JobSpec) -> None:
 
 async def _until_signal(body: Coroutine[None, None, int]) -> int:
     """Has SIGTERM and SIGHUP end the body as Ctrl-C does: cleanly."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    asked: list[int] = []
+    task = asyncio.current_task()
+    asked = False
 
-    def ask(number: int) -> None:
-        asked.append(number)
+    def ask() -> None:
+        nonlocal asked
+        asked = True
         if task is not None:
             task.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, ask, number)
+    on_end(ask, interrupt=False)
     try:
         return int(await body)
     except asyncio.CancelledError:

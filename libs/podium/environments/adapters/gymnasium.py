@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -93,9 +94,13 @@ class Gymnasium(Environment):
         """
         super().__init__(config)
         self._gymnasium = needed("gymnasium", REQUIREMENT, self.name)
+        module, _, name = self.config.id.rpartition(":")
         try:
-            self._gymnasium.spec(self.config.id)
-        except (self._gymnasium.error.Error, ImportError, ValueError) as error:
+            # As gymnasium.make does, and its spec does not; a user's module may raise anything.
+            if module:
+                importlib.import_module(module)
+            self._gymnasium.spec(name)
+        except (Exception, SystemExit) as error:
             raise _wrong("id", f"got {self.config.id!r}: {error}") from error
         self._env: Any = None
         # A step that was cut goes on in its thread; whatever comes next waits for it.

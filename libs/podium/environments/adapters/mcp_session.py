@@ -254,7 +254,7 @@ class _Log:
     def __init__(self) -> None:
         self._read, write = os.pipe()
         os.set_blocking(self._read, False)
-        self.file = os.fdopen(write, "w")
+        self.file = os.fdopen(write, "w", encoding="utf-8")
         self._last = b""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._read, self._take)

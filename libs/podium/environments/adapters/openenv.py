@@ -18,6 +18,7 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.core.proxies import proxy_of
 from podium.environments.adapters.packages import needed
 from podium.environments.adapters.seeds import seed_scenarios
 from podium.environments.adapters.values import plain, shown
@@ -172,12 +173,18 @@ class OpenEnv(Environment):
                 base if base.endswith("/ws") else f"{base}/ws",
                 open_timeout=_CONNECT_SECONDS,
                 max_size=_LARGEST_MESSAGE,
-                proxy=None,
+                proxy=self._proxy(),
             )
-        except (OSError, TimeoutError, self._errors.WebSocketException) as error:
+        # ImportError: what a proxy of SOCKS takes is not installed.
+        except (OSError, TimeoutError, ImportError, self._errors.WebSocketException) as error:
             raise UnavailableError(
                 f"the OpenEnv server at {self.config.url} cannot be reached: {error}"
             ) from error
+
+    def _proxy(self) -> str | None:
+        parts = urlsplit(self.config.url)
+        secure = parts.scheme in ("https", "wss")
+        return proxy_of("https" if secure else "http", parts.hostname or "") or None
 
     async def _ask(self, kind: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
         message = {"type": kind} if data is None else {"type": kind, "data": dict(data)}

@@ -49,7 +49,7 @@ def load_manifest(setting: str, path: Path) -> Any:
         InvalidArgumentError: it is not there, or is no YAML.
     """
     try:
-        return yaml.safe_load(path.read_text())
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         found = Violation(setting, f"got {str(path)!r}: {error}")
         raise InvalidArgumentError(violations=[found]) from error

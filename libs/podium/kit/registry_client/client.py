@@ -38,7 +38,9 @@ class RegistryClient:
         self, target: str | grpc.aio.Channel, *, token: Token = "", tls: Tls | None = None
     ) -> None:
         """`target` is `host:port`, or a channel that the caller closes."""
-        self._owned = connect(target, token=token, tls=tls) if isinstance(target, str) else None
+        self._owned = (
+            connect(target, token=token, tls=tls, direct=True) if isinstance(target, str) else None
+        )
         channel = target if self._owned is None else self._owned
         assert not isinstance(channel, str)
         self._stub: pb_grpc.RegistryServiceAsyncStub = pb_grpc.RegistryServiceStub(channel)

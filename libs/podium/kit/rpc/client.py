@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.proxies import is_direct
 from podium.kit.rpc.client_config import DEFAULT_MESSAGE_BYTES, channel_options
 from podium.kit.rpc.client_interceptors import BeforeCall, UnaryInterceptor, client_interceptors
 from podium.kit.rpc.renewing_channel import RenewingChannel
@@ -27,6 +28,7 @@ def connect(
     tls: Tls | None = None,
     server_name: str = "",
     max_message_bytes: int = DEFAULT_MESSAGE_BYTES,
+    direct: bool = False,
 ) -> grpc.aio.Channel:
     """A channel to `host:port`, balanced over every address that its name has.
 
@@ -44,12 +46,14 @@ def connect(
             the peer is one of this installation, as with the token. When the files that it was
             loaded from change, later calls show the new certificate.
         server_name: whose certificate it must be, where that is not the address' host.
+        direct: never by a proxy, as between the services of one installation. Elsewhere gRPC takes
+            the one of the environment, but for addresses that no proxy serves.
 
     Raises:
         InvalidArgumentError: the address is neither host:port nor a gRPC target.
     """
     target = _target(address)
-    options = channel_options(max_message_bytes)
+    options = channel_options(max_message_bytes, direct=direct or _is_direct(target))
     interceptors = client_interceptors(address, default_timeout, token, before_call)
 
     def intercepted(channel: grpc.aio.Channel) -> grpc.aio.Channel:
@@ -81,7 +85,7 @@ def connect_blocking(address: str, tls: Tls | None = None, server_name: str = ""
         InvalidArgumentError: the address is neither host:port nor a gRPC target.
     """
     target = _target(address)
-    options = channel_options(DEFAULT_MESSAGE_BYTES)
+    options = channel_options(DEFAULT_MESSAGE_BYTES, direct=_is_direct(target))
     if tls is None:
         return grpc.insecure_channel(target, options)
     if server_name:
@@ -104,6 +108,7 @@ def connect_peer(settings: ServerSettings, address: str, server_name: str = "") 
         tls=settings.tls(),
         server_name=server_name,
         max_message_bytes=settings.max_message_bytes,
+        direct=True,
     )
 
 
@@ -116,3 +121,9 @@ def _target(address: str) -> str:
             violations=[Violation("address", f"got {address!r}; allowed is host:port")]
         )
     return f"dns:///{address}"
+
+
+def _is_direct(target: str) -> bool:
+    """Whether no proxy leads to any of a target's addresses, `dns:///host:port` or like it."""
+    hosts = target.rpartition("/")[2].removeprefix("ipv4:").removeprefix("ipv6:")
+    return all(is_direct(each.rpartition(":")[0] or each) for each in hosts.split(","))

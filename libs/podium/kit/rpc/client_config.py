@@ -12,6 +12,9 @@ from google.protobuf.descriptor_pb2 import MethodOptions
 
 DEFAULT_MESSAGE_BYTES = 64 * 1024 * 1024
 
+DIRECT = ("grpc.enable_http_proxy", 0)
+"""Has a channel take no notice of the environment's proxies."""
+
 _RETRY_POLICY = {
     "maxAttempts": 4,
     "initialBackoff": "0.1s",
@@ -56,9 +59,10 @@ def service_config() -> dict[str, Any]:
     return config
 
 
-def channel_options(max_message_bytes: int) -> list[tuple[str, Any]]:
-    """Channel arguments of every Podium client."""
+def channel_options(max_message_bytes: int, *, direct: bool) -> list[tuple[str, Any]]:
+    """Channel arguments of every Podium client; `direct` is to pass by proxies."""
     return [
+        *([DIRECT] if direct else []),
         ("grpc.service_config", json.dumps(service_config())),
         ("grpc.enable_retries", 1),
         ("grpc.max_send_message_length", max_message_bytes),

@@ -16,6 +16,7 @@ from pathlib import Path
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from podium.core.errors import InvalidArgumentError, PodiumError
+from podium.core.proxies import keep_direct
 from podium.kit.rpc.server import Server
 from podium.kit.rpc.settings import ServerSettings
 from podium.kit.telemetry import setup_logging, setup_tracing
@@ -50,6 +51,7 @@ def run_service(
             start or stop in time, which the log explains, 2 when a variable
             of OpenTelemetry is wrong, which one line on stderr says.
     """
+    keep_direct()
     setup_logging(name, settings.log_level, settings.log_format)
     flush = _tracing(name)
     try:

@@ -116,7 +116,7 @@ def token_now(token: Token) -> str:
 
 def _text(path: Path, what: str) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise FailedPreconditionError(f"cannot read the {what} file {path}: {why}") from error

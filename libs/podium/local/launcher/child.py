@@ -17,7 +17,7 @@ _ISOLATED = (sys.executable, "-I", "-S")
 
 
 class Child:
-    """A running `python -m MODULE ARGUMENT…`, leader of its own process group.
+    """A running `python -P -m MODULE ARGUMENT…`, leader of its own process group.
 
     A group of its own keeps the terminal's Ctrl-C from reaching it before the
     launcher has decided on an order, and lets what it leaves behind be killed.
@@ -42,6 +42,8 @@ class Child:
                 str(Path(trampoline.__file__)),
                 str(os.getpid()),
                 sys.executable,
+                # The folder that somebody stands in may have a types.py or a datasets.py.
+                "-P",
                 "-m",
                 module,
                 *arguments,

@@ -8,13 +8,15 @@ import time
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from podium.kit.rpc.client_config import DIRECT
+
 
 async def check(address: str, service: str, within: float = 2.0) -> str:
     """`SERVING`, `NOT_SERVING`, … as the health protocol names them, or `UNREACHABLE`.
 
     `service` is a gRPC service's full name.
     """
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with grpc.aio.insecure_channel(address, [DIRECT]) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             answer = await stub.Check(

@@ -266,7 +266,9 @@ class Launcher:
 def _write_token(path: Path) -> None:
     """Makes a token on the first run; later runs keep it."""
     if not path.exists():
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as file:
             file.write(secrets.token_urlsafe(32) + "\n")
 
 

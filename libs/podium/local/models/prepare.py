@@ -27,6 +27,7 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.core.proxies import keep_direct
 from podium.local.models.digest import digest
 from podium.local.models.locate import cache_path, cached, models_dir, own_folder, places
 from podium.local.models.package import GGUF, gguf_folder
@@ -80,8 +81,12 @@ def _convert_smollm2(source: Path, target: Path) -> None:
     tokenizer.save_pretrained(target)
     # How it was loaded, and whether a hub could be reached: the model is the same.
     config = target / "tokenizer_config.json"
-    kept = {k: v for k, v in json.loads(config.read_text()).items() if k not in _OF_THE_LOADING}
-    config.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
+    kept = {
+        k: v
+        for k, v in json.loads(config.read_text(encoding="utf-8")).items()
+        if k not in _OF_THE_LOADING
+    }
+    config.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
@@ -92,7 +97,8 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
         snapshot_download(
             name, revision=revision or None, local_dir=target, allow_patterns=_HUB_FILES
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    # The last two: of its HTTP client, for a proxy that it cannot use.
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ImportError, ValueError) as error:
         raise UnavailableError(
             f"model {name!r}{f' at {revision!r}' if revision else ''} could not be fetched from "
             f"the Hugging Face hub: {error}"
@@ -130,9 +136,12 @@ def _refuse_revision(name: str, revision: str) -> None:
 def _lock(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("w")
+        stream = path.open("w", encoding="utf-8")
     except OSError as error:
-        raise UnavailableError(f"{models_dir()} cannot be written: {error}") from error
+        raise UnavailableError(
+            f"the model cache {models_dir()} cannot be written: {error.strerror}",
+            reason="CACHE_NOT_WRITABLE",
+        ) from error
     with stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
@@ -156,7 +165,10 @@ def _whole(folder: Path) -> Path:
     indexes = list(folder.glob("*.safetensors.index.json"))
     wanted = {"model.safetensors"}
     try:
-        named = [json.loads(index.read_text())["weight_map"].values() for index in indexes]
+        named = [
+            json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+            for index in indexes
+        ]
         wanted = {str(file) for files in named for file in files} or wanted
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise NotFoundError(
@@ -224,7 +236,7 @@ def prepare(name: str, revision: str = "") -> Path:
         try:
             make(temporary)
             (temporary / RECIPE_FILE).write_text(
-                json.dumps(recipe(name, revision), indent=1) + "\n"
+                json.dumps(recipe(name, revision), indent=1) + "\n", encoding="utf-8"
             )
             _share(temporary)
             _put(temporary, target)
@@ -241,6 +253,7 @@ def main(name: str, revision: str) -> None:
 
     NAME may be a folder with a config.json, which is looked at and left where it is.
     """
+    keep_direct()
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TQDM_DISABLE", "1")
     try:

@@ -43,7 +43,7 @@ def recipe(name: str, revision: str) -> dict[str, object]:
 def made_by(folder: Path) -> dict[str, object]:
     """The recipe that a folder was made by; empty when Podium did not make it."""
     try:
-        return dict(json.loads((folder / RECIPE_FILE).read_text()))
+        return dict(json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return {}
 
@@ -66,6 +66,11 @@ def holds(folder: Path, name: str, revision: str) -> bool:
 
 def _noted_commit(folder: Path) -> str:
     try:
-        return (folder / _NOTES / "config.json.metadata").read_text().split("\n")[0].strip()
+        return (
+            (folder / _NOTES / "config.json.metadata")
+            .read_text(encoding="utf-8")
+            .split("\n")[0]
+            .strip()
+        )
     except (OSError, ValueError):
         return ""

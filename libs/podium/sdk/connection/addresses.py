@@ -257,5 +257,5 @@ def _from_up_file(folder: Path) -> Addresses | None:
     known: dict[str, Any] = {
         name: entry.address for name, entry in found.services.items() if name in ENVIRONMENT
     }
-    token = Path(found.token_file).read_text().strip() if found.token_file else ""
+    token = Path(found.token_file).read_text(encoding="utf-8").strip() if found.token_file else ""
     return Addresses(**known, source=str(upfile.path(folder)), token=token)

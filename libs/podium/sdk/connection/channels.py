@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from podium.core.errors import FailedPreconditionError
+from podium.core.proxies import grpc_asks_proxy
 from podium.kit.rpc import connect
 from podium.kit.rpc.client import connect_blocking
 from podium.kit.rpc.watched_files import token_now
@@ -55,6 +56,8 @@ class Channels:
         address: str = getattr(self._addresses, service)
         release = self._addresses.kubernetes
         place = f" at {address}" if address else f" of {describe(release)}" if release else ""
+        if address and _is_proxied(address):
+            place += ", by the environment's proxy,"
         return lambda: self.channel(service), place
 
     async def http(self, service: str, port: int) -> str:
@@ -118,7 +121,8 @@ class Channels:
 
     def _direct(self, address: str, service: str) -> grpc.aio.Channel:
         tls, name = self._addresses.tls, self._addresses.server_name
-        checked = tls is None
+        # The check goes to the address itself, which a proxy may be the only way to.
+        checked = tls is None or _is_proxied(address)
 
         async def before_call() -> str:
             nonlocal checked
@@ -161,3 +165,7 @@ class Channels:
         if self._addresses.token or self._release is None:
             return token_now(self._addresses.token)
         return await self._release.token()
+
+
+def _is_proxied(address: str) -> bool:
+    return grpc_asks_proxy(address.rpartition(":")[0].rpartition("/")[2])

@@ -59,6 +59,7 @@ class Installation:
                 tls=tls,
                 server_name=server_name,
                 max_message_bytes=settings.max_message_bytes,
+                direct=True,
             )
 
         self._controller = Members(settings.controller_address, dial)

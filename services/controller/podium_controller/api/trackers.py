@@ -48,7 +48,7 @@ class Trackers:
         if path is None:
             return cls(running)
         try:
-            secrets = _FILE.validate_python(yaml.safe_load(path.read_text()) or {})
+            secrets = _FILE.validate_python(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise InvalidArgumentError(
                 violations=[Violation(_FIELD, f"got {str(path)!r}: {error}")]

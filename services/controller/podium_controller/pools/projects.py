@@ -131,7 +131,7 @@ class Projects:
         if path is None:
             return cls()
         try:
-            found = yaml.safe_load(path.read_text())
+            found = yaml.safe_load(path.read_text(encoding="utf-8"))
             return cls(_FILE.validate_python(found or {}))
         except (OSError, yaml.YAMLError) as error:
             raise InvalidArgumentError(

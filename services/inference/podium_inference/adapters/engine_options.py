@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from podium.core.sockets import socket_folder
+
 from podium_inference.adapters.node_group import NodePlace
 from podium_inference.settings import Settings
 
@@ -119,7 +121,7 @@ def latent_attention(model: Path, dtype: str) -> dict[str, Any]:
     file = model / "config.json"
     if dtype == "bfloat16" or not file.exists():
         return {}
-    config = json.loads(file.read_text())
+    config = json.loads(file.read_text(encoding="utf-8"))
     text = config.get("text_config") or config
     return {"attention_backend": "CPU_MLA"} if text.get("kv_lora_rank") else {}
 
@@ -156,6 +158,7 @@ def prepare_environment(settings: Settings) -> None:
         # vLLM takes this sampler on every GPU that it knows and has it compiled when the first
         # request needs it, by nvcc, which our images lack: that request would kill the engine.
         "VLLM_USE_FLASHINFER_SAMPLER": "0",
+        "VLLM_RPC_BASE_PATH": socket_folder(),
     }
     if settings.nodes > 1 and settings.pod_ip:
         # Otherwise the one of the route to the internet, which a pod need not have.

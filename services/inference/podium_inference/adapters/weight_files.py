@@ -65,7 +65,7 @@ def check_adapter(base: Path, adapter: Path, *, max_rank: int = 0) -> None:
             finite, a rank above `max_rank`.
     """
     try:
-        rank = int(json.loads((adapter / "adapter_config.json").read_text())["r"])
+        rank = int(json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["r"])
         if max_rank and rank > max_rank:
             what = f"its rank is {rank}, and this pool serves ranks up to {max_rank}"
             raise _bad(f"{what} (PODIUM_INFERENCE_MAX_LORA_RANK)")

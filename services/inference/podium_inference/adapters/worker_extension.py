@@ -117,7 +117,7 @@ def _merged(base: Path, adapter: Path | None) -> Iterator[tuple[str, torch.Tenso
 def _read_adapter(
     folder: Path,
 ) -> tuple[dict[str, tuple[torch.Tensor, torch.Tensor]], float]:
-    config = json.loads((folder / "adapter_config.json").read_text())
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     rank = config["r"]
     scale = config["lora_alpha"] / (rank**0.5 if config.get("use_rslora") else rank)
     halves: dict[str, dict[str, torch.Tensor]] = {}

@@ -157,7 +157,7 @@ class Staging:
         self._uploads: dict[str, Upload] = {}
         for record in folder.glob("*.json"):
             try:
-                raw = json.loads(record.read_text())
+                raw = json.loads(record.read_text(encoding="utf-8"))
                 self._add(record.stem, str(raw["digest"]), int(raw["size"]))
             except (ValueError, KeyError, TypeError):
                 logger.warning(
@@ -182,7 +182,7 @@ class Staging:
             record = self._folder / f"{upload_id}.json"
             draft = record.with_suffix(".draft")
             try:
-                draft.write_text(json.dumps({"digest": digest, "size": size}))
+                draft.write_text(json.dumps({"digest": digest, "size": size}), encoding="utf-8")
                 _sync(draft)
                 draft.replace(record)
                 upload = self._add(upload_id, digest, size)

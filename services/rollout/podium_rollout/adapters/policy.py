@@ -19,7 +19,7 @@ class InferencePolicy:
         self, address: str, *, generate_timeout_s: float, token: Token = "", tls: Tls | None = None
     ) -> None:
         """Connects lazily."""
-        self._channel: grpc.aio.Channel = connect(address, token=token, tls=tls)
+        self._channel: grpc.aio.Channel = connect(address, token=token, tls=tls, direct=True)
         self._stub: pb_grpc.InferenceServiceAsyncStub = pb_grpc.InferenceServiceStub(self._channel)
         self._timeout = generate_timeout_s
 

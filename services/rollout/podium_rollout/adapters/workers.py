@@ -21,6 +21,7 @@ from typing import Final
 
 import grpc
 from podium.core.errors import UnavailableError
+from podium.core.sockets import socket_folder
 from podium.core.tasks import cancel_and_wait
 from podium.kit.rpc import connect
 
@@ -57,7 +58,7 @@ class WorkerProcess:
 
 def command(socket: Path) -> Sequence[str]:
     """What a worker is started with."""
-    return (sys.executable, "-m", "podium_rollout.worker", str(socket))
+    return (sys.executable, "-P", "-m", "podium_rollout.worker", str(socket))
 
 
 class Workers:
@@ -91,7 +92,7 @@ class Workers:
         Raises:
             UnavailableError: WORKER_FAILED: one ended before it took calls.
         """
-        with tempfile.TemporaryDirectory(prefix="podium-rollout-") as folder:
+        with tempfile.TemporaryDirectory(prefix="podium-rollout-", dir=socket_folder()) as folder:
             try:
                 async with asyncio.TaskGroup() as starting:
                     for worker in self.all:

@@ -18,7 +18,7 @@ class CursorFile:
     def read(self) -> Delivered:
         """What was written last; nothing when there is none that can be read."""
         try:
-            found = json.loads(self._path.read_text())
+            found = json.loads(self._path.read_text(encoding="utf-8"))
             return Delivered(int(found["sequence"]), int(found["step"]), bool(found["finished"]))
         except (OSError, ValueError, KeyError, TypeError):
             return Delivered()
@@ -26,5 +26,5 @@ class CursorFile:
     def write(self, delivered: Delivered) -> None:
         """Replaces it."""
         draft = self._path.with_suffix(".new")
-        draft.write_text(json.dumps(vars(delivered)))
+        draft.write_text(json.dumps(vars(delivered)), encoding="utf-8")
         os.replace(draft, self._path)

@@ -50,6 +50,7 @@ class TrackerProcess:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",
                 "-m",
                 "podium_tracking.worker",
                 job_id,

@@ -41,7 +41,7 @@ class Secrets:
         found = {}
         for name in names:
             try:
-                text = (folder / name).read_text().strip()
+                text = (folder / name).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError):
                 continue
             if text:

@@ -251,7 +251,7 @@ def _tensors(tensors: Mapping[str, torch.Tensor]) -> bytes:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataLossError(f"{path.name} cannot be read: {type(error).__name__}") from error
     if not isinstance(value, dict):

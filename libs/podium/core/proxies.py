@@ -1,0 +1,96 @@
+"""Which addresses an HTTP proxy of the environment leads to, and which none ever does.
+
+HTTP_PROXY and its like are set for whole machines, and NO_PROXY is often forgotten: no proxy
+serves what listens on this machine, or knows the names of a cluster.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+# As others' clients understand them: a name, or all that ends so.
+_KEPT = ("localhost", "127.0.0.1", "::1", ".svc", ".cluster.local")
+_OF_GRPC = ("grpc_proxy", "https_proxy", "http_proxy")
+_OF_GRPC_WITHOUT = ("no_grpc_proxy", "no_proxy")
+_NAMES = ("no_proxy", "NO_PROXY")
+
+
+def is_direct(host: str) -> bool:
+    """Whether a host is this machine, or has a name that only its own network knows.
+
+    The latter are names of a cluster (`judge.podium.svc`, whatever its domain) and those of one
+    label. Addresses of a private network may well be behind a proxy, and are not meant.
+    """
+    host = host.strip("[]").rstrip(".").lower()
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        labels = host.split(".")
+    return len(labels) == 1 or labels[-1] == "localhost" or "svc" in labels[2:3]
+
+
+def needs_environment(url: str) -> bool:
+    """Whether a client of httpx for this address may have to know what the environment says.
+
+    Proxies, that is, and authorities of certificates; some proxies it cannot read, and fails.
+    """
+    parts = urlsplit(url)
+    return parts.scheme != "http" or not is_direct(parts.hostname or "")
+
+
+def proxy_of(scheme: str, host: str) -> str:
+    """The proxy that leads to a host by the environment; empty for none.
+
+    Networks in NO_PROXY count, as they do for Go and gRPC.
+    """
+    # Late: it is slow to load, and every command loads this module.
+    from urllib.request import getproxies_environment, proxy_bypass
+
+    named = getproxies_environment()
+    proxy = named.get(scheme) or named.get("all") or ""
+    if not proxy or is_direct(host) or proxy_bypass(host, named):
+        return ""
+    return "" if _is_within(host, named.get("no", "").split(",")) else proxy
+
+
+def grpc_asks_proxy(host: str) -> bool:
+    """Whether gRPC asks a proxy for a host: of the names it knows some, in lower case alone."""
+    from urllib.request import proxy_bypass
+
+    if is_direct(host) or not any(map(os.environ.get, _OF_GRPC)):
+        return False
+    without = next(filter(None, map(os.environ.get, _OF_GRPC_WITHOUT)), "")
+    named = {"no": without, "http": "asked"}
+    return not (proxy_bypass(host, named) or _is_within(host, without.split(",")))
+
+
+def keep_direct() -> None:
+    """Has every client of this process and of its children go to this machine directly.
+
+    Others' libraries and programs, too: agents, MCP servers and exporters read NO_PROXY, in lower
+    case, upper case or both. Does nothing where no proxy is named.
+    """
+    if not any(name.lower().endswith("_proxy") for name in os.environ.keys() - {*_NAMES}):
+        return
+    given = [each.strip() for name in _NAMES for each in os.environ.get(name, "").split(",")]
+    if "*" in given:
+        return
+    for name in _NAMES:
+        os.environ[name] = ",".join(dict.fromkeys([each for each in given if each] + [*_KEPT]))
+
+
+def _is_within(host: str, networks: Iterable[str]) -> bool:
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    for each in networks:
+        try:
+            if address in ipaddress.ip_network(each.strip(), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False

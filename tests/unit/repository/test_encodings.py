@@ -1,0 +1,57 @@
+"""Text files are UTF-8, whatever the locale says: `LANG=en_US` alone means Latin-1."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FILES = [
+    path
+    for folder in ("libs/podium", "services")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if not path.stem.endswith(("_pb2", "_pb2_grpc"))
+]
+TEXT_MODES = {"r", "w", "a", "x", "r+", "w+", "a+"}
+
+
+def of_the_locale(tree: ast.AST) -> Iterator[str]:
+    """Calls that read or write text and name no encoding."""
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or any(each.arg == "encoding" for each in call.keywords):
+            continue
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        modes = {each.value for each in call.args if isinstance(each, ast.Constant)}
+        if (
+            name == "write_text"
+            or (name == "read_text" and not call.args)
+            or (name in ("open", "fdopen") and modes & TEXT_MODES)
+        ):
+            yield f"line {call.lineno}: {ast.unparse(call)}"
+
+
+def test_no_line_reads_or_writes_text_as_the_locale_says() -> None:
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in FILES
+        if (lines := list(of_the_locale(ast.parse(path.read_bytes()))))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("path.read_text()", 1),
+        ("path.write_text(text)", 1),
+        ("open(path, 'w')", 1),
+        ("path.read_text('utf-8-sig')", 0),
+        ("path.write_text(text, encoding='utf-8')", 0),
+        ("open(path, 'rb')", 0),
+    ],
+)
+def test_the_rule_tells_text_from_bytes(line: str, told: int) -> None:
+    assert len(list(of_the_locale(ast.parse(line)))) == told
