@@ -187,12 +187,15 @@ def test_the_pods_that_are_missed_are_those_that_the_values_ask_for() -> None:
 @pytest.mark.parametrize("name", ["one", "1e3"])
 def test_rules_are_about_their_own_release(name: str) -> None:
     values = {"monitoring": {"rules": {"enabled": True, "runbookBaseUrl": "https://x/"}}}
-    (rule,) = of_kind(render(values, name=name, namespace="ns"), "PrometheusRule")
+    objects = render(values, name=name, namespace="ns")
+    (rule,) = of_kind(objects, "PrometheusRule")
+    claims = [o["metadata"]["name"] for o in of_kind(objects, "PersistentVolumeClaim")]
+    (claim,) = (each for each in claims if each.endswith("-postgresql"))
     for each in (r for group in rule["spec"]["groups"] for r in group["rules"]):
         for selector in re.findall(r"\{([^}]*)\}", each["expr"]):
             assert 'namespace="ns"' in selector
             if "persistentvolumeclaim" in selector:
-                assert f'persistentvolumeclaim="{name}-podium-postgresql"' in selector
+                assert f'persistentvolumeclaim="{claim}"' in selector
             else:
                 assert f'podium_release="{name}"' in selector
         if "alert" in each:

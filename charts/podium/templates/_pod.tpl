@@ -71,10 +71,7 @@ imagePullSecrets:
 {{- define "podium.podMetadata" -}}
 {{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy .values.pod) -}}
 labels:
-  {{- include "podium.labels" (list .root .component) | nindent 2 }}
-  {{- with $pod.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "podium.labels" (list .root .component $pod.labels) | nindent 2 }}
 annotations:
   kubectl.kubernetes.io/default-container: {{ .service }}
   {{- with $pod.annotations }}
