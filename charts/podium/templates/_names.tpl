@@ -60,7 +60,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $root := index . 0 -}}
 {{- $own := merge (dict "app.kubernetes.io/part-of" "podium") (include "podium.selectorLabels" . | fromYaml) -}}
 {{- $labels := dict "app.kubernetes.io/version" $root.Chart.AppVersion "app.kubernetes.io/managed-by" $root.Release.Service "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
-{{- $theirs := mergeOverwrite (deepCopy $root.Values.commonLabels) (gt (len .) 2 | ternary (last .) dict) -}}
+{{- $theirs := mergeOverwrite (dict) (default dict $root.Values.commonLabels) (default dict (gt (len .) 2 | ternary (last .) dict)) -}}
 {{- range $name, $_ := $theirs -}}
 {{- if hasKey $own $name -}}
 {{- fail (printf "labels: '%s' is Podium's own, by which its objects are found and selected; leave it out of commonLabels and of labels" $name) -}}
@@ -84,7 +84,7 @@ labels:
 {{- $image := (index . 0).Values.image -}}
 {{- $name := printf "%s/%s" $image.repository (index . 1) -}}
 {{- with $image.registry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
-{{- printf "%s:%s%s" $name (default (index . 0).Chart.AppVersion $image.tag) (index . 2) -}}
+{{- printf "%s:%s%s" $name (default (index . 0).Chart.AppVersion $image.tag) (default "" (index . 2)) -}}
 {{- end -}}
 
 {{- define "podium.authSecret" -}}
@@ -148,7 +148,7 @@ labels:
 {{/* How many jobs run at once unless controller.settings say it: as many as the pools take. A pool of
      merged weights takes one, one of adapters MAX_JOBS_PER_POOL. */}}
 {{- define "podium.activeJobs" -}}
-{{- $shared := int (default 16 .Values.controller.settings.MAX_JOBS_PER_POOL) -}}
+{{- $shared := int (dig "MAX_JOBS_PER_POOL" 16 (default dict .Values.controller.settings)) -}}
 {{- $jobs := 0 -}}
 {{- range (include "podium.pools" . | fromJson).pools -}}
 {{- $jobs = add $jobs (ternary 1 $shared (eq .weightMode "merged")) -}}

@@ -167,7 +167,7 @@ spec:
 {{/* The links of a dashboard or panel whose places the values name, as JSON {"links": [...]}: (list
      monitoring links). */}}
 {{- define "podium.dashboardLinks" -}}
-{{- $urls := dict "RUNBOOK_URL" (index . 0).rules.runbookBaseUrl "CONSOLE_URL" (index . 0).dashboards.consoleUrl -}}
+{{- $urls := dict "RUNBOOK_URL" (default "" (index . 0).rules.runbookBaseUrl) "CONSOLE_URL" (default "" (index . 0).dashboards.consoleUrl) -}}
 {{- $kept := list -}}
 {{- range $link := index . 1 -}}
 {{- $known := true -}}

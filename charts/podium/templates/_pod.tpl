@@ -29,7 +29,7 @@ postgresql: {sql: 5432}
 
 {{/* Keys of a pod's spec and metadata that are about where and as what it runs. */}}
 {{- define "podium.placement" -}}
-{{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy .values.pod) -}}
+{{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy (default dict .values.pod)) -}}
 {{- with $pod.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
@@ -69,7 +69,7 @@ imagePullSecrets:
 {{- end -}}
 
 {{- define "podium.podMetadata" -}}
-{{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy .values.pod) -}}
+{{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy (default dict .values.pod)) -}}
 labels:
   {{- include "podium.labels" (list .root .component $pod.labels) | nindent 2 }}
 annotations:
@@ -194,7 +194,7 @@ lifecycle:
 {{- if .root.Values.tls.existingSecret -}}
 {{- $settings = merge $settings (dict "TLS_CERTIFICATE_FILE" "/etc/podium/tls/tls.crt" "TLS_KEY_FILE" "/etc/podium/tls/tls.key" "TLS_AUTHORITIES_FILE" "/etc/podium/tls/ca.crt") -}}
 {{- end -}}
-{{- $settings = mergeOverwrite $settings (deepCopy (default dict .own)) (deepCopy .values.settings) -}}
+{{- $settings = mergeOverwrite $settings (deepCopy (default dict .own)) (deepCopy (default dict .values.settings)) -}}
 {{- range $name, $value := $settings }}
 - {name: PODIUM_{{ upper $.service }}_{{ $name }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
 {{- end }}
