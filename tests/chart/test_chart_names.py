@@ -150,6 +150,6 @@ def test_a_label_stands_once_and_theirs_wins() -> None:
     }
     objects = render(values)
     assert {o["metadata"]["labels"][version] for o in objects} == {"2026.11"}
-    assert {pod.labels["team"] for pod in pods(objects) if pod.component != "test"} == {"rl"}
+    assert {pod.labels["team"] for pod in pods(objects)} == {"rl"}
     (monitor,) = of_kind(objects, "PodMonitor")
     assert monitor["metadata"]["labels"]["team"] == "watch"

@@ -103,8 +103,7 @@ def test_labels_of_the_user_are_everywhere_but_in_selectors() -> None:
     objects = render({"commonLabels": {"team": "a"}, "podDefaults": {"labels": {"cost": "b"}}})
     assert {o["metadata"]["labels"]["team"] for o in objects} == {"a"}
     for pod in pods(objects):
-        if pod.component != "test":
-            assert pod.labels["cost"] == "b"
+        assert pod.labels["cost"] == "b"
 
 
 def test_images_have_a_version(objects: list[dict[str, Any]]) -> None:

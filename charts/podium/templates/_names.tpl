@@ -84,7 +84,9 @@ labels:
 {{- $image := (index . 0).Values.image -}}
 {{- $name := printf "%s/%s" $image.repository (index . 1) -}}
 {{- with $image.registry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
-{{- printf "%s:%s%s" $name (default (index . 0).Chart.AppVersion $image.tag) (default "" (index . 2)) -}}
+{{- $suffix := default "" (index . 2) -}}
+{{- $digest := get (default dict $image.digests) (printf "%s%s" (index . 1) $suffix) -}}
+{{- printf "%s:%s%s" $name (default (index . 0).Chart.AppVersion $image.tag) $suffix }}{{ with $digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
 {{- define "podium.authSecret" -}}
