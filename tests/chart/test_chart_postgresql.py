@@ -58,9 +58,7 @@ def test_a_dump_needs_no_password_inside_the_container(before: str) -> None:
 
 
 @needs_namespaces
-@pytest.mark.skipif(
-    not WRAPPERS, reason="no libnss-wrapper; the image has it"
-)
+@pytest.mark.skipif(not WRAPPERS, reason="no libnss-wrapper; the image has it")
 def test_a_user_without_a_name_starts_it() -> None:
     done = contained(f"{STARTED}{DUMP}", user=NAMELESS)
     assert done.returncode == 0, done.stderr
