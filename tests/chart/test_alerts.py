@@ -117,6 +117,21 @@ def promtool(folder: Path, tests: list[dict[str, Any]]) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_fresh_installation_and_an_idle_weekend_fire_nothing(tmp_path: Path) -> None:
+    always = ("up{", "process_", "podium_controller_leader", "podium_registry_volume", "kubelet_")
+    fresh = {n: v for n, v in CASES["healthy"].items() if n.startswith(always) and "idle" not in n}
+    # What was counted before, and stands still; of jobs that have ended nothing else is left.
+    counted = {n: "100x900" for n in CASES["healthy"] if "_total" in n and "job_id" not in n}
+    looked = [
+        {"eval_time": f"{minute}m", "alertname": alert}
+        for alert in sorted({each["alert"] for each in alerts()})
+        for minute in (2, 7, 20, 40, 70)
+    ]
+    given = [series(each, OWN, "70") for each in (fresh, fresh | counted)]
+    test = {"interval": "1m", "alert_rule_test": looked}
+    promtool(tmp_path, [test | {"input_series": each} for each in given])
+
+
 def test_each_fault_fires_its_alert_and_no_other(tmp_path: Path) -> None:
     promtool(tmp_path, [of_case(case) for case in CASES["cases"]])
 
