@@ -64,6 +64,17 @@ def test_a_variable_of_all_is_in_every_container_and_a_services_own_wins() -> No
             assert given["PODIUM_JUDGE_LOG_LEVEL"] == "DEBUG"
 
 
+@pytest.mark.parametrize("service", ["controller", "registry"])
+def test_a_databases_url_may_be_of_a_secret_with_other_keys(service: str) -> None:
+    # As CloudNativePG makes them.
+    name = f"PODIUM_{service.upper()}_DATABASE_URL"
+    url = {"name": name, "valueFrom": {"secretKeyRef": {"name": "pg-app", "key": "uri"}}}
+    values = {"database": {"existingSecret": "pg-app"}, service: {"extraEnv": [url]}}
+    (pod,) = (pod for pod in pods(render(values)) if pod.component == service)
+    given = [each for each in pod.containers[0]["env"] if each["name"] == name]
+    assert given == [url]
+
+
 def test_a_volume_of_all_is_in_every_container() -> None:
     volume = {"name": "authorities", "configMap": {"name": "authorities"}}
     mount = {"name": "authorities", "mountPath": "/etc/authorities", "readOnly": True}

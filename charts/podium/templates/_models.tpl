@@ -42,7 +42,7 @@
   {{- end }}
 {{- end -}}
 
-{{/* Where a pool's model is, and which of its revisions is meant. */}}
+{{/* Where a pool's model is, and which of its revisions is meant; as a list of variables. */}}
 {{- define "podium.modelEnv" -}}
 - {name: PODIUM_MODELS_DIR, value: /models}
 {{- with .revision }}

@@ -197,9 +197,9 @@ lifecycle:
 {{- toYaml $kept -}}
 {{- end -}}
 
-{{/* A service's variables: its settings, then extraEnv of all, then its own. */}}
+{{/* A service's variables: its settings, `variables` of its template, then extraEnv of all, then its own. */}}
 {{- define "podium.env" -}}
-{{- include "podium.variables" (list (include "podium.settingsEnv" . | fromYamlArray) .root.Values.extraEnv .values.extraEnv) -}}
+{{- include "podium.variables" (list (include "podium.settingsEnv" . | fromYamlArray) .variables .root.Values.extraEnv .values.extraEnv) -}}
 {{- end -}}
 
 {{/* The service's settings as variables: what all have, then `own` (a dict), then values.settings,
@@ -227,6 +227,13 @@ lifecycle:
 {{- if .root.Values.tracing.otlpEndpoint }}
 {{- include "podium.tracingEnv" . }}
 {{- end }}
+{{- end -}}
+
+{{/* A variable with a database's URL, as a list: (list root "controller") */}}
+{{- define "podium.databaseEnv" -}}
+- name: PODIUM_{{ index . 1 | upper }}_DATABASE_URL
+  valueFrom:
+    secretKeyRef: {name: {{ include "podium.databaseSecret" (index . 0) | quote }}, key: {{ index . 1 }}-url}
 {{- end -}}
 
 {{/* OpenTelemetry's variables, but for those that extraEnv sets. */}}
