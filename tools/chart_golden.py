@@ -29,32 +29,32 @@ API_VERSIONS = ("leaderworkerset.x-k8s.io/v1",)
 """What the cluster has that the charts of ci/ are rendered for, besides Kubernetes' own."""
 
 
-def render(
+def manifests(
     values: Mapping[str, Any] | None = None,
     *,
     name: str = "podium",
     namespace: str = "podium",
     api_versions: Sequence[str] = API_VERSIONS,
-) -> list[dict[str, Any]]:
-    """The objects that the chart makes of `values`, hooks among them, in a fixed order.
+    folder: Path = CHART,
+) -> str:
+    """The text that a chart makes of `values`, hooks among it, in a fixed order.
 
     Raises:
         helm_python.HelmError: the schema or a template refuses the values.
     """
-    chart = Chart.load(CHART)
+    chart = Chart.load(folder)
     # `Chart.render`, which has no parameter for `api_versions`.
     options = {"name": name, "namespace": namespace, "api_versions": list(api_versions)}
     text = _native.call_string(
         "helm_render", chart._raw(), json.dumps(dict(values or {})), json.dumps(options)
     )
-    manifests: dict[str, str] = json.loads(text)
-    objects = [
-        item
-        for path, text in sorted(manifests.items())
-        if path.endswith(".yaml")
-        for item in yaml.load_all(text, yaml.CSafeLoader)
-        if item
-    ]
+    made: dict[str, str] = json.loads(text)
+    return "\n---\n".join(made[path] for path in sorted(made) if path.endswith(".yaml"))
+
+
+def render(values: Mapping[str, Any] | None = None, **where: Any) -> list[dict[str, Any]]:
+    """The objects of `manifests`, which takes the same."""
+    objects = filter(None, yaml.load_all(manifests(values, **where), yaml.CSafeLoader))
     return sorted(objects, key=lambda o: (o["kind"], o["metadata"]["name"]))
 
 

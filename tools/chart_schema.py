@@ -3,7 +3,8 @@
 usage: python tools/chart_schema.py [--check]
 
 A key's type is that of its default; `# -- text` above it describes it, and `# @schema {...}` adds
-JSON Schema. No key is allowed that values.yaml does not have.
+JSON Schema. No key is allowed that values.yaml does not have, and those must be there whose default
+is not empty: null takes them away, and `--reuse-values` brings none that an older chart lacked.
 """
 
 from __future__ import annotations
@@ -167,11 +168,27 @@ def _schema_of(node: yaml.Node, comments: _Comments) -> dict[str, Any]:
     return {"type": {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}[kind]}
 
 
+def _with_required(made: dict[str, Any], node: yaml.Node) -> dict[str, Any]:
+    """A schema of `_schema_of` that asks for every key whose default is not empty."""
+    if not isinstance(node, yaml.MappingNode) or "properties" not in made:
+        return made
+    defaults = {key.value: value for key, value in node.value}
+    return {
+        **made,
+        "properties": {
+            name: _with_required(inner, defaults[name])
+            for name, inner in made["properties"].items()
+        },
+        "required": [name for name, value in defaults.items() if value.value not in ("", [])],
+    }
+
+
 def schema() -> dict[str, Any]:
     """The whole schema."""
     text = (CHART / "values.yaml").read_text()
-    made = _schema_of(_root(text), _Comments(text))
-    properties = made["properties"]
+    # Of pools and pods, which take the same keys, each may leave out any.
+    properties = _schema_of(_root(text), _Comments(text))["properties"]
+    made = _with_required(_schema_of(_root(text), _Comments(text)), _root(text))
     pod = {k: v for k, v in properties["podDefaults"].items() if k != "description"}
     pool = {
         "type": "object",
@@ -197,7 +214,7 @@ def schema() -> dict[str, Any]:
         },
     }
     # Charts that have this one as a dependency may set it.
-    properties["global"] = {"type": "object"}
+    made["properties"]["global"] = {"type": "object"}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the Podium chart",

@@ -73,9 +73,21 @@ def quantiles(metric: str, of: str = R) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _foreign(metric: str) -> str:
+    """What another exporter tells of pods of the namespace.
+
+    Where its own labels are not honoured (`honorLabels`), `namespace` and `pod` are the exporter's,
+    and Prometheus keeps those of whom it tells as `exported_namespace` and `exported_pod`.
+    """
+    theirs = f'{metric}{{exported_namespace="$namespace"}}'
+    for label in ("namespace", "pod"):
+        theirs = f'label_replace({theirs}, "{label}", "$1", "exported_{label}", "(.+)")'
+    return f'({metric}{{namespace="$namespace", exported_pod=""}} or {theirs})'
+
+
 def _of_pods(metric: str, of: str) -> str:
     """What another exporter tells of the pods that `of` selects among those that are scraped."""
-    return f'{metric}{{namespace="$namespace"}} and on (namespace, pod) up{{{of}}}'
+    return f"{_foreign(metric)} and on (namespace, pod) up{{{of}}}"
 
 
 def _of_trainer(metric: str) -> str:
@@ -89,7 +101,7 @@ def _of_trainer(metric: str) -> str:
         names = '"trainer", "$1", "pod", "(.+?)(-[0-9]+-[a-z0-9]{5})?"'
         return f"label_replace({series}, {names})"
 
-    theirs = trainer(f'{metric}{{namespace="$namespace"}}')
+    theirs = trainer(_foreign(metric))
     return f"{theirs} and on (namespace, trainer) {trainer(f'podium_trainer_step{{{J}}}')}"
 
 

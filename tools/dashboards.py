@@ -204,7 +204,8 @@ def _annotations(board: str) -> list[dict[str, Any]]:
     if board != "job":
         return []
     waits = f"podium_controller_waiting_since_timestamp_seconds{{{J}}}"
-    weights = f"changes(podium_controller_step{{{J}}}[1m]) > 0"
+    # Two samples at least of whoever scrapes once a minute.
+    weights = f"changes(podium_controller_step{{{J}}}[2m]) > 0"
     alerts = f"ALERTS{{{J}, {FIRING}}}"
     return [
         _annotation("Alert", alerts, "{{alertname}}", "red", shown=True),

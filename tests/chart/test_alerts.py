@@ -117,6 +117,23 @@ def promtool(folder: Path, tests: list[dict[str, Any]]) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_fresh_installation_and_an_idle_weekend_fire_nothing(tmp_path: Path) -> None:
+    always = ("up{", "process_", "podium_controller_leader", "podium_registry_volume", "kubelet_")
+    fresh = {n: v for n, v in CASES["healthy"].items() if n.startswith(always) and "idle" not in n}
+    # What was counted before, and stands still; of jobs that have ended nothing else is left.
+    counted = {n: "100x900" for n in CASES["healthy"] if "_total" in n and "job_id" not in n}
+    looked = [
+        {"eval_time": f"{minute}m", "alertname": alert}
+        for alert in sorted({each["alert"] for each in alerts()})
+        for minute in (2, 7, 20, 40, 70)
+    ]
+    # A pool that fetches its model has a pod that does not answer.
+    first = {n: "0x45 1x900" for n in fresh if "inference-" in n}
+    given = [series(each, OWN, "70") for each in (fresh, fresh | first, fresh | counted)]
+    test = {"interval": "1m", "alert_rule_test": looked}
+    promtool(tmp_path, [test | {"input_series": each} for each in given])
+
+
 def test_each_fault_fires_its_alert_and_no_other(tmp_path: Path) -> None:
     promtool(tmp_path, [of_case(case) for case in CASES["cases"]])
 
@@ -187,12 +204,15 @@ def test_the_pods_that_are_missed_are_those_that_the_values_ask_for() -> None:
 @pytest.mark.parametrize("name", ["one", "1e3"])
 def test_rules_are_about_their_own_release(name: str) -> None:
     values = {"monitoring": {"rules": {"enabled": True, "runbookBaseUrl": "https://x/"}}}
-    (rule,) = of_kind(render(values, name=name, namespace="ns"), "PrometheusRule")
+    objects = render(values, name=name, namespace="ns")
+    (rule,) = of_kind(objects, "PrometheusRule")
+    claims = [o["metadata"]["name"] for o in of_kind(objects, "PersistentVolumeClaim")]
+    (claim,) = (each for each in claims if each.endswith("-postgresql"))
     for each in (r for group in rule["spec"]["groups"] for r in group["rules"]):
         for selector in re.findall(r"\{([^}]*)\}", each["expr"]):
             assert 'namespace="ns"' in selector
             if "persistentvolumeclaim" in selector:
-                assert f'persistentvolumeclaim="{name}-podium-postgresql"' in selector
+                assert f'persistentvolumeclaim="{claim}"' in selector
             else:
                 assert f'podium_release="{name}"' in selector
         if "alert" in each:

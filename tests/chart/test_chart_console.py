@@ -77,3 +77,11 @@ def test_without_it_nothing_of_it_is_there() -> None:
     objects = render({"console": {"enabled": False}})
     assert not [o for o in objects if o["metadata"]["name"].endswith("-console")]
     assert not [edge for edge in edges(objects) if "console" in edge]
+
+
+def test_the_ingress_may_be_for_all_names_of_a_domain() -> None:
+    ingress = {"enabled": True, "host": "*.podium.example", "tlsSecret": "cert"}
+    values = {"console": {"ingress": ingress, "allowedHosts": ["a.podium.example"]}}
+    (made,) = of_kind(render(values), "Ingress")
+    assert made["spec"]["rules"][0]["host"] == "*.podium.example"
+    assert made["spec"]["tls"][0]["hosts"] == ["*.podium.example"]

@@ -177,113 +177,6 @@ def test_panels_and_annotations_are_about_one_release(uid: str) -> None:
                 assert 'podium_release="$release"' in selector, expression
 
 
-RANK = "podium-trainer-j-job-0"
-SHORTENED = "podium-trainer-a-very-long-name-of-a-1f2e3d4c"
-GPU_PODS = {
-    # Two machines of a trainer, of which the first tells of the job; a trainer pool's one.
-    f"{RANK}-0-abc12": {"podium_release": "podium", "podium_component": "trainer", "job_id": "j"},
-    f"{RANK}-1-def34": {"podium_release": "podium", "podium_component": "trainer"},
-    "podium-trainers-p-0": {
-        "podium_release": "podium",
-        "podium_component": "trainers-p",
-        "job_id": "pooled",
-    },
-    # A name that was too long for the pods to have it.
-    f"{SHORTENED}-0-abc12": {
-        "podium_release": "podium",
-        "podium_component": "trainer",
-        "job_id": "a-very-long-name-of-an-environment-k3v9q2",
-    },
-    f"{SHORTENED}-1-abc12": {"podium_release": "podium", "podium_component": "trainer"},
-    "podium-trainer-j-2-0-abc12": {
-        "podium_release": "podium",
-        "podium_component": "trainer",
-        "job_id": "j-2",
-    },
-    "podium-inference-a-0": {"podium_release": "podium", "podium_component": "inference-a"},
-    "podium-inference-a-b-0": {"podium_release": "podium", "podium_component": "inference-a-b"},
-    # Of releases whose names begin alike, in the same namespace.
-    "podium2-trainer-j-0-abc12": {
-        "podium_release": "podium2",
-        "podium_component": "trainer",
-        "job_id": "j",
-    },
-    "podium-2-inference-a-0": {
-        "podium_release": "podium-2",
-        "podium_component": "inference-a",
-    },
-    # Nobody's.
-    "podium-notebook-0": {},
-}
-
-
-@pytest.mark.parametrize(
-    ("uid", "chosen", "shown"),
-    [
-        ("job", {"job": "j"}, {f"{RANK}-0-abc12", f"{RANK}-1-def34"}),
-        ("job", {"job": "pooled"}, {"podium-trainers-p-0"}),
-        (
-            "job",
-            {"job": "a-very-long-name-of-an-environment-k3v9q2"},
-            {f"{SHORTENED}-0-abc12", f"{SHORTENED}-1-abc12"},
-        ),
-        ("job", {"job": "j", "release": "podium2"}, {"podium2-trainer-j-0-abc12"}),
-        ("pool", {"pool": "inference-a"}, {"podium-inference-a-0"}),
-        (
-            "overview",
-            {},
-            {n for n, labels in GPU_PODS.items() if labels.get("podium_release") == "podium"},
-        ),
-        ("overview", {"release": "podium-2"}, {"podium-2-inference-a-0"}),
-    ],
-)
-def test_the_gpus_that_are_shown_are_of_the_job_the_pool_or_the_release(
-    uid: str, chosen: dict[str, str], shown: set[str], tmp_path: Path
-) -> None:
-    expressions = [e for e in dashboards.expressions(uid) if "DCGM_" in e]
-    assert len(expressions) == 4
-    given = []
-    for pod, labels in GPU_PODS.items():
-        where = {"namespace": "podium", "pod": pod}
-        scraped = {key: value for key, value in labels.items() if key != "job_id"}
-        given += [made("DCGM_FI_DEV_GPU_UTIL", where | {"gpu": gpu}) for gpu in "01"]
-        # What has the name of another namespace's pod is another one.
-        given.append(made("DCGM_FI_DEV_GPU_UTIL", where | {"namespace": "other", "gpu": "0"}))
-        if labels:
-            given.append(made("up", where | scraped))
-        if "job_id" in labels:
-            given.append(made("podium_trainer_step", where | labels))
-    expression = expressions[0]
-    assert "DCGM_FI_DEV_GPU_UTIL" in expression
-    for name, value in ({"namespace": "podium", "release": "podium"} | chosen).items():
-        expression = expression.replace(f'"${name}"', f'"{value}"')
-    expression = f"count by (namespace, pod) ({expression})"
-    expected = [
-        {"labels": labels_text({"namespace": "podium", "pod": pod}), "value": 2} for pod in shown
-    ]
-    test = {
-        "interval": "1m",
-        "input_series": given,
-        "promql_expr_test": [{"expr": expression, "eval_time": "1m", "exp_samples": expected}],
-    }
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}))
-    done = subprocess.run(
-        [program("promtool", "prometheus"), "test", "rules", str(tmp_path / "tests.yaml")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def labels_text(labels: dict[str, str]) -> str:
-    return "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
-
-
-def made(metric: str, labels: dict[str, str]) -> dict[str, str]:
-    return {"series": metric + labels_text(labels), "values": "1x5"}
-
-
 @pytest.mark.parametrize("uid", dashboards.BOARDS)
 def test_a_panel_that_shows_traces_asks_for_buckets_of_podiums_own(uid: str) -> None:
     # Prometheus' client writes exemplars with a histogram's buckets, not with its sum or count.
@@ -349,6 +242,34 @@ def test_two_releases_share_a_grafana() -> None:
             text = json.dumps(board)
             for word in ("RELEASE_", "CONSOLE_URL", "RUNBOOK_URL"):
                 assert word not in text
+
+
+def test_a_dashboard_goes_into_the_folder_that_the_values_name() -> None:
+    annotations = {"grafana_folder": "Podium"}
+    values = {"monitoring": {"dashboards": {"enabled": True, "annotations": annotations}}}
+    made = [c for c in of_kind(render(values), "ConfigMap") if "dashboard" in c["metadata"]["name"]]
+    assert len(made) == len(dashboards.BOARDS)
+    for each in made:
+        assert each["metadata"]["annotations"] == annotations
+
+
+def test_who_scrapes_without_the_operator_is_told_the_labels(tmp_path: Path) -> None:
+    page = (CHART.parents[1] / "docs" / "operate.md").read_text()
+    (block,) = re.findall(r"^    scrape_configs:\n(?:     .*\n)+", page, re.MULTILINE)
+    (scrape,) = yaml.safe_load(block)["scrape_configs"]
+    # Which Debian's promtool is built without.
+    assert scrape.pop("kubernetes_sd_configs") == [{"role": "pod"}]
+    path = tmp_path / "prometheus.yaml"
+    path.write_text(yaml.safe_dump({"scrape_configs": [scrape]}))
+    command = [program("promtool", "prometheus"), "check", "config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    given = {r["target_label"]: r["source_labels"] for r in scrape["relabel_configs"][3:]}
+    (monitor,) = of_kind(render({"monitoring": {"podMonitor": {"enabled": True}}}), "PodMonitor")
+    for each in monitor["spec"]["podMetricsEndpoints"][0]["relabelings"]:
+        assert given[each["targetLabel"]] == each["sourceLabels"]
+    # The operator gives these by itself.
+    assert {"namespace", "pod"} <= set(given)
 
 
 def test_a_dashboard_begins_with_its_own_release() -> None:

@@ -205,9 +205,9 @@ def test_tracking_calls_the_controller_alone_and_has_what_its_values_name() -> N
     assert edges(objects) - EDGES == {("tracking", "controller", GRPC["controller"])}
     (pod,) = [each for each in pods(objects) if each.component == "tracking"]
     volumes = {each["name"]: each for each in pod.spec["volumes"]}
-    mounts = {each["name"]: each for each in pod.spec["containers"][0]["volumeMounts"]}
-    assert volumes["secret-team"]["secret"]["secretName"] == "team-wandb"
-    assert mounts["secret-team"]["mountPath"] == "/etc/podium/trackers/team"
+    mounts = {m["mountPath"]: m["name"] for m in pod.spec["containers"][0]["volumeMounts"]}
+    volume = volumes[mounts["/etc/podium/trackers/team"]]
+    assert volume["secret"]["secretName"] == "team-wandb"
     (policy,) = [
         each
         for each in of_kind(objects, "NetworkPolicy")

@@ -13,6 +13,7 @@ import podium_controller
 import pytest
 import sqlalchemy as sa
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.kit import sql
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.domain.ports import JUDGED, GroupKey
 from podium_controller.store import Database, EvaluationStore
@@ -275,3 +276,17 @@ async def test_who_holds_a_job_lets_rows_be_written_that_refer_to_it(stores: Sql
         await live_job(connection, "job", lock=True)
         saved = ledger.save_group(GroupKey("job", 2, 0), JUDGED, group(2, 0))
         await asyncio.wait_for(saved, 30)
+
+
+async def test_nothing_is_prepared_since_a_pooler_may_stand_before_the_database(
+    postgres: Postgres,
+) -> None:
+    # As pgbouncer in transaction mode, whose next transaction may have another connection.
+    database = sql.Database(postgres.create_database())
+    prepared = 0
+    for _ in range(10):
+        async with database.write() as connection:
+            count = await connection.scalar(sa.text("select count(*) from pg_prepared_statements"))
+            prepared = max(prepared, count)
+    await database.close()
+    assert prepared == 0

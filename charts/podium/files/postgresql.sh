@@ -1,6 +1,15 @@
 # Starts PostgreSQL; the first time it makes the cluster and the two databases.
 # PGDATA appears whole or not at all, so a pod that is killed at its first start begins anew.
 set -eu
+# Where the cluster gives the namespace a user, that has no name, and initdb wants one. As the image's own start does.
+if ! getent passwd "$(id -u)" > /dev/null; then
+  for wrapper in /usr/lib/*/libnss_wrapper.so; do
+    [ -e "$wrapper" ] || continue
+    echo "postgres:x:$(id -u):$(id -g)::/tmp:/bin/false" > /tmp/passwd
+    echo "postgres:x:$(id -g):" > /tmp/group
+    export LD_PRELOAD="$wrapper" NSS_WRAPPER_PASSWD=/tmp/passwd NSS_WRAPPER_GROUP=/tmp/group
+  done
+fi
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
   rm -rf "$PGDATA.new"
   printf %s "$PODIUM_PASSWORD" > /tmp/password

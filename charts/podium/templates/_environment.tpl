@@ -26,14 +26,16 @@ spec:
             periodSeconds: {{ .Values.probes.periodSeconds }}
             timeoutSeconds: {{ .Values.probes.timeoutSeconds }}
           {{- end }}
-          {{- with .Values.environments.extraEnv }}
+          {{- if or .Values.extraEnv .Values.environments.extraEnv }}
           env:
-            {{- toYaml . | nindent 12 }}
+            {{- include "podium.variables" (list .Values.extraEnv .Values.environments.extraEnv) | nindent 12 }}
           {{- end }}
           volumeMounts:
             - {name: tmp, mountPath: /tmp}
+            {{- include "podium.theirMounts" $c | nindent 12 }}
       volumes:
         - name: tmp
           emptyDir:
             sizeLimit: {{ .Values.environments.scratch }}
+        {{- include "podium.theirVolumes" $c | nindent 8 }}
 {{- end -}}

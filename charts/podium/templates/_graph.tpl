@@ -53,8 +53,8 @@ console: [http]
 {{- define "podium.podsOf" -}}
 {{- $root := index . 0 -}}
 matchLabels:
-  app.kubernetes.io/name: {{ include "podium.name" $root }}
-  app.kubernetes.io/instance: {{ $root.Release.Name }}
+  app.kubernetes.io/name: {{ include "podium.name" $root | quote }}
+  app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 matchExpressions:
   - key: app.kubernetes.io/component
     operator: In

@@ -11,11 +11,8 @@
   resources:
     {{- toYaml $.root.Values.modelCache.resources | nindent 4 }}
   env:
-    - {name: PODIUM_MODELS_DIR, value: /models}
-    - {name: HF_HUB_OFFLINE, value: "0"}
-    {{- with $.root.Values.modelCache.extraEnv }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $own := list (dict "name" "PODIUM_MODELS_DIR" "value" "/models") (dict "name" "HF_HUB_OFFLINE" "value" "0") }}
+    {{- include "podium.variables" (list $own $.root.Values.extraEnv $.root.Values.modelCache.extraEnv) | nindent 4 }}
   {{- with $.root.Values.modelCache.existingSecret }}
   envFrom:
     - secretRef: {name: {{ . }}}
@@ -23,6 +20,7 @@
   volumeMounts:
     - {name: tmp, mountPath: /tmp}
     - {name: models, mountPath: /models}
+    {{- include "podium.theirMounts" $ | nindent 4 }}
 {{- end }}
 {{- end -}}
 
@@ -44,7 +42,7 @@
   {{- end }}
 {{- end -}}
 
-{{/* Where a pool's model is, and which of its revisions is meant. */}}
+{{/* Where a pool's model is, and which of its revisions is meant; as a list of variables. */}}
 {{- define "podium.modelEnv" -}}
 - {name: PODIUM_MODELS_DIR, value: /models}
 {{- with .revision }}

@@ -1,17 +1,29 @@
 {{/* Names and labels. `.` is the root everywhere in this file, unless a helper says otherwise. */}}
 
+{{/* A chart that has this one as a dependency may give it any alias. */}}
 {{- define "podium.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- default .Chart.Name .Values.nameOverride | lower | replace "_" "-" | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{- define "podium.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
-{{- else if contains (include "podium.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{/* A name of at most so many characters, with a digest in place of what is left out: (list name length) */}}
+{{- define "podium.shortened" -}}
+{{- $name := index . 0 -}}
+{{- if gt (len $name) (int (index . 1)) -}}
+{{- printf "%s-%s" (trunc (sub (index . 1) 9 | int) $name | trimSuffix "-") (sha256sum $name | trunc 8) -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "podium.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- $name -}}
 {{- end -}}
+{{- end -}}
+
+{{/* A Service's name begins with a letter and has no dot; a release's may. */}}
+{{- define "podium.fullname" -}}
+{{- $full := .Values.fullnameOverride -}}
+{{- if not $full -}}
+{{- $name := include "podium.name" . -}}
+{{- $full = contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) | replace "." "-" -}}
+{{- if not (regexMatch "^[a-z]" $full) }}{{ $full = printf "r-%s" $full }}{{ end -}}
+{{- end -}}
+{{- include "podium.shortened" (list $full 40) -}}
 {{- end -}}
 
 {{/* A size such as 40Gi in bytes. */}}
@@ -22,9 +34,11 @@
 {{- $bytes -}}
 {{- end -}}
 
-{{/* Of one component: (list root "judge"). */}}
+{{/* Of one component: (list root "judge"). Pods of a StatefulSet have its name and a hash in a label, those of a
+     LeaderWorkerSet the group's number too, together at most 63 characters. */}}
 {{- define "podium.componentName" -}}
-{{- printf "%s-%s" (include "podium.fullname" (index . 0)) (index . 1) -}}
+{{- $component := index . 1 -}}
+{{- printf "%s-%s" (include "podium.shortened" (list (include "podium.fullname" (index . 0)) (sub 48 (len $component)))) $component -}}
 {{- end -}}
 
 {{/* host.namespace.svc.domain of a component: (list root "judge"). */}}
@@ -36,31 +50,33 @@
 {{/* The only labels that select: they never change between releases of the chart. (list root "judge") */}}
 {{- define "podium.selectorLabels" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "podium.name" $root }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ include "podium.name" $root | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
+{{/* All of an object's, with commonLabels and more: (list root "judge"), or with others as third. */}}
 {{- define "podium.labels" -}}
 {{- $root := index . 0 -}}
-{{ include "podium.selectorLabels" . }}
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-app.kubernetes.io/part-of: podium
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_") }}
-{{- with $root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := merge (dict "app.kubernetes.io/part-of" "podium") (include "podium.selectorLabels" . | fromYaml) -}}
+{{- $labels := dict "app.kubernetes.io/version" $root.Chart.AppVersion "app.kubernetes.io/managed-by" $root.Release.Service "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
+{{- $theirs := mergeOverwrite (dict) (default dict $root.Values.commonLabels) (default dict (gt (len .) 2 | ternary (last .) dict)) -}}
+{{- range $name, $_ := $theirs -}}
+{{- if hasKey $own $name -}}
+{{- fail (printf "labels: '%s' is Podium's own, by which its objects are found and selected; leave it out of commonLabels and of labels" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- mergeOverwrite $labels $theirs $own | toYaml -}}
 {{- end -}}
 
 {{/* Name, namespace and labels of a component's object: (list root "judge"), or with a name of its own
-     as third. */}}
+     as third, and with other labels as fourth. */}}
 {{- define "podium.metadata" -}}
 {{- $root := index . 0 -}}
-name: {{ if gt (len .) 2 }}{{ index . 2 }}{{ else }}{{ include "podium.componentName" . }}{{ end }}
-namespace: {{ $root.Release.Namespace }}
+name: {{ if gt (len .) 2 }}{{ index . 2 | quote }}{{ else }}{{ include "podium.componentName" . }}{{ end }}
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
-  {{- include "podium.labels" . | nindent 2 }}
+  {{- include "podium.labels" (gt (len .) 3 | ternary (list $root (index . 1) (last .)) (list $root (index . 1))) | nindent 2 }}
 {{- end -}}
 
 {{/* (list root service tagSuffix) */}}
@@ -68,7 +84,9 @@ labels:
 {{- $image := (index . 0).Values.image -}}
 {{- $name := printf "%s/%s" $image.repository (index . 1) -}}
 {{- with $image.registry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
-{{- printf "%s:%s%s" $name (default (index . 0).Chart.AppVersion $image.tag) (index . 2) -}}
+{{- $suffix := default "" (index . 2) -}}
+{{- $digest := get (default dict $image.digests) (printf "%s%s" (index . 1) $suffix) -}}
+{{- printf "%s:%s%s" $name (default (index . 0).Chart.AppVersion $image.tag) $suffix }}{{ with $digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
 {{- define "podium.authSecret" -}}
@@ -132,7 +150,7 @@ labels:
 {{/* How many jobs run at once unless controller.settings say it: as many as the pools take. A pool of
      merged weights takes one, one of adapters MAX_JOBS_PER_POOL. */}}
 {{- define "podium.activeJobs" -}}
-{{- $shared := int (default 16 .Values.controller.settings.MAX_JOBS_PER_POOL) -}}
+{{- $shared := int (dig "MAX_JOBS_PER_POOL" 16 (default dict .Values.controller.settings)) -}}
 {{- $jobs := 0 -}}
 {{- range (include "podium.pools" . | fromJson).pools -}}
 {{- $jobs = add $jobs (ternary 1 $shared (eq .weightMode "merged")) -}}

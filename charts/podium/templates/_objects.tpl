@@ -14,6 +14,8 @@ automountServiceAccountToken: false
 
 {{/* Headless: gRPC clients see every pod and balance over them, so they dial the pods' own ports. */}}
 {{- define "podium.headlessService" -}}
+{{- /* By the port's name alone a mesh would read gRPC in what is encrypted. */ -}}
+{{- $tls := .root.Values.tls.existingSecret -}}
 apiVersion: v1
 kind: Service
 metadata:
@@ -24,7 +26,7 @@ spec:
     {{- include "podium.selectorLabels" (list .root .component) | nindent 4 }}
   ports:
     {{- range $name, $port := omit (get (include "podium.ports" . | fromYaml) .service) "health" "metrics" }}
-    - {name: {{ $name }}, port: {{ $port }}, targetPort: {{ $name }}, protocol: TCP}
+    - {name: {{ $name }}, port: {{ $port }}, targetPort: {{ $name }}, protocol: TCP{{ if and $tls (eq $name "grpc") }}, appProtocol: tls{{ end }}}
     {{- end }}
 {{- end -}}
 
@@ -167,7 +169,7 @@ spec:
 {{/* The links of a dashboard or panel whose places the values name, as JSON {"links": [...]}: (list
      monitoring links). */}}
 {{- define "podium.dashboardLinks" -}}
-{{- $urls := dict "RUNBOOK_URL" (index . 0).rules.runbookBaseUrl "CONSOLE_URL" (index . 0).dashboards.consoleUrl -}}
+{{- $urls := dict "RUNBOOK_URL" (default "" (index . 0).rules.runbookBaseUrl) "CONSOLE_URL" (default "" (index . 0).dashboards.consoleUrl) -}}
 {{- $kept := list -}}
 {{- range $link := index . 1 -}}
 {{- $known := true -}}

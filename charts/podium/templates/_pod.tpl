@@ -27,9 +27,14 @@ postgresql: {sql: 5432}
 {{- printf "%s:%d" (include "podium.host" .) (int (get $ports (index . 2)).grpc) -}}
 {{- end -}}
 
+{{/* podDefaults with a pod's own over them, as JSON. */}}
+{{- define "podium.podValues" -}}
+{{- mergeOverwrite (dict "labels" dict "annotations" dict) (deepCopy .root.Values.podDefaults) (deepCopy (default dict .values.pod)) | toJson -}}
+{{- end -}}
+
 {{/* Keys of a pod's spec and metadata that are about where and as what it runs. */}}
 {{- define "podium.placement" -}}
-{{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy .values.pod) -}}
+{{- $pod := include "podium.podValues" . | fromJson -}}
 {{- with $pod.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
@@ -69,12 +74,9 @@ imagePullSecrets:
 {{- end -}}
 
 {{- define "podium.podMetadata" -}}
-{{- $pod := mergeOverwrite (deepCopy .root.Values.podDefaults) (deepCopy .values.pod) -}}
+{{- $pod := include "podium.podValues" . | fromJson -}}
 labels:
-  {{- include "podium.labels" (list .root .component) | nindent 2 }}
-  {{- with $pod.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "podium.labels" (list .root .component $pod.labels) | nindent 2 }}
 annotations:
   kubectl.kubernetes.io/default-container: {{ .service }}
   {{- with $pod.annotations }}
@@ -92,9 +94,11 @@ automountServiceAccountToken: {{ default false .token }}
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
+  {{- if .root.Values.fixedUserIds }}
   runAsUser: {{ $user }}
   runAsGroup: {{ $user }}
   fsGroup: {{ $user }}
+  {{- end }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile:
     type: RuntimeDefault
@@ -179,10 +183,29 @@ lifecycle:
 {{- add .Values.drainSeconds 20 -}}
 {{- end -}}
 
-{{/* The service's settings as variables: what all have, then `own` (a dict), then values.settings,
-     each winning over the one before, so that no name comes twice. */}}
+{{/* Variables, of each name the last one alone: server-side apply refuses a name that stands there twice. A list of
+     lists. */}}
+{{- define "podium.variables" -}}
+{{- $seen := dict -}}
+{{- $kept := list -}}
+{{- range reverse . -}}
+{{- range default list . | reverse -}}
+{{- if not (hasKey $seen .name) }}{{ $kept = prepend $kept . }}{{ end -}}
+{{- $_ := set $seen .name true -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kept -}}
+{{- end -}}
+
+{{/* A service's variables: its settings, `variables` of its template, then extraEnv of all, then its own. */}}
 {{- define "podium.env" -}}
-{{- $settings := dict "HOST" "0.0.0.0" "DRAIN_SECONDS" .root.Values.drainSeconds "LOG_LEVEL" .root.Values.log.level "LOG_FORMAT" .root.Values.log.format -}}
+{{- include "podium.variables" (list (include "podium.settingsEnv" . | fromYamlArray) .variables .root.Values.extraEnv .values.extraEnv) -}}
+{{- end -}}
+
+{{/* The service's settings as variables: what all have, then `own` (a dict), then values.settings,
+     each winning over the one before. */}}
+{{- define "podium.settingsEnv" -}}
+{{- $settings := dict "HOST" .root.Values.listenAddress "DRAIN_SECONDS" .root.Values.drainSeconds "LOG_LEVEL" .root.Values.log.level "LOG_FORMAT" .root.Values.log.format -}}
 {{- /* The console has no token of its own: who looks at its pages presents theirs. */ -}}
 {{- if and .root.Values.auth.enabled (ne .service "console") -}}
 {{- $settings = merge $settings (dict "AUTH_TOKENS_FILE" "/etc/podium/auth/tokens" "TOKEN_FILE" "/etc/podium/auth/token") -}}
@@ -197,23 +220,27 @@ lifecycle:
 {{- if .root.Values.tls.existingSecret -}}
 {{- $settings = merge $settings (dict "TLS_CERTIFICATE_FILE" "/etc/podium/tls/tls.crt" "TLS_KEY_FILE" "/etc/podium/tls/tls.key" "TLS_AUTHORITIES_FILE" "/etc/podium/tls/ca.crt") -}}
 {{- end -}}
-{{- $settings = mergeOverwrite $settings (deepCopy (default dict .own)) (deepCopy .values.settings) -}}
+{{- $settings = mergeOverwrite $settings (deepCopy (default dict .own)) (deepCopy (default dict .values.settings)) -}}
 {{- range $name, $value := $settings }}
 - {name: PODIUM_{{ upper $.service }}_{{ $name }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
 {{- end }}
 {{- if .root.Values.tracing.otlpEndpoint }}
 {{- include "podium.tracingEnv" . }}
 {{- end }}
-{{- with .values.extraEnv }}
-{{ toYaml . }}
-{{- end }}
+{{- end -}}
+
+{{/* A variable with a database's URL, as a list: (list root "controller") */}}
+{{- define "podium.databaseEnv" -}}
+- name: PODIUM_{{ index . 1 | upper }}_DATABASE_URL
+  valueFrom:
+    secretKeyRef: {name: {{ include "podium.databaseSecret" (index . 0) | quote }}, key: {{ index . 1 }}-url}
 {{- end -}}
 
 {{/* OpenTelemetry's variables, but for those that extraEnv sets. */}}
 {{- define "podium.tracingEnv" -}}
 {{- $tracing := .root.Values.tracing -}}
 {{- $taken := list -}}
-{{- range .values.extraEnv }}{{ $taken = append $taken .name }}{{ end -}}
+{{- range concat (default list .root.Values.extraEnv) (default list .values.extraEnv) }}{{ $taken = append $taken .name }}{{ end -}}
 {{- $variables := dict "OTEL_EXPORTER_OTLP_ENDPOINT" $tracing.otlpEndpoint -}}
 {{- if ne $tracing.otlpProtocol "grpc" -}}
 {{- $variables = set $variables "OTEL_EXPORTER_OTLP_PROTOCOL" $tracing.otlpProtocol -}}
@@ -257,6 +284,20 @@ lifecycle:
 {{- if .root.Values.tls.existingSecret }}
 - {name: tls, mountPath: /etc/podium/tls, readOnly: true}
 {{- end }}
+{{- include "podium.theirMounts" . }}
+{{- end -}}
+
+{{/* Volumes that the values give every container of a pod. */}}
+{{- define "podium.theirMounts" -}}
+{{- with (include "podium.podValues" . | fromJson).volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "podium.theirVolumes" -}}
+{{- with (include "podium.podValues" . | fromJson).volumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* The certificate, for what calls and is called. */}}
@@ -281,6 +322,7 @@ lifecycle:
     defaultMode: 0440
 {{- end }}
 {{- include "podium.tlsVolume" .root }}
+{{- include "podium.theirVolumes" . }}
 {{- end -}}
 
 {{/* The first keys of a container. */}}

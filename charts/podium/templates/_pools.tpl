@@ -15,10 +15,6 @@ spec:
     {{- include "podium.container" . | nindent 4 }}
       env:
         {{- include "podium.env" . | nindent 8 }}
-        - name: PODIUM_INFERENCE_POD_IP
-          valueFrom:
-            fieldRef: {fieldPath: status.podIP}
-        {{- include "podium.modelEnv" .values | nindent 8 }}
       volumeMounts:
         {{- include "podium.commonMounts" . | nindent 8 }}
         {{- include "podium.modelMounts" . | nindent 8 }}

@@ -86,7 +86,7 @@ spec:
 {{- $own := dict "REGISTRY_ADDRESS" (include "podium.address" (list $root "registry" "registry")) }}
 {{- /* A node whose GPU the container does not see would train on its CPU, unsaid. */}}
 {{- if gt (int $values.gpus) 0 }}{{ $_ := set $own "DEVICE" "cuda" }}{{ end }}
-{{- $c := dict "root" $root "component" "trainer" "service" "trainer" "values" $values "own" $own "scratch" $values.scratch "models" (list $pool) -}}
+{{- $c := dict "root" $root "component" "trainer" "service" "trainer" "values" $values "own" $own "scratch" $values.scratch "models" (list $pool) "variables" (include "podium.modelEnv" $pool | fromYamlArray) -}}
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -107,7 +107,6 @@ spec:
         {{- include "podium.container" $c | nindent 8 }}
           env:
             {{- include "podium.env" $c | nindent 12 }}
-            {{- include "podium.modelEnv" $pool | nindent 12 }}
           volumeMounts:
             {{- include "podium.commonMounts" $c | nindent 12 }}
             {{- include "podium.modelMounts" $c | nindent 12 }}

@@ -25,7 +25,7 @@ class Settings(ServerSettings):
     data_dir: Path = Path(".podium/controller")
     """Where the SQLite database lies when no other is named."""
     database_url: str = ""
-    """`sqlite+aiosqlite:///path` or `postgresql+psycopg://…`; empty for SQLite in data_dir."""
+    """`sqlite:///path` or `postgresql://…`; empty for SQLite in data_dir."""
     database_wait_seconds: float = Field(default=120.0, ge=0, le=3600)
     """How long a start waits for a database that is away; then the process ends."""
 

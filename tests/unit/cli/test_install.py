@@ -6,6 +6,7 @@ What it asks kubectl, and how it ends, is in tests/integration/cli.
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +228,7 @@ def test_what_may_not_be_looked_at_is_unknown_and_no_failure() -> None:
         assert finding(cluster, name).status == "info", name
 
 
+OPENSHIFT = frozenset({"securitycontextconstraints.security.openshift.io"})
 CLUSTERS = (
     PLAIN,
     replace(PLAIN, default_storage="", resources=MONITORED),
@@ -234,6 +236,7 @@ CLUSTERS = (
     replace(PLAIN, nodes=(gpu_node(8),), default_storage=""),
     replace(PLAIN, nodes=(EIGHT,)),
     replace(PLAIN, denied=frozenset(JOB_SETS)),
+    replace(PLAIN, resources=OPENSHIFT),
 )
 
 
@@ -248,10 +251,11 @@ def test_the_chart_takes_the_command_s_values(cluster: Cluster) -> None:
         values = yaml.safe_load(Path(file).read_text())
     for setting in settings(command, "--set"):
         path, _, value = setting.partition("=")
-        _merge(values, parse_set_string_values(setting) if value != "true" else _nested(path))
+        switch = value in ("true", "false")
+        _merge(values, _nested(path, value) if switch else parse_set_string_values(setting))
     for setting in settings(command, "--set-json"):
         path = setting.partition("=")[0].split(".")
-        values[path[0]].pop(path[1], None)
+        values.get(path[0], {}).pop(path[1], None)
         _merge(values, parse_set_json(setting))
     objects = render(values)
     claims = [item for item in objects if item["kind"] == "PersistentVolumeClaim"]
@@ -259,11 +263,25 @@ def test_the_chart_takes_the_command_s_values(cluster: Cluster) -> None:
     if not cluster.default_storage:
         assert {item["spec"]["storageClassName"] for item in claims} == {"fast"}
     monitors = {item["kind"] for item in objects} & {"PodMonitor", "PrometheusRule"}
-    assert len(monitors) == (2 if cluster.resources else 0)
+    assert len(monitors) == (2 if cluster.resources == MONITORED else 0)
 
 
-def _nested(path: str) -> dict[str, Any]:
-    value: Any = True
+def test_openshift_gives_pods_their_users_and_has_a_dns_of_its_own() -> None:
+    cluster = replace(PLAIN, resources=OPENSHIFT)
+    assert finding(cluster, "OpenShift").status == "ok"
+    command = helm_command(cluster, WISH)
+    assert "fixedUserIds=false" in settings(command, "--set")
+    from helm_python import parse_set_json
+
+    (dns,) = settings(command, "--set-json")
+    # As the page has it.
+    page = (ROOT / "docs" / "how-to" / "strict-clusters.md").read_text()
+    (block,) = re.findall(r"^    fixedUserIds: .*\n(?:     .*\n|    networkPolicy:\n)+", page, re.M)
+    assert parse_set_json(dns)["networkPolicy"] == yaml.safe_load(block)["networkPolicy"]
+
+
+def _nested(path: str, text: str) -> dict[str, Any]:
+    value: Any = text == "true"
     for part in reversed(path.split(".")):
         value = {part: value}
     return dict(value)

@@ -15,6 +15,10 @@ GPU_LABEL = "nvidia.com/gpu.count"
 GPU_RUNTIME = "nvidia"
 HUB_SECRET = "hugging-face"
 """What the file for eight GPUs names."""
+_OPENSHIFT = "securitycontextconstraints.security.openshift.io"
+_OPENSHIFT_DNS = (
+    '[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}}}]'
+)
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,11 @@ def helm_command(cluster: Cluster, wish: Wish) -> list[str]:
         *_storage(cluster, case),
         *_gpus(cluster, wish, case),
         *_job_sets(cluster),
+        *(["fixedUserIds=false"] if is_openshift(cluster) else []),
     ):
         command += ["--set", setting]
+    if is_openshift(cluster):
+        command += ["--set-json", f"networkPolicy.dns={_OPENSHIFT_DNS}"]
     if case == "eight-gpus" and not labelled(cluster):
         command += ["--set-json", "podDefaults.nodeSelector={}"]
     return [*command, "--wait", "--timeout", "30m"]
@@ -80,6 +87,11 @@ def monitored(cluster: Cluster) -> tuple[bool, bool]:
         for kind, right in kinds.items()
     )
     return monitor, rule
+
+
+def is_openshift(cluster: Cluster) -> bool:
+    """Whether namespaces have users of their own, and names are resolved by OpenShift's pods."""
+    return _OPENSHIFT in cluster.resources
 
 
 def grants_job_sets(cluster: Cluster) -> bool:

@@ -10,6 +10,7 @@ from podium.cli.install.values import (
     GPU_TAINT,
     Wish,
     grants_job_sets,
+    is_openshift,
     labelled,
     largest,
     monitored,
@@ -32,6 +33,7 @@ def findings(cluster: Cluster, wish: Wish) -> list[Finding]:
         *_monitoring(cluster),
         _metrics(cluster),
         *_schedulers(cluster),
+        *_openshift(cluster),
         _gitops(cluster),
         Finding(
             "info",
@@ -253,6 +255,13 @@ def _job_sets(cluster: Cluster) -> Finding:
     if "jobsets.jobset.x-k8s.io" in cluster.resources:
         return Finding("ok", "JobSet", "each trainer is made by one (trainer.jobSet)")
     return Finding("info", "JobSet", "not there: trainers are Jobs")
+
+
+def _openshift(cluster: Cluster) -> list[Finding]:
+    if not is_openshift(cluster):
+        return []
+    words = "pods run as the namespace's users, and names are resolved by its DNS"
+    return [Finding("ok", "OpenShift", words, "docs/how-to/strict-clusters.md has more.")]
 
 
 def _gitops(cluster: Cluster) -> Finding:

@@ -12,13 +12,13 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from podium.core.backoff import Backoff
 from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
+from podium.kit.sql.url import database_url
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,12 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        """Nothing is opened yet; a SQLite file's folder is made."""
-        parsed = make_url(url)
+        """Nothing is opened yet; a SQLite file's folder is made.
+
+        Raises:
+            InvalidArgumentError: as `database_url`.
+        """
+        parsed = database_url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         if self.is_sqlite and parsed.database and parsed.database != ":memory:":
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
@@ -149,6 +153,8 @@ class Database:
 
 def _engine(url: sa.URL, **options: Any) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
+        # One is a connection's, and behind a pooler the next transaction may have another.
+        options["connect_args"] = {"prepare_threshold": None}
         return create_async_engine(url, pool_pre_ping=True, **options)
     options["connect_args"] = {"timeout": _LOCK_SECONDS}
     engine = create_async_engine(url, pool_pre_ping=True, **options)
