@@ -81,7 +81,6 @@ def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tupl
             "--enable-auto-tool-choice",
             f"--tool-call-parser={settings.tool_parser or DEFAULT_FORMAT}",
             "--disable-fastapi-docs",
-            "--generation-config=vllm",
             *([f"--chat-template={settings.chat_template}"] if settings.chat_template else []),
         ]
     )
