@@ -80,7 +80,8 @@ class Checkpoint:
     step: int
     weights: Mapping[str, torch.Tensor]
     """Float32: of an adapter by the names in its file; of whole weights by the model's own
-    names those that this process stores, and none when it was read."""
+    names those that this process stores, with what of the model is constant, and none when it
+    was read."""
     adapter_config: Mapping[str, Any]
     """Empty for whole weights."""
     optimizer: Mapping[str, torch.Tensor]
@@ -187,10 +188,15 @@ def _write_model(
     config = AutoConfig.from_pretrained(base)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    stored = {name: tensor.to(config.dtype or tensor.dtype) for name, tensor in weights.items()}
+    constant = dict(model.named_buffers())
+    stored = {
+        name: tensor if name in constant else tensor.to(config.dtype or tensor.dtype)
+        for name, tensor in weights.items()
+    }
+    # Transformers knows which names and shapes a model's files have.
+    named = revert_weight_conversion(model, stored)
     save_torch_state_dict(
-        # Transformers knows which names and shapes a model's files have.
-        revert_weight_conversion(model, stored),
+        {name: _alone(tensor) for name, tensor in named.items()},
         folder,
         filename_pattern=f"model{ranks.mark}{{suffix}}.safetensors",
         max_shard_size=_FILE_BYTES,
@@ -198,6 +204,11 @@ def _write_model(
     if ranks.sharded:
         # Of this part alone; the first process makes that of all.
         (folder / f"model{ranks.mark}.safetensors.index.json").unlink(missing_ok=True)
+
+
+def _alone(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in memory of its own: an expert is a view of its stack, which no file takes."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 
 
 def read(folder: Path) -> Checkpoint:

@@ -127,6 +127,15 @@ class Policy:
             parameters = self._trainable()
         self.masters = Masters(parameters, torch.float32 if ranks.sharded else dtype)
 
+    def constants(self) -> dict[str, torch.Tensor]:
+        """What the model's files hold and no gradient moves, such as a bias of a router's."""
+        return {
+            f"{path}.{name}".removeprefix("."): buffer
+            for path, module in self.network.causal.named_modules()
+            for name, buffer in module.named_buffers(recurse=False)
+            if name not in module._non_persistent_buffers_set
+        }
+
     def evaluate(self, row: Row) -> Evaluation:
         """Log-probs and entropies of the row's trained tokens under the policy."""
         return Evaluation(*self.network(row))

@@ -215,7 +215,8 @@ class Session:
         weights, full = self.policy.masters.weights, not self.policy.adapter_config
         serves, resumes = saving is not Saving.STATE, saving is not Saving.NONE
         if full:
-            mine = owned(weights, self._ranks) if serves else {}
+            served = {**weights, **self.policy.constants()}
+            mine = owned(served, self._ranks) if serves else {}
         else:
             mine = self.policy.experts.apart(whole(weights))
         return Checkpoint(
