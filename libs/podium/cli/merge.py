@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from podium.core.errors import FailedPreconditionError
-from podium.local.models import digest, resolve
+from podium.local.models import check_whole, digest, resolve
 from podium.registry.v1 import registry_service_pb2 as pb
 
 
@@ -34,7 +35,11 @@ def merge(manifest: pb.Manifest, adapter: Path, target: Path) -> None:
         raise FailedPreconditionError(
             f"--merged needs {error.name}; install podium[trainer], or export without --merged"
         ) from error
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    check_whole(base)
+    # It would ask at the terminal whether to run code of the model's.
+    own: dict[str, Any] = {"trust_remote_code": False}
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, **own)
     merged = PeftModel.from_pretrained(model, adapter).merge_and_unload()
-    merged.to(AutoConfig.from_pretrained(base).dtype or torch.float32).save_pretrained(target)
-    AutoTokenizer.from_pretrained(base).save_pretrained(target)
+    dtype = AutoConfig.from_pretrained(base, **own).dtype or torch.float32
+    merged.to(dtype).save_pretrained(target)
+    AutoTokenizer.from_pretrained(base, **own).save_pretrained(target)

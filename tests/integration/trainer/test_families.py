@@ -22,6 +22,7 @@ from podium_trainer.learner.model import Policy
 from podium_trainer.learner.network import Network, load
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from support.families import FAMILIES, build_family
+from support.model_files import NO_TENSORS
 from support.tiny_policy import VOCABULARY, group, move_adapter, training_spec, trajectory
 
 
@@ -154,6 +155,7 @@ def spoil(how: Callable[[Row], Row], samples: Sequence[Weighted]) -> Row:
 
 def test_s2_an_unknown_family_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "abacus", "vocab_size": 97}')
+    (tmp_path / "model.safetensors").write_bytes(NO_TENSORS)
     with pytest.raises(InvalidArgumentError, match="abacus") as caught:
         Policy(tmp_path, "m", training_spec(), seed=0, dtype=torch.float32)
     assert caught.value.reason == "UNSUPPORTED_MODEL"

@@ -8,6 +8,7 @@ import pytest
 from podium.core.errors import InvalidArgumentError, NotFoundError
 from podium.local.models import digest, known, models_dir, resolve
 from podium.local.models.prepare import prepare
+from support.model_files import NO_TENSORS
 from tokenizers import Tokenizer
 
 SMOLLM2 = "smollm2-135m-instruct"
@@ -22,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def a_model(folder: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "model.safetensors").write_bytes(NO_TENSORS)
     (folder / "tokenizer.json").write_text("{}")
     return folder
 

@@ -58,6 +58,11 @@ FORMAT = 1
 
 INDEX = "model.safetensors.index.json"
 _FILE_BYTES = "2GB"
+_WEIGHTS = frozenset(
+    {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".py"}
+)
+"""What of a model's files is not published anew: its weights of before, in whatever form, and
+code."""
 
 
 class Saving(Enum):
@@ -178,16 +183,16 @@ def _write_model(
     folder.mkdir()
     if ranks.rank == 0:
         for path in base.iterdir():
-            weights_file = path.suffix in (".safetensors", ".bin", ".gguf")
+            weights_file = path.suffix in _WEIGHTS
             index = path.name.endswith(".index.json") or path.name.startswith(".")
             if path.is_file() and not weights_file and not index:
                 shutil.copyfile(path, folder / path.name)
     if not weights:
         # There are more processes than layers.
         return
-    config = AutoConfig.from_pretrained(base)
+    config = AutoConfig.from_pretrained(base, trust_remote_code=False)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     constant = dict(model.named_buffers())
     stored = {
         name: tensor if name in constant else tensor.to(config.dtype or tensor.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,16 +111,35 @@ class Network(torch.nn.Module):
 
 
 def load(folder: str, dtype: torch.dtype, attention: str) -> Any:
-    """Transformers' model of `folder`, without dropout.
+    """Transformers' model of `folder`, without dropout; no code of the folder's runs.
 
     Raises:
-        ValueError, ImportError, KeyError, OSError: what Transformers raises.
+        ValueError: the files lack a weight; or, as ImportError, KeyError and others, what
+            Transformers raises.
     """
     disable_progress_bar()
-    causal = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation=attention, local_files_only=True
+    causal, read = AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=dtype,
+        attn_implementation=attention,
+        local_files_only=True,
+        trust_remote_code=False,
+        output_loading_info=True,
     )
+    check_read(read)
     return causal.eval()
+
+
+def check_read(read: Mapping[str, Any]) -> None:
+    """Whether the files had every weight, of what Transformers says of its reading: it would go on
+    with random numbers.
+
+    Raises:
+        ValueError: they had not.
+    """
+    if missing := sorted(read["missing_keys"]):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ValueError(f"its files have no {', '.join(missing[:3])}{more}")
 
 
 def blocks(module: torch.nn.Module) -> torch.nn.ModuleList:
