@@ -12,8 +12,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 from podium.core.errors import InvalidArgumentError, NotFoundError
 from podium_trainer.learner.base import load_network
+from podium_trainer.learner.model import Policy
 from safetensors.torch import load_file, save_file
-from support.tiny_policy import build_small_llama
+from support.tiny_policy import build_small_llama, training_spec
 from transformers import AutoModelForCausalLM
 
 TOKENS = torch.tensor([3, 5, 8, 13, 21, 34, 55, 89])
@@ -145,3 +146,12 @@ def test_what_is_stored_otherwise_is_what_plain_transformers_reads(
     with torch.no_grad():
         expected = plain(input_ids=TOKENS[None]).logits[0]
     torch.testing.assert_close(says(folder), expected, atol=0, rtol=0)
+
+
+def test_a_model_whose_files_call_its_layers_otherwise_is_refused(folder: Path) -> None:
+    """As those of embedding models do, which lack the first part of every name."""
+    put(folder, {name.removeprefix("model."): each for name, each in tensors(folder).items()})
+    with pytest.raises(InvalidArgumentError) as caught:
+        Policy(folder, "m", training_spec(), seed=0, dtype=torch.float32)
+    assert "its files have no model.layers.0." in caught.value.message
+    assert caught.value.violations[0].field == "base_model"

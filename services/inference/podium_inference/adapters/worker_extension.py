@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from podium.local.models import weight_files
 from safetensors import safe_open
 
 from podium_inference.adapters.base_rows import leave_base_plain
@@ -100,7 +101,7 @@ def _merged(base: Path, adapter: Path | None) -> Iterator[tuple[str, torch.Tenso
     scale = 0.0
     if adapter is not None:
         factors, scale = _read_adapter(adapter)
-    for shard in sorted(base.glob("*.safetensors")):
+    for shard in weight_files(base):
         with safe_open(shard, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a dict
                 tensor = weights.get_tensor(name)

@@ -38,10 +38,12 @@ import safetensors.torch
 import torch
 from huggingface_hub import save_torch_state_dict
 from podium.core.errors import DataLossError
+from podium.local.models import tensors_of, unsupported
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.core_model_loading import revert_weight_conversion
 
+from podium_trainer.learner.network import constants
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.sharded import Shards
 
@@ -190,9 +192,8 @@ def _write_model(
     if not weights:
         # There are more processes than layers.
         return
-    config = AutoConfig.from_pretrained(base, trust_remote_code=False)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    model = _outline(base)
+    config = model.config
     constant = dict(model.named_buffers())
     stored = {
         name: tensor if name in constant else tensor.to(config.dtype or tensor.dtype)
@@ -209,6 +210,32 @@ def _write_model(
     if ranks.sharded:
         # Of this part alone; the first process makes that of all.
         (folder / f"model{ranks.mark}.safetensors.index.json").unlink(missing_ok=True)
+
+
+def check_published(base: Path) -> None:
+    """Whether whole weights of the model in `base` would have the names and shapes of its files.
+
+    Whoever serves a version holds it to them.
+
+    Raises:
+        InvalidArgumentError: UNSUPPORTED_MODEL: they would not.
+    """
+    model, files = _outline(base), tensors_of(base)
+    held = dict(model.named_parameters()) | constants(model)
+    for name, tensor in sorted(revert_weight_conversion(model, held).items()):
+        if name not in files or files[name].shape != tuple(tensor.shape):
+            raise unsupported(
+                base,
+                f"its files have no {name} of shape {tuple(tensor.shape)}, under which a version"
+                " of whole weights would be published; allowed is TRAINABLE_KIND_LORA",
+            )
+
+
+def _outline(base: Path) -> Any:
+    """The model of `base` without its numbers."""
+    config = AutoConfig.from_pretrained(base, trust_remote_code=False)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 
 
 def _alone(tensor: torch.Tensor) -> torch.Tensor:

@@ -22,6 +22,9 @@ from podium_trainer.learner.products import Products
 
 logger = logging.getLogger(__name__)
 
+TEXT = "language_model"
+"""How Transformers calls the part of a model that is for text, where it has others."""
+
 
 class Network(torch.nn.Module):
     """A causal language model as Transformers loads it, evaluated row by row.
@@ -142,10 +145,43 @@ def check_read(read: Mapping[str, Any]) -> None:
         raise ValueError(f"its files have no {', '.join(missing[:3])}{more}")
 
 
+def has_text_part(model: torch.nn.Module) -> bool:
+    """Whether the model has other parts, such as one for images, beside the one for text."""
+    return any(name.rpartition(".")[2] == TEXT for name, _ in model.named_modules())
+
+
+def constants(causal: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What the files of a model hold and no gradient moves, such as a bias of a router's."""
+    buffers = {
+        f"{path}.{name}".removeprefix("."): buffer
+        for path, module in causal.named_modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if name not in module._non_persistent_buffers_set
+    }
+    frozen = {n: p.detach() for n, p in causal.named_parameters() if not p.requires_grad}
+    return buffers | frozen
+
+
+def freeze_other_parts(network: Network) -> None:
+    """Has only the part for text train: no prompt goes through the others."""
+    if not has_text_part(network):
+        return
+    head = network.causal.get_output_embeddings().weight
+    for name, parameter in network.causal.named_parameters():
+        if TEXT not in name.split(".") and parameter is not head:
+            parameter.requires_grad_(False)
+
+
 def blocks(module: torch.nn.Module) -> torch.nn.ModuleList:
-    """The decoder's layers: the list of modules with most parameters."""
+    """The decoder's layers: the list of modules with most parameters, of the part for text."""
+    lists = [
+        (name.split("."), found)
+        for name, found in module.named_modules()
+        if isinstance(found, torch.nn.ModuleList)
+    ]
+    text = [found for path, found in lists if TEXT in path]
     return max(
-        (found for found in module.modules() if isinstance(found, torch.nn.ModuleList)),
+        text or [found for _, found in lists],
         key=lambda found: sum(parameter.numel() for parameter in found.parameters()),
         default=torch.nn.ModuleList(),
     )
