@@ -75,11 +75,21 @@ numbers, which vLLM's attention for the CPU takes.
 """
 
 
+SCALED: dict[str, tuple[str, dict[str, Any]]] = {
+    "granite": (
+        "granite",
+        {"logits_scaling": 8.0, "embedding_multiplier": 12.0, "residual_multiplier": 0.22},
+    ),
+    "command": ("cohere2", {"logit_scale": 0.25, "sliding_window": 16}),
+}
+"""As `FAMILIES`: those that divide or multiply their logits."""
+
+
 def build_family(name: str, folder: Path, **changes: Any) -> Path:
     """Writes a model of the family, float32 and seeded, into `folder`."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    kind, options = FAMILIES[name]
+    kind, options = (FAMILIES | SCALED)[name]
     config = AutoConfig.for_model(
         kind, **{"vocab_size": VOCABULARY, **_COMMON, **options, **changes}
     )

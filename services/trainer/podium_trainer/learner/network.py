@@ -39,6 +39,9 @@ class Network(torch.nn.Module):
         self._frozen_head: torch.Tensor | None = None
         self._products = Products.TORCH
         self._rounded_head: torch.Tensor | None = None
+        self._logit_scale = logit_scale(causal.config.get_text_config())
+        self.attended = 0
+        """Layers of the last row whose attention took its trees."""
 
     @property
     def vocabulary(self) -> int:
@@ -53,14 +56,18 @@ class Network(torch.nn.Module):
         def on(array: Any) -> torch.Tensor:
             return torch.from_numpy(array).to(device)
 
+        layout = Layout(row, device)
         hidden = self.causal.base_model(
             input_ids=on(row.tokens)[None],
             position_ids=on(row.positions)[None],
             use_cache=False,
-            layout=Layout(row, device),
+            layout=layout,
         ).last_hidden_state[0]
+        self.attended = len(layout.attended)
         slots = on(row.slots)
-        states, temperatures = hidden[on(row.slot_nodes)], on(row.slot_temperatures)
+        states = hidden[on(row.slot_nodes)]
+        # To divide the logits by it once more is to divide by the product.
+        temperatures = on(row.slot_temperatures) / self._logit_scale
         targets = on(row.targets)
         if self._products == Products.TORCH:
             logprobs, entropy = logprobs_and_entropy(
@@ -111,6 +118,12 @@ class Network(torch.nn.Module):
         if self._frozen_head is None or self._frozen_head.shape != weight.shape:
             self._frozen_head = weight.detach().float()
         return self._frozen_head
+
+
+def logit_scale(config: Any) -> float:
+    """What the model multiplies its logits by: Granite divides them, Cohere multiplies."""
+    divisor = getattr(config, "logits_scaling", None) or 1.0
+    return float(getattr(config, "logit_scale", None) or 1.0) / float(divisor)
 
 
 def load(folder: str, dtype: torch.dtype, attention: str) -> Any:
