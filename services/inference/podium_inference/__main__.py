@@ -57,6 +57,7 @@ def main() -> None:
         settings = for_this_device(given)
         keys = Keys.of(settings.auth_tokens_file, settings.api_keys_file, api_key)
         folder = models.resolve(settings.model)
+        models.check_whole(folder)
         digest = await asyncio.to_thread(models.digest, folder)
         leader = _lead(settings, folder, digest, server)
         place = await _gather(settings, leader) if leader is not None else None
@@ -117,6 +118,7 @@ def main() -> None:
             vocab_size=engine.vocab_size,
             gpus=engine.gpus,
             vocabulary_digest=vocabulary_digest(engine.tokenizer.get_vocab()),
+            untrainable=models.untrainable(folder, models.causal_kinds()),
             rendering=spec_pb2.Rendering(
                 chat_template_digest=digest_of(
                     settings.chat_template or getattr(engine.tokenizer, "chat_template", None)
