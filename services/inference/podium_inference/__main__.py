@@ -34,7 +34,7 @@ from podium_inference.adapters.quick_tokenizer import quick
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import PolicyPool
-from podium_inference.domain.render import Renderer
+from podium_inference.domain.render import NO_TEMPLATE, Renderer
 from podium_inference.domain.token_scores import vocabulary_digest
 from podium_inference.servicer import InferenceServicer
 from podium_inference.settings import Settings
@@ -103,6 +103,8 @@ def main() -> None:
             settings.chat_template,
             settings.reasoning_parser,
         )
+        if not renderer.has_template:
+            logger.warning(NO_TEMPLATE)
         if settings.chat_template:
             # A template that cannot be read is an operator's mistake, not a request's.
             asked = trajectory_pb2.Message(role=trajectory_pb2.ROLE_USER, content="?")
