@@ -15,11 +15,12 @@ from podium.local.models.supported import (
     unsupported,
     untrainable,
 )
-from podium.local.models.weights import StoredTensor, tensors_of, weight_files
+from podium.local.models.weights import INDEX, StoredTensor, tensors_of, weight_files
 
 __all__ = [
     "BUILT_IN",
     "HUB_NAMES",
+    "INDEX",
     "StoredTensor",
     "causal_kinds",
     "check_whole",

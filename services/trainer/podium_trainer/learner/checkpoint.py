@@ -27,7 +27,6 @@ import base64
 import binascii
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -39,6 +38,7 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from podium.core.errors import DataLossError
 from podium.local.models import tensors_of, unsupported
+from podium.local.models.merging import copy_beside
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.core_model_loading import revert_weight_conversion
@@ -58,13 +58,16 @@ SHARDS = "state/shards"
 STATE = "state/state.json"
 FORMAT = 1
 
-INDEX = "model.safetensors.index.json"
 _FILE_BYTES = "2GB"
-_WEIGHTS = frozenset(
-    {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".py"}
-)
-"""What of a model's files is not published anew: its weights of before, in whatever form, and
-code."""
+_TYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "BOOL": torch.bool,
+}
+"""By their names in files."""
 
 
 class Saving(Enum):
@@ -184,25 +187,15 @@ def _write_model(
 ) -> None:
     folder.mkdir()
     if ranks.rank == 0:
-        for path in base.iterdir():
-            weights_file = path.suffix in _WEIGHTS
-            index = path.name.endswith(".index.json") or path.name.startswith(".")
-            if path.is_file() and not weights_file and not index:
-                shutil.copyfile(path, folder / path.name)
+        copy_beside(base, folder)
     if not weights:
         # There are more processes than layers.
         return
-    model = _outline(base)
-    config = model.config
-    constant = dict(model.named_buffers())
-    stored = {
-        name: tensor if name in constant else tensor.to(config.dtype or tensor.dtype)
-        for name, tensor in weights.items()
-    }
+    model, files = _outline(base), tensors_of(base)
     # Transformers knows which names and shapes a model's files have.
-    named = revert_weight_conversion(model, stored)
+    named = revert_weight_conversion(model, dict(weights))
     save_torch_state_dict(
-        {name: _alone(tensor) for name, tensor in named.items()},
+        {name: _alone(tensor.to(_TYPES[files[name].dtype])) for name, tensor in named.items()},
         folder,
         filename_pattern=f"model{ranks.mark}{{suffix}}.safetensors",
         max_shard_size=_FILE_BYTES,
