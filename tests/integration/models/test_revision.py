@@ -45,6 +45,7 @@ class FakeHub(BaseHTTPRequestHandler):
         if "tree" in parts:
             commit = REVISIONS.get(parts[-1], "")
             sizes = {"config.json": 54, weights: len(NO_TENSORS)}
+            sizes["consolidated.safetensors"] = sizes["original/a.safetensors"] = 8
             files = [
                 {"type": "file", "path": name, "size": size, "oid": "0"}
                 for name, size in sizes.items()
@@ -52,7 +53,8 @@ class FakeHub(BaseHTTPRequestHandler):
             self._answer(files, commit)
         elif parts[:2] == ["api", "models"]:
             commit = REVISIONS.get(parts[-1] if "revision" in parts else "main")
-            siblings = [{"rfilename": name} for name in ("config.json", weights)]
+            names = ("config.json", weights, "consolidated.safetensors", "original/a.safetensors")
+            siblings = [{"rfilename": name} for name in names]
             self._answer({"id": "org/model", "sha": commit, "siblings": siblings}, commit or "")
         elif "resolve" not in parts:
             self._answer({"path": self.path}, "")
@@ -253,6 +255,11 @@ def test_half_a_copy_is_named_and_left_alone(hub: str, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"{there} is there and is no model; complete it or remove it" in done.stderr
     assert (there / "model-1.safetensors").exists()
+
+
+def test_the_same_weights_for_other_programs_are_not_fetched(hub: str, tmp_path: Path) -> None:
+    there = prepared(tmp_path, hub, "org/model")
+    assert [path.name for path in there.rglob("*.safetensors")] == ["model.safetensors"]
 
 
 def test_a_model_of_pickles_is_not_fetched(hub: str, tmp_path: Path) -> None:

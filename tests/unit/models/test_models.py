@@ -90,6 +90,17 @@ def test_digest_sees_content_and_not_place(tmp_path: Path) -> None:
     assert digest(one) != digest(two)
 
 
+@pytest.mark.parametrize(
+    "name", ["tokenizer.model", "tekken.json", "qwen.tiktoken", "additional_chat_templates/a.jinja"]
+)
+def test_every_file_that_says_how_text_is_read_counts(tmp_path: Path, name: str) -> None:
+    folder = a_model(tmp_path / "one")
+    before = digest(folder)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("a")
+    assert digest(folder) != before
+
+
 def test_digest_is_remembered_until_a_file_changes(tmp_path: Path) -> None:
     folder = a_model(tmp_path / "one")
     first = digest(folder)

@@ -35,7 +35,9 @@ from podium.local.models.supported import check_whole, unsupported
 
 _SMOLLM2 = BUILT_IN[0]
 _OF_THE_LOADING = ("is_local", "local_files_only")
-_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken"]
+_HUB_COPIES = ["consolidated*", "original/*", "metal/*", "onnx/*"]
+"""The same weights for other programs: Mistral's, Meta's and OpenAI's own."""
 
 
 def _make_smollm2(target: Path) -> None:
@@ -91,7 +93,11 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
 
     try:
         snapshot_download(
-            name, revision=revision or None, local_dir=target, allow_patterns=_HUB_FILES
+            name,
+            revision=revision or None,
+            local_dir=target,
+            allow_patterns=_HUB_FILES,
+            ignore_patterns=_HUB_COPIES,
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise UnavailableError(
@@ -102,7 +108,7 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
     if not any(target.glob("*.safetensors")):
         raise unsupported(
             name,
-            "the hub has no safetensors files of it, and pickles, which can run code, are not"
+            "the hub has no safetensors files of it for Transformers, and pickles, which can run code, are not"
             " fetched; allowed is a folder that Transformers' save_pretrained wrote",
         )
     check_whole(target, name)
