@@ -75,11 +75,21 @@ numbers, which vLLM's attention for the CPU takes.
 """
 
 
+SCALED: dict[str, tuple[str, dict[str, Any]]] = {
+    "granite": (
+        "granite",
+        {"logits_scaling": 8.0, "embedding_multiplier": 12.0, "residual_multiplier": 0.22},
+    ),
+    "command": ("cohere2", {"logit_scale": 0.25, "sliding_window": 16}),
+}
+"""As `FAMILIES`: those that divide or multiply their logits."""
+
+
 def build_family(name: str, folder: Path, **changes: Any) -> Path:
     """Writes a model of the family, float32 and seeded, into `folder`."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    kind, options = FAMILIES[name]
+    kind, options = (FAMILIES | SCALED)[name]
     config = AutoConfig.for_model(
         kind, **{"vocab_size": VOCABULARY, **_COMMON, **options, **changes}
     )
@@ -95,6 +105,18 @@ MIXTURES: dict[str, dict[str, Any]] = {
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
 }
 """Mixtures of experts by Transformers' kind, and what tells them apart."""
+
+WITH_DENSE_LAYERS: dict[str, dict[str, Any]] = {
+    "glm4_moe": {
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "n_group": 2,
+        "topk_group": 1,
+    },
+    "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24},
+}
+"""Those whose first layers, or shared experts, are dense under the same names as experts."""
 
 
 def build_mixture(kind: str, folder: Path) -> Path:
@@ -112,9 +134,39 @@ def build_mixture(kind: str, folder: Path) -> Path:
         head_dim=16,
         max_position_embeddings=512,
         initializer_range=0.2,
-        **MIXTURES[kind],
+        **(MIXTURES | WITH_DENSE_LAYERS)[kind],
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         AutoModelForCausalLM.from_config(config).float().save_pretrained(folder)
+    return folder
+
+
+def build_with_images(folder: Path) -> Path:
+    """Writes a small Gemma 4 with a part for images, whose layers are called as those for text."""
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    vision = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "head_dim": 16,
+        "patch_size": 14,
+        "position_embedding_size": 16,
+    }
+    text = {
+        **_COMMON,
+        "vocab_size": VOCABULARY,
+        "vocab_size_per_layer_input": VOCABULARY,
+        "hidden_size_per_layer_input": 16,
+        "head_dim": 64,
+        "sliding_window": 16,
+    }
+    config = AutoConfig.for_model(
+        "gemma4", text_config=text, vision_config=vision, audio_config=None
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        AutoModelForImageTextToText.from_config(config).float().save_pretrained(folder)
     return folder

@@ -22,8 +22,8 @@ class TemplateTokenizer:
 
     def __init__(
         self,
-        template: str,
-        eos_token: str = "<eos>",
+        template: str | None,
+        eos_token: str | None = "<eos>",
         ends: Sequence[str] = (),
         bos_token: str = "",
     ) -> None:
@@ -31,17 +31,19 @@ class TemplateTokenizer:
         self.eos_token = eos_token
         self.bos_token = bos_token
         self.added_tokens_decoder = {
-            n: AddedToken(end, special=True) for n, end in enumerate([eos_token, *ends])
+            n: AddedToken(end, special=True)
+            for n, end in enumerate([*([eos_token] if eos_token else []), *ends])
         }
         self.rendered = 0
         """Messages."""
-        self._template = template
+        self.chat_template = template
 
     def apply_chat_template(self, conversation: Any, **options: Any) -> str:
         del options["tokenize"]
-        options.setdefault("chat_template", self._template)
+        options.setdefault("chat_template", self.chat_template)
         self.rendered += len(conversation)
         ends = {"eos_token": self.eos_token, "bos_token": self.bos_token}
+        ends = {name: token for name, token in ends.items() if token is not None}
         (text,), _ = render_jinja_template([conversation], **ends, **options)
         return str(text)
 

@@ -106,6 +106,7 @@ class _Tokenizer:
 
     eos_token = "<end>"
     eos_token_id = END
+    chat_template = "its own"
     added_tokens_decoder: ClassVar[dict[int, Any]] = {}
 
     def apply_chat_template(self, conversation: Any, **options: Any) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from podium.core.errors import FailedPreconditionError
 from podium.core.packages import needed
+from podium.local.models import weight_files
 
 REQUIREMENT = "gguf>=0.19"
 _FAMILIES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"}
@@ -165,7 +166,7 @@ def _add_tensors(
 def _tensors(model: Path) -> Iterator[tuple[str, Any]]:
     """Each tensor by its name, one at a time."""
     open_file = needed("safetensors", "safetensors", "--gguf").safe_open
-    for path in sorted(model.glob("*.safetensors")):
+    for path in weight_files(model):
         with open_file(path, framework="pt") as file:
             for name in sorted(file.keys()):
                 yield name, file.get_tensor(name)

@@ -34,7 +34,7 @@ from podium_inference.adapters.quick_tokenizer import quick
 from podium_inference.domain.captures import Captures
 from podium_inference.domain.holders import Holders
 from podium_inference.domain.pool import PolicyPool
-from podium_inference.domain.render import Renderer
+from podium_inference.domain.render import NO_TEMPLATE, Renderer
 from podium_inference.domain.token_scores import vocabulary_digest
 from podium_inference.servicer import InferenceServicer
 from podium_inference.settings import Settings
@@ -57,6 +57,7 @@ def main() -> None:
         settings = for_this_device(given)
         keys = Keys.of(settings.auth_tokens_file, settings.api_keys_file, api_key)
         folder = models.resolve(settings.model)
+        models.check_whole(folder)
         digest = await asyncio.to_thread(models.digest, folder)
         leader = _lead(settings, folder, digest, server)
         place = await _gather(settings, leader) if leader is not None else None
@@ -102,6 +103,8 @@ def main() -> None:
             settings.chat_template,
             settings.reasoning_parser,
         )
+        if not renderer.has_template:
+            logger.warning(NO_TEMPLATE)
         if settings.chat_template:
             # A template that cannot be read is an operator's mistake, not a request's.
             asked = trajectory_pb2.Message(role=trajectory_pb2.ROLE_USER, content="?")
@@ -117,6 +120,7 @@ def main() -> None:
             vocab_size=engine.vocab_size,
             gpus=engine.gpus,
             vocabulary_digest=vocabulary_digest(engine.tokenizer.get_vocab()),
+            untrainable=models.untrainable(folder, models.causal_kinds()),
             rendering=spec_pb2.Rendering(
                 chat_template_digest=digest_of(
                     settings.chat_template or getattr(engine.tokenizer, "chat_template", None)

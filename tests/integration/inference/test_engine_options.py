@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import tempfile
 import uuid
 from pathlib import Path
@@ -107,6 +108,26 @@ def test_a_reasoning_parser_is_the_engines_and_the_openai_apis(tmp_path: Any) ->
     assert arguments.structured_outputs_config.reasoning_parser == "qwen3"
     _, arguments = build(Settings(model="tiny"), "tiny", ("generate",), None)
     assert arguments.structured_outputs_config.reasoning_parser == ""
+
+
+def test_what_a_request_leaves_out_is_no_default_of_the_checkpoint(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """Qwen's top_p, top_k and repetition penalty would make every call of an agent untrainable."""
+    pytest.importorskip("vllm")
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    file = model / "generation_config.json"
+    ends = {"eos_token_id": [2, 5]}
+    own = {"do_sample": True, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **own, **ends}))
+    config = AsyncEngineArgs(
+        **engine_options(for_this_device(Settings()), model)
+    ).create_model_config()
+    assert config.get_diff_sampling_param() == {}
+    # Which tokens end an answer is the checkpoint's to say.
+    assert config.try_get_generation_config()["eos_token_id"] == ends["eos_token_id"]
 
 
 @pytest.mark.parametrize("nested", [False, True])

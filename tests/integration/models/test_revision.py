@@ -16,6 +16,7 @@ import pytest
 from podium.core.errors import NotFoundError
 from podium.kit.http_server import end_http_server
 from podium.local.models import known, resolve
+from support.model_files import NO_TENSORS
 from support.namespaces import needs_namespaces
 
 REVISIONS = {
@@ -29,7 +30,7 @@ REVISIONS = {
 
 
 class FakeHub(BaseHTTPRequestHandler):
-    """Stands for the Hugging Face hub: one model, whose config names its commit."""
+    """Stands for the Hugging Face hub: a model, whose config names its commit, and a pickle."""
 
     def do_HEAD(self) -> None:
         """As GET, without a body."""
@@ -40,21 +41,29 @@ class FakeHub(BaseHTTPRequestHandler):
         path = self.path.split("?")[0].strip("/")
         # A revision with slashes comes quoted.
         parts = [unquote(part) for part in path.split("/")]
+        weights = "pytorch_model.bin" if PICKLED in path else "model.safetensors"
         if "tree" in parts:
             commit = REVISIONS.get(parts[-1], "")
-            self._answer([{"type": "file", "path": "config.json", "size": 54, "oid": "0"}], commit)
+            sizes = {"config.json": 54, weights: len(NO_TENSORS)}
+            sizes["consolidated.safetensors"] = sizes["original/a.safetensors"] = 8
+            files = [
+                {"type": "file", "path": name, "size": size, "oid": "0"}
+                for name, size in sizes.items()
+            ]
+            self._answer(files, commit)
         elif parts[:2] == ["api", "models"]:
             commit = REVISIONS.get(parts[-1] if "revision" in parts else "main")
-            files = [{"rfilename": "config.json"}]
-            self._answer({"id": "org/model", "sha": commit, "siblings": files}, commit or "")
+            names = ("config.json", weights, "consolidated.safetensors", "original/a.safetensors")
+            siblings = [{"rfilename": name} for name in names]
+            self._answer({"id": "org/model", "sha": commit, "siblings": siblings}, commit or "")
         elif "resolve" not in parts:
             self._answer({"path": self.path}, "")
         else:
             commit = parts[parts.index("resolve") + 1]
-            self._answer({"commit": commit}, commit)
+            self._answer(NO_TENSORS if path.endswith(weights) else {"commit": commit}, commit)
 
     def _answer(self, body: object, commit: str) -> None:
-        data = json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(200 if commit else 404)
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Content-Type", "application/json")
@@ -96,6 +105,7 @@ def prepare(
 
 
 FIRST = "org/model"
+PICKLED = "org/pickled"
 V1 = "org/model@v1"
 AWAY = "http://127.0.0.1:1"
 
@@ -177,7 +187,7 @@ def filled(folder: Path) -> Path:
     """A model's folder as people copy it into a volume."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"commit": "copied"}))
-    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "model.safetensors").write_bytes(NO_TENSORS)
     (folder / "tokenizer.json").write_text("{}")
     return folder
 
@@ -207,7 +217,7 @@ def test_what_the_hubs_own_client_put_there_has_its_commit(
     )
     variables = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf")}
     subprocess.run([sys.executable, "-c", download], env=variables, check=True, timeout=300)
-    (there / "model.safetensors").write_bytes(b"weights")
+    (there / "model.safetensors").write_bytes(NO_TENSORS)
     assert prepared(tmp_path, AWAY, "org/model", "--revision", commit) == there
     other = prepared(tmp_path, hub, "org/model", "--revision", REVISIONS["main"])
     assert other != there
@@ -240,10 +250,11 @@ def test_a_volume_that_cannot_be_written_is_read(tmp_path: Path) -> None:
 
 def test_half_a_copy_is_named_and_left_alone(hub: str, tmp_path: Path) -> None:
     there = filled(tmp_path / FIRST)
+    (there / "model.safetensors").unlink()
     weights = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
     index = there / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": weights}))
-    (there / "model-1.safetensors").write_bytes(b"weights")
+    (there / "model-1.safetensors").write_bytes(NO_TENSORS)
     done = prepare(tmp_path, hub, "org/model")
     assert done.returncode == 1
     assert f"{there} is not a whole model: it has no model-2.safetensors" in done.stderr
@@ -258,6 +269,23 @@ def test_half_a_copy_is_named_and_left_alone(hub: str, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"{there} is there and is no model; complete it or remove it" in done.stderr
     assert (there / "model-1.safetensors").exists()
+
+
+def test_the_same_weights_for_other_programs_are_not_fetched(hub: str, tmp_path: Path) -> None:
+    there = prepared(tmp_path, hub, "org/model")
+    assert [path.name for path in there.rglob("*.safetensors")] == ["model.safetensors"]
+
+
+def test_a_model_of_pickles_is_not_fetched(hub: str, tmp_path: Path) -> None:
+    done = prepare(tmp_path, hub, PICKLED)
+    assert done.returncode == 1
+    assert f"base_model: got '{PICKLED}': the hub has no safetensors files of it" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert known_in(tmp_path) == []
+
+
+def known_in(cache: Path) -> list[str]:
+    return [str(config) for config in cache.rglob("config.json")]
 
 
 def test_a_folder_may_be_named(tmp_path: Path) -> None:

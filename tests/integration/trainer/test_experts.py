@@ -15,7 +15,7 @@ from podium_trainer.learner.checkpoint import read, write
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from safetensors.torch import load_file, save_file
-from support.families import MIXTURES, build_mixture
+from support.families import MIXTURES, WITH_DENSE_LAYERS, build_mixture
 from support.near_policy import near_groups
 from support.tiny_policy import build_small_llama, training_spec
 from transformers import AutoModelForCausalLM
@@ -119,6 +119,27 @@ def test_a_damaged_adapter_of_experts_is_refused(mixture: Path, tmp_path: Path) 
 def test_experts_that_are_not_named_stay_as_they_are(mixture: Path) -> None:
     ours = session(mixture, {"rank": 4})
     assert ours.policy.adapter_config["target_modules"] == ["k_proj", "o_proj", "q_proj", "v_proj"]
+
+
+@pytest.mark.parametrize("kind", WITH_DENSE_LAYERS)
+def test_a_mixture_with_dense_layers_has_an_adapter_that_is_served(
+    kind: str, tmp_path: Path
+) -> None:
+    """PEFT takes the names of their projections for the experts'."""
+    folder = build_mixture(kind, tmp_path / "base")
+    ours = session(folder, {"rank": 4})
+    ours.train(near_groups(folder, 1, groups=3), lambda: False)
+    ours_says = ours.policy.network.plain(TOKENS[0]).detach()
+    write(ours.checkpoint(), folder, tmp_path / "version", Ranks())
+    check_adapter(folder, tmp_path / "version" / "adapter")
+    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    assert float((logits(base) - ours_says).abs().max()) > 1e-3
+    loaded = PeftModel.from_pretrained(base, tmp_path / "version" / "adapter")
+    torch.testing.assert_close(logits(loaded), ours_says, atol=1e-4, rtol=1e-4)
+    text = refused(folder, {"rank": 4, "target_modules": ["down_proj"]})
+    assert text == "got down_proj; the blocks of this model have k_proj, o_proj, q_proj, v_proj" + (
+        ", and experts"
+    )
 
 
 def test_experts_alone_train(mixture: Path) -> None:

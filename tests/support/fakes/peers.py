@@ -41,6 +41,7 @@ class FakeInference:
         self.window = 2048
         self.weight_mode = inference_pb.WEIGHT_MODE_MERGED
         self.max_lora_rank = 0
+        self.untrainable = ""
         self.pool_gpus = 0
         self.job = ""
         self.version = -1
@@ -67,6 +68,7 @@ class FakeInference:
             max_model_len=self.window,
             weight_mode=self.weight_mode,
             max_lora_rank=self.max_lora_rank,
+            untrainable=self.untrainable,
             vocabulary_digest=self.vocabulary,
             rendering=self.rendering,
         )

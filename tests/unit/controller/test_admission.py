@@ -113,6 +113,21 @@ async def test_a_job_runs_only_where_what_it_trains_can_be_served() -> None:
     assert "'default' serves adapters" in kind.description
 
 
+@pytest.mark.parametrize("mode", inference_pb.WeightMode.values()[1:])
+async def test_a_job_on_a_model_that_cannot_train_is_refused(
+    mode: inference_pb.WeightMode.ValueType,
+) -> None:
+    """A pool may serve one, for judges: a quantised one, say."""
+    bench, admission = asked()
+    bench.inference.weight_mode = mode
+    bench.inference.untrainable = "its weights are quantised"
+    (model,) = await admission.check_model(bench.spec)
+    assert model.field == "job.spec.base_model"
+    assert model.description == (
+        f"got {bench.spec.base_model!r}, on which no job can train: its weights are quantised"
+    )
+
+
 async def test_a_pool_that_never_answered_may_serve_it() -> None:
     bench, admission = asked()
     bench.before("engine", away("inference"))

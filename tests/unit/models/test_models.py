@@ -8,6 +8,7 @@ import pytest
 from podium.core.errors import InvalidArgumentError, NotFoundError
 from podium.local.models import digest, known, models_dir, resolve
 from podium.local.models.prepare import prepare
+from support.model_files import NO_TENSORS
 from tokenizers import Tokenizer
 
 SMOLLM2 = "smollm2-135m-instruct"
@@ -22,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def a_model(folder: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(b"weights")
+    (folder / "model.safetensors").write_bytes(NO_TENSORS)
     (folder / "tokenizer.json").write_text("{}")
     return folder
 
@@ -87,6 +88,17 @@ def test_digest_sees_content_and_not_place(tmp_path: Path) -> None:
     assert digest(one) == digest(two)
     (two / "tokenizer.json").write_text('{"a": 1}')
     assert digest(one) != digest(two)
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer.model", "tekken.json", "qwen.tiktoken", "additional_chat_templates/a.jinja"]
+)
+def test_every_file_that_says_how_text_is_read_counts(tmp_path: Path, name: str) -> None:
+    folder = a_model(tmp_path / "one")
+    before = digest(folder)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("a")
+    assert digest(folder) != before
 
 
 def test_digest_is_remembered_until_a_file_changes(tmp_path: Path) -> None:

@@ -740,6 +740,7 @@ class GetEngineResponse(_message.Message):
     LOAD_FIELD_NUMBER: _builtins.int
     RENDERING_FIELD_NUMBER: _builtins.int
     MAX_LORA_RANK_FIELD_NUMBER: _builtins.int
+    UNTRAINABLE_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model's name, as jobs write it."""
     base_model_digest: _builtins.str
@@ -764,6 +765,10 @@ class GetEngineResponse(_message.Message):
     """Greatest rank of an adapter that it serves; 0 in merged mode, which takes
     every rank, and where it does not say.
     """
+    untrainable: _builtins.str
+    """Why no job can train on its base model, such as quantised weights; empty
+    where its files say nothing against it.
+    """
     @_builtins.property
     def load(self) -> Global___EngineLoad:
         """How busy it is now; absent where it does not say."""
@@ -787,10 +792,11 @@ class GetEngineResponse(_message.Message):
         load: Global___EngineLoad | None = ...,
         rendering: _spec_pb2.Rendering | None = ...,
         max_lora_rank: _builtins.int = ...,
+        untrainable: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "rendering", b"rendering"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_lora_rank", b"max_lora_rank", "max_model_len", b"max_model_len", "rendering", b"rendering", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_lora_rank", b"max_lora_rank", "max_model_len", b"max_model_len", "rendering", b"rendering", "untrainable", b"untrainable", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

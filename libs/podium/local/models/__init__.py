@@ -9,5 +9,27 @@ from __future__ import annotations
 from podium.local.models.digest import digest
 from podium.local.models.locate import HUB_NAMES, known, models_dir, resolve
 from podium.local.models.recipe import BUILT_IN
+from podium.local.models.supported import (
+    causal_kinds,
+    check_whole,
+    unsupported,
+    untrainable,
+)
+from podium.local.models.weights import INDEX, StoredTensor, tensors_of, weight_files
 
-__all__ = ["BUILT_IN", "HUB_NAMES", "digest", "known", "models_dir", "resolve"]
+__all__ = [
+    "BUILT_IN",
+    "HUB_NAMES",
+    "INDEX",
+    "StoredTensor",
+    "causal_kinds",
+    "check_whole",
+    "digest",
+    "known",
+    "models_dir",
+    "resolve",
+    "tensors_of",
+    "unsupported",
+    "untrainable",
+    "weight_files",
+]

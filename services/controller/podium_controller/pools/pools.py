@@ -59,7 +59,11 @@ class Offer:
 
     def takes_weights(self, training: spec_pb2.TrainingSpec) -> bool:
         """Whether it can serve what such a training makes."""
-        if self.engine is None or not self.is_shared:
+        if self.engine is None:
+            return True
+        if self.engine.untrainable:
+            return False
+        if not self.is_shared:
             return True
         if training.trainable == spec_pb2.TRAINABLE_KIND_FULL:
             return False

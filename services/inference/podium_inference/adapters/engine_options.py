@@ -71,6 +71,8 @@ def engine_options(
         # An answer of a schema begins where the thoughts end.
         "reasoning_parser": settings.reasoning_parser,
         "dtype": _dtype(settings.dtype, cpu),
+        # Not the checkpoint's top_p, top_k and penalties: under them nothing could train.
+        "generation_config": "vllm",
     }
     if settings.max_num_seqs:
         options["max_num_seqs"] = settings.max_num_seqs

@@ -28,8 +28,9 @@ class _QuickTokenizer:
     def __init__(self, whole: Any) -> None:
         self._whole = whole
         self._backend = whole.backend_tokenizer
-        self.eos_token: str = whole.eos_token
-        self.eos_token_id: int = whole.eos_token_id
+        self.eos_token: str | None = whole.eos_token
+        self.eos_token_id: int | None = whole.eos_token_id
+        self.chat_template = whole.chat_template
         self.added_tokens_decoder = whole.added_tokens_decoder
         self.apply_chat_template = whole.apply_chat_template
 

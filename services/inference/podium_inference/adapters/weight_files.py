@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import torch
 from podium.core.errors import FailedPreconditionError
+from podium.local.models import tensors_of, weight_files
 from safetensors import SafetensorError, safe_open
 
 _PREFIX = "base_model.model."
+_BESIDES = re.compile(r"(\.rotary_emb\.inv_freq|\.attn\.(masked_)?bias)\Z")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -42,17 +45,18 @@ def check_model(base: Path, folder: Path) -> None:
     """
     try:
         wanted, found = _all_shapes(base), _all_shapes(folder)
-        for name in sorted(wanted.keys() | found.keys()):
+        unread = {name for name in wanted.keys() - found.keys() if _is_unread(base, name)}
+        for name in sorted((wanted.keys() | found.keys()) - unread):
             if wanted.get(name) != found.get(name):
                 raise _bad_model(
                     f"{name} has shape {found.get(name)}; the base model's is {wanted.get(name)}"
                 )
-        for shard in folder.glob("*.safetensors"):
+        for shard in weight_files(folder):
             with safe_open(shard, framework="pt") as weights:
                 for name in weights.keys():  # noqa: SIM118 - not a dict
                     if not bool(torch.isfinite(weights.get_tensor(name)).all()):
                         raise _bad_model(f"{name} holds values that are not finite")
-    except (OSError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise _bad_model(f"its files cannot be read: {type(error).__name__}") from error
 
 
@@ -100,12 +104,16 @@ def _shapes(base: Path) -> dict[str, tuple[int, int]]:
 
 
 def _all_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {}
-    for shard in folder.glob("*.safetensors"):
-        with safe_open(shard, framework="pt") as weights:
-            for name in weights.keys():  # noqa: SIM118 - not a dict
-                shapes[name] = tuple(weights.get_slice(name).get_shape())
-    return shapes
+    return {name: tensor.shape for name, tensor in tensors_of(folder).items()}
+
+
+def _is_unread(base: Path, name: str) -> bool:
+    """Whether the base model's files hold a tensor that nobody reads, so that a version lacks it:
+    what older Transformers wrote besides, or a second name of a tied embedding."""
+    if _BESIDES.search(name):
+        return True
+    config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+    return name == "lm_head.weight" and bool(config.get("tie_word_embeddings"))
 
 
 def _bad_model(why: str) -> FailedPreconditionError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from podium.local.models.merging import merged_tensors
 
 from podium_inference.adapters.base_rows import leave_base_plain
 from podium_inference.adapters.node_files import NodeFiles
@@ -17,8 +16,6 @@ from podium_inference.adapters.prompt_logits import leave_prompts_plain
 from podium_inference.adapters.weight_files import is_adapter
 
 logger = logging.getLogger(__name__)
-
-_PREFIX = "base_model.model."
 
 
 class PolicyWorker(NodeFiles):
@@ -96,33 +93,5 @@ def _refresh_head(model: torch.nn.Module) -> None:
 
 
 def _merged(base: Path, adapter: Path | None) -> Iterator[tuple[str, torch.Tensor]]:
-    factors: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-    scale = 0.0
-    if adapter is not None:
-        factors, scale = _read_adapter(adapter)
-    for shard in sorted(base.glob("*.safetensors")):
-        with safe_open(shard, framework="pt") as weights:
-            for name in weights.keys():  # noqa: SIM118 - not a dict
-                tensor = weights.get_tensor(name)
-                pair = factors.pop(name.removesuffix(".weight"), None)
-                if pair is not None:
-                    a, b = pair
-                    delta = (b.float() @ a.float()) * scale
-                    tensor = tensor.float() + delta
-                yield name, tensor
-    if factors:
-        raise ValueError(f"adapter for layers that the base lacks, first {min(factors)}")
-
-
-def _read_adapter(
-    folder: Path,
-) -> tuple[dict[str, tuple[torch.Tensor, torch.Tensor]], float]:
-    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-    rank = config["r"]
-    scale = config["lora_alpha"] / (rank**0.5 if config.get("use_rslora") else rank)
-    halves: dict[str, dict[str, torch.Tensor]] = {}
-    with safe_open(folder / "adapter_model.safetensors", framework="pt") as weights:
-        for name in weights.keys():  # noqa: SIM118 - not a dict
-            layer, _, half = name.removeprefix(_PREFIX).rpartition(".lora_")
-            halves.setdefault(layer, {})[half[0]] = weights.get_tensor(name)
-    return {layer: (pair["A"], pair["B"]) for layer, pair in halves.items()}, scale
+    for _, name, tensor, _ in merged_tensors(base, adapter):
+        yield name, tensor

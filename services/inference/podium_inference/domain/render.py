@@ -29,14 +29,21 @@ _MOST_WORLDS = 256
 # Nine letters and digits: Mistral's templates accept no other ids.
 _PROBE = pb.ToolCall(id="probe0000", name="probe", arguments_json='{"x": 1}')
 _SEEN = "probed"
+NO_TEMPLATE = (
+    "the model has no chat template, as base models have none;"
+    " PODIUM_INFERENCE_CHAT_TEMPLATE names one"
+)
 _REFUSED = "\u2042podium-refused\u2042"
 
 
 class Tokenizer(Protocol):
     """What is needed of a Transformers tokenizer."""
 
-    eos_token: str
-    eos_token_id: int
+    eos_token: str | None
+    """None of one that names no end."""
+    eos_token_id: int | None
+    chat_template: Any
+    """None of a model without one; several by their names."""
     added_tokens_decoder: Mapping[int, Any]
     """By id, what was added to the vocabulary: its `content`, and whether it is `special`."""
 
@@ -83,6 +90,11 @@ class Renderer:
         shown = self._shown_format()
         self.call_format = call_format or shown
         """`text` for a model whose template has no tools, or writes calls as no format does."""
+
+    @property
+    def has_template(self) -> bool:
+        """Whether there is a chat template, without which no messages can be rendered."""
+        return bool(self._template or self._tokenizer.chat_template)
 
     def format_of(self, tools: Sequence[pb.Tool], wanted: spec_pb2.ToolFormat.ValueType) -> str:
         """How the reply to a conversation with these tools writes calls; empty without tools.
@@ -153,8 +165,8 @@ class Renderer:
 
     @property
     def end(self) -> str:
-        """The token at which the engine stops."""
-        return self._tokenizer.eos_token
+        """The token at which the engine stops; empty of a tokenizer that names none."""
+        return self._tokenizer.eos_token or ""
 
     def until_end(self, said: str) -> str | None:
         """A finished turn up to the tokens that end it; None when none does.
@@ -168,7 +180,9 @@ class Renderer:
     @cached_property
     def _ends(self) -> re.Pattern[str]:
         added = self._tokenizer.added_tokens_decoder.values()
-        special = {self.end, *(each.content for each in added if each.special)}
+        special = {self.end, *(each.content for each in added if each.special)} - {""}
+        if not special:
+            return re.compile(r"(?!)")
         one = "|".join(re.escape(each) for each in sorted(special, key=len, reverse=True))
         return re.compile(rf"((?:{one})+)(?:\s+(?:{one})*)*\Z")
 
@@ -213,7 +227,7 @@ class Renderer:
     def _sign(self, token: int) -> str:
         """The token as templates write it, if it ends turns."""
         if token == self._tokenizer.eos_token_id:
-            return self._tokenizer.eos_token
+            return self.end
         added = self._tokenizer.added_tokens_decoder.get(token)
         return "" if added is None else str(added.content)
 
@@ -366,11 +380,13 @@ class Renderer:
             # Some write more in a prompt than there is before a turn, such as thoughts' beginning.
             before = self._text(plain[:1], world=world, prompt=False)
         written = whole.removeprefix(before).strip()
-        for token in (self._tokenizer.eos_token, "<|eot_id|>", "<|eom_id|>"):
+        for token in (self.end, "<|eot_id|>", "<|eom_id|>"):
             written = written.removesuffix(token).strip()
         return written
 
     def _text(self, messages: Sequence[Message], *, world: TemplateWorld, prompt: bool) -> str:
+        if not self.has_template:
+            raise InvalidArgumentError(violations=[Violation("messages", NO_TEMPLATE)])
         try:
             return str(
                 self._tokenizer.apply_chat_template(

@@ -22,11 +22,11 @@ from podium.kit.deltas import FOLDER
 from podium.kit.registry_client import RegistryClient
 from podium.kit.rpc.tls import Tls
 from podium.kit.rpc.watched_files import Token
+from podium.local.models import INDEX
 from podium.registry.v1 import registry_service_pb2 as registry_pb2
 
 from podium_trainer.adapters.parts import Parts, VersionPart
 from podium_trainer.learner.checkpoint import (
-    INDEX,
     MODEL,
     READ,
     SHARDS,

@@ -10,11 +10,21 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.local.models import tensors_of, unsupported
 from podium.types.v1 import spec_pb2
 
-from podium_trainer.learner.experts import EXPERTS, STACKS, Experts, find_experts, has_experts
-from podium_trainer.learner.network import blocks
+from podium_trainer.learner.experts import (
+    EXPERTS,
+    PREFIX,
+    STACKS,
+    Experts,
+    find_experts,
+    has_experts,
+)
+from podium_trainer.learner.frozen_layers import FrozenLinear
+from podium_trainer.learner.network import TEXT, blocks, has_text_part
 
 _NAME = "default"
 
@@ -42,6 +52,8 @@ def add_adapter(
         lora_alpha=spec.alpha,
         target_modules=[] if experts.layers and not linear else _targets(model, linear),
         target_parameters=[f"{EXPERTS}.{stack}" for stack in STACKS] if experts.layers else None,
+        # Vision and audio stay as they are: no prompt goes through them.
+        exclude_modules=rf"(?!.*\b{TEXT}\.).*" if has_text_part(model) else None,
         lora_dropout=0.0,
         bias="none",
         task_type="CAUSAL_LM",
@@ -114,14 +126,35 @@ def _plain(value: object) -> object:
     return sorted(value) if isinstance(value, set) else str(value)
 
 
+def check_served(model: PeftModel, experts: Experts, folder: Path) -> None:
+    """Whether the base model's files, in `folder`, call what is adapted as the model does.
+
+    Whoever serves the adapter looks its layers up there. Experts are named apart.
+
+    Raises:
+        InvalidArgumentError: UNSUPPORTED_MODEL: they do not.
+    """
+    files = tensors_of(folder)
+    apart = tuple(f"{layer.module}." for layer in experts.layers)
+    for name in adapter_parameters(model):
+        layer = name.removeprefix(PREFIX).rpartition(".lora_")[0]
+        if not f"{layer}.".startswith(apart) and f"{layer}.weight" not in files:
+            raise unsupported(
+                folder, f"its files have no {layer}.weight, and an adapter of it cannot be served"
+            )
+
+
 def _targets(model: torch.nn.Module, wanted: list[str]) -> list[str]:
     linear = sorted(
         {
             name.rpartition(".")[2]
             for name, module in blocks(model).named_modules()
-            if isinstance(module, torch.nn.Linear)
+            # One of a class of its own does more than multiply, such as a router of Phi's.
+            if type(module) in (torch.nn.Linear, FrozenLinear)
         }
     )
+    of_experts = _taken_for_experts(model, linear)
+    linear = [name for name in linear if name not in of_experts]
     # Their names in the model's files are no layers'; naming one is what people try.
     more = f", and {EXPERTS}" if has_experts(model) else ""
     unknown = [name for name in wanted if name not in linear]
@@ -136,3 +169,23 @@ def _targets(model: torch.nn.Module, wanted: list[str]) -> list[str]:
             ]
         )
     return sorted(set(wanted)) or linear
+
+
+def _taken_for_experts(model: torch.nn.Module, names: list[str]) -> set[str]:
+    """Of the names of linear layers those by which PEFT means a mixture's experts.
+
+    It would adapt the stacks in the place of the dense layers that have the same names, and so
+    would whoever loads the adapter with it.
+    """
+    taken = set()
+    for name in names:
+        config = LoraConfig(target_modules=[name])
+        try:
+            convert_peft_config_for_transformers(config, model, None)
+        except ValueError:
+            # Of gate and up, which are one stack, it takes both or none.
+            taken.add(name)
+        else:
+            if config.target_parameters:
+                taken.add(name)
+    return taken

@@ -229,6 +229,7 @@ def _register(name: str) -> None:
         # A kernel that left one of these out would compute another model without a word.
         if layout is None or attention_mask is not None or dropout or softcap:
             raise ValueError(f"{name} takes a layout, no mask, no dropout and no soft cap")
+        layout.attended.add(id(module))
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
         # A window that no path outgrows cuts nothing.
         cuts = sliding_window is not None and layout.depth > sliding_window

@@ -27,7 +27,6 @@ import base64
 import binascii
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -38,10 +37,13 @@ import safetensors.torch
 import torch
 from huggingface_hub import save_torch_state_dict
 from podium.core.errors import DataLossError
+from podium.local.models import tensors_of, unsupported
+from podium.local.models.merging import copy_beside
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.core_model_loading import revert_weight_conversion
 
+from podium_trainer.learner.network import constants
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.sharded import Shards
 
@@ -56,8 +58,16 @@ SHARDS = "state/shards"
 STATE = "state/state.json"
 FORMAT = 1
 
-INDEX = "model.safetensors.index.json"
 _FILE_BYTES = "2GB"
+_TYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "BOOL": torch.bool,
+}
+"""By their names in files."""
 
 
 class Saving(Enum):
@@ -80,7 +90,8 @@ class Checkpoint:
     step: int
     weights: Mapping[str, torch.Tensor]
     """Float32: of an adapter by the names in its file; of whole weights by the model's own
-    names those that this process stores, and none when it was read."""
+    names those that this process stores, with what of the model is constant, and none when it
+    was read."""
     adapter_config: Mapping[str, Any]
     """Empty for whole weights."""
     optimizer: Mapping[str, torch.Tensor]
@@ -176,21 +187,15 @@ def _write_model(
 ) -> None:
     folder.mkdir()
     if ranks.rank == 0:
-        for path in base.iterdir():
-            weights_file = path.suffix in (".safetensors", ".bin", ".gguf")
-            index = path.name.endswith(".index.json") or path.name.startswith(".")
-            if path.is_file() and not weights_file and not index:
-                shutil.copyfile(path, folder / path.name)
+        copy_beside(base, folder)
     if not weights:
         # There are more processes than layers.
         return
-    config = AutoConfig.from_pretrained(base)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    stored = {name: tensor.to(config.dtype or tensor.dtype) for name, tensor in weights.items()}
+    model, files = _outline(base), tensors_of(base)
+    # Transformers knows which names and shapes a model's files have.
+    named = revert_weight_conversion(model, dict(weights))
     save_torch_state_dict(
-        # Transformers knows which names and shapes a model's files have.
-        revert_weight_conversion(model, stored),
+        {name: _alone(tensor.to(_TYPES[files[name].dtype])) for name, tensor in named.items()},
         folder,
         filename_pattern=f"model{ranks.mark}{{suffix}}.safetensors",
         max_shard_size=_FILE_BYTES,
@@ -198,6 +203,37 @@ def _write_model(
     if ranks.sharded:
         # Of this part alone; the first process makes that of all.
         (folder / f"model{ranks.mark}.safetensors.index.json").unlink(missing_ok=True)
+
+
+def check_published(base: Path) -> None:
+    """Whether whole weights of the model in `base` would have the names and shapes of its files.
+
+    Whoever serves a version holds it to them.
+
+    Raises:
+        InvalidArgumentError: UNSUPPORTED_MODEL: they would not.
+    """
+    model, files = _outline(base), tensors_of(base)
+    held = dict(model.named_parameters()) | constants(model)
+    for name, tensor in sorted(revert_weight_conversion(model, held).items()):
+        if name not in files or files[name].shape != tuple(tensor.shape):
+            raise unsupported(
+                base,
+                f"its files have no {name} of shape {tuple(tensor.shape)}, under which a version"
+                " of whole weights would be published; allowed is TRAINABLE_KIND_LORA",
+            )
+
+
+def _outline(base: Path) -> Any:
+    """The model of `base` without its numbers."""
+    config = AutoConfig.from_pretrained(base, trust_remote_code=False)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def _alone(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in memory of its own: an expert is a view of its stack, which no file takes."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 
 
 def read(folder: Path) -> Checkpoint:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from podium.core.errors import DataLossError, InvalidArgumentError, Violation
+from podium.local.models import weight_files
 from safetensors import safe_open
 from torch.distributed.tensor import DTensor
 
@@ -27,7 +28,8 @@ _NAMES = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))
 """Of gate, up and down in a model's files."""
 _IN_FILES = re.compile(r"(.*\.experts)\.0\.(gate_proj|w1)\.weight")
 _LAYER = re.compile(r"\.layers\.(\d+)\.")
-_PREFIX = "base_model.model."
+PREFIX = "base_model.model."
+"""What PEFT puts before the name of a layer."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _layer(name: str) -> int:
 
 
 def _in_files(folder: Path) -> Iterator[tuple[int, tuple[str, tuple[str, str, str]]]]:
-    for file in sorted(folder.glob("*.safetensors")):
+    for file in weight_files(folder):
         with safe_open(file, framework="pt") as tensors:
             for key in tensors.keys():  # noqa: SIM118 - not a dict
                 if found := _IN_FILES.fullmatch(key):
@@ -181,7 +183,7 @@ def _same(folder: Path, layer: Stacks, module: torch.nn.Module) -> bool:
     """Whether the first expert in the files is the first of the stacks."""
     wanted = {f"{layer.files}.0.{name}.weight": name for name in layer.names}
     held: dict[str, torch.Tensor] = {}
-    for file in folder.glob("*.safetensors"):
+    for file in weight_files(folder):
         with safe_open(file, framework="pt") as tensors:
             for key in wanted.keys() & set(tensors.keys()):
                 held[wanted[key]] = tensors.get_tensor(key)
@@ -206,13 +208,13 @@ def _factors(layer: Stacks, stack: str) -> tuple[str, str]:
     # PEFT wraps the stacks one in the other, the first one innermost.
     inner = ".base_layer" if stack == STACKS[0] else ""
     return (
-        f"{_PREFIX}{layer.module}{inner}.lora_A.weight",
-        f"{_PREFIX}{layer.module}{inner}.lora_B.weight",
+        f"{PREFIX}{layer.module}{inner}.lora_A.weight",
+        f"{PREFIX}{layer.module}{inner}.lora_B.weight",
     )
 
 
 def _file_name(layer: Stacks, expert: int, name: str, half: str) -> str:
-    return f"{_PREFIX}{layer.files}.{expert}.{name}.lora_{half}.weight"
+    return f"{PREFIX}{layer.files}.{expert}.{name}.lora_{half}.weight"
 
 
 def _of(b: torch.Tensor, expert: int, count: int) -> torch.Tensor:

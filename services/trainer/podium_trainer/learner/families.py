@@ -11,7 +11,7 @@ from podium.core.errors import InvalidArgumentError, Violation
 from podium_trainer.domain.batch import Weighted
 from podium_trainer.domain.packing import build_row
 from podium_trainer.domain.samples import Sample
-from podium_trainer.learner.network import Network
+from podium_trainer.learner.network import Network, blocks
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ def check_family(network: Network, dtype: torch.dtype) -> None:
     Raises:
         InvalidArgumentError: the two differ, or the model cannot run a tree.
     """
+    _check_structure(network)
     # Not the first ids: those are special tokens, whose untrained embeddings make bfloat16 useless.
     ids = np.random.default_rng(0).integers(1, network.vocabulary, _TOKENS)
     fork = _TOKENS // 3
@@ -43,8 +44,16 @@ def check_family(network: Network, dtype: torch.dtype) -> None:
     except (torch.OutOfMemoryError, torch.AcceleratorError):
         # RuntimeErrors too, which are of the GPU and not of the model.
         raise
-    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise unsupported(network, "it cannot run a packed row") from error
+    except (TypeError, ValueError, RuntimeError, AttributeError, LookupError) as error:
+        why = f"it cannot run a packed row ({type(error).__name__}: {error})"
+        raise unsupported(network, why) from error
+    layers = len(blocks(network))
+    if network.attended < layers:
+        raise unsupported(
+            network,
+            f"{network.attended} of its {layers} layers have an attention that takes a tree; the"
+            " others see along the row, such as recurrent ones, or have an attention of their own",
+        )
     differences = []
     for number, (tokens, logits) in enumerate(zip(samples, alone, strict=True)):
         plain = torch.log_softmax(logits[:-1], dim=-1).cpu().numpy()
@@ -59,6 +68,18 @@ def check_family(network: Network, dtype: torch.dtype) -> None:
         raise unsupported(
             network, f"packed log-probs are off by {off:.3g} nats, over {bound:g} allowed"
         )
+
+
+def _check_structure(network: Network) -> None:
+    """What would not be found by numbers: where bfloat16 rounds much, or a weight is zero yet."""
+    config = network.causal.config.get_text_config()
+    if getattr(network.causal.get_output_embeddings(), "bias", None) is not None:
+        raise unsupported(network, "its output embedding has a bias")
+    for name in ("final_logit_softcapping", "attn_logit_softcapping"):
+        if (cap := getattr(config, name, None)) is not None:
+            raise unsupported(network, f"it bounds its logits ({name} {cap})")
+    if any(isinstance(module, torch.nn.Conv1d) for module in blocks(network).modules()):
+        raise unsupported(network, "its layers have convolutions, which see along the row")
 
 
 def unsupported(network: Network, why: str) -> InvalidArgumentError:

@@ -23,6 +23,8 @@ class Layout:
         self._device = device
         self._windowed: dict[int, torch.Tensor] = {}
         self._blocks: dict[int | None, Any] = {}
+        self.attended: set[int] = set()
+        """Layers, by their modules' ids, whose attention took the tree."""
 
     @cached_property
     def depth(self) -> int:

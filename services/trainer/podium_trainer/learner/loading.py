@@ -25,6 +25,8 @@ from transformers.core_model_loading import (
 )
 from transformers.utils.logging import disable_progress_bar
 
+from podium_trainer.learner.network import check_read
+
 Slices = dict[str, Any]
 """By name in the files: safetensors' slices, of which nothing is read yet."""
 
@@ -36,25 +38,28 @@ def load_parts(folder: str, dtype: torch.dtype, attention: str, mesh: DeviceMesh
     Buffers are whole in each. Every process must ask; nothing travels between them.
 
     Raises:
-        ValueError, ImportError, KeyError, OSError: what Transformers raises.
+        ValueError, ImportError, KeyError, OSError: see `network.load`.
     """
     disable_progress_bar()
     with torch.device("meta"):
         planned = AutoModelForCausalLM.from_config(
-            AutoConfig.from_pretrained(folder, local_files_only=True)
+            AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False),
+            trust_remote_code=False,
         )
     kind = type(planned)
     # By its own name, which Transformers goes by in places.
     reader: Any = type(
         kind.__name__, (_Reader, kind), {"__module__": kind.__module__, "parts_mesh": mesh}
     )
-    causal = reader.from_pretrained(
+    causal, read = reader.from_pretrained(
         folder,
         config=planned.config,
         dtype=dtype,
         attn_implementation=attention,
         local_files_only=True,
+        output_loading_info=True,
     )
+    check_read(read)
     causal.__class__ = kind
     return causal.eval()
 

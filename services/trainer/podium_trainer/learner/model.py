@@ -19,13 +19,20 @@ from podium_trainer.learner.adapter import (
     adapter_off,
     adapter_parameters,
     add_adapter,
+    check_served,
     experts_of,
 )
 from podium_trainer.learner.base import Base, load_network
+from podium_trainer.learner.checkpoint import check_published
 from podium_trainer.learner.experts import Experts, frozen_experts
 from podium_trainer.learner.families import check_family
 from podium_trainer.learner.frozen_layers import join_adapters
-from podium_trainer.learner.network import Network, asking, checkpoint_gradients
+from podium_trainer.learner.network import (
+    Network,
+    asking,
+    checkpoint_gradients,
+    freeze_other_parts,
+)
 from podium_trainer.learner.parallel import Ranks, let_go, shard
 from podium_trainer.learner.precision import Masters
 from podium_trainer.learner.products import Products
@@ -104,10 +111,14 @@ class Policy:
             if not self.experts.layers and (frozen := frozen_experts(causal, folder)):
                 self.warnings.append(frozen)
             self._peft = add_adapter(causal, wanted, seed, self.experts)
+            check_served(self._peft, self.experts, folder)
             self._peft.eval()
             join_adapters(self._peft)
             self.adapter_config = adapter_config(self._peft, base_model, self.experts)
-        elif training.loss.kl_coefficient:
+        else:
+            check_published(folder)
+            freeze_other_parts(self.network)
+        if not lora and training.loss.kl_coefficient:
             self._reference = load_network(folder, dtype, attention, ranks.device, ranks.mesh)
             self._reference.requires_grad_(False)
         if training.gradient_checkpointing:
@@ -169,4 +180,5 @@ class Policy:
     def _trainable(self) -> dict[str, torch.nn.Parameter]:
         if self._peft is not None:
             return adapter_parameters(self._peft)
-        return dict(self.network.causal.named_parameters())
+        named = self.network.causal.named_parameters()
+        return {name: parameter for name, parameter in named if parameter.requires_grad}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,9 @@ from podium_trainer.learner.products import Products
 
 logger = logging.getLogger(__name__)
 
+TEXT = "language_model"
+"""How Transformers calls the part of a model that is for text, where it has others."""
+
 
 class Network(torch.nn.Module):
     """A causal language model as Transformers loads it, evaluated row by row.
@@ -36,6 +39,9 @@ class Network(torch.nn.Module):
         self._frozen_head: torch.Tensor | None = None
         self._products = Products.TORCH
         self._rounded_head: torch.Tensor | None = None
+        self._logit_scale = logit_scale(causal.config.get_text_config())
+        self.attended = 0
+        """Layers of the last row whose attention took its trees."""
 
     @property
     def vocabulary(self) -> int:
@@ -50,14 +56,18 @@ class Network(torch.nn.Module):
         def on(array: Any) -> torch.Tensor:
             return torch.from_numpy(array).to(device)
 
+        layout = Layout(row, device)
         hidden = self.causal.base_model(
             input_ids=on(row.tokens)[None],
             position_ids=on(row.positions)[None],
             use_cache=False,
-            layout=Layout(row, device),
+            layout=layout,
         ).last_hidden_state[0]
+        self.attended = len(layout.attended)
         slots = on(row.slots)
-        states, temperatures = hidden[on(row.slot_nodes)], on(row.slot_temperatures)
+        states = hidden[on(row.slot_nodes)]
+        # To divide the logits by it once more is to divide by the product.
+        temperatures = on(row.slot_temperatures) / self._logit_scale
         targets = on(row.targets)
         if self._products == Products.TORCH:
             logprobs, entropy = logprobs_and_entropy(
@@ -110,23 +120,81 @@ class Network(torch.nn.Module):
         return self._frozen_head
 
 
+def logit_scale(config: Any) -> float:
+    """What the model multiplies its logits by: Granite divides them, Cohere multiplies."""
+    divisor = getattr(config, "logits_scaling", None) or 1.0
+    return float(getattr(config, "logit_scale", None) or 1.0) / float(divisor)
+
+
 def load(folder: str, dtype: torch.dtype, attention: str) -> Any:
-    """Transformers' model of `folder`, without dropout.
+    """Transformers' model of `folder`, without dropout; no code of the folder's runs.
 
     Raises:
-        ValueError, ImportError, KeyError, OSError: what Transformers raises.
+        ValueError: the files lack a weight; or, as ImportError, KeyError and others, what
+            Transformers raises.
     """
     disable_progress_bar()
-    causal = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation=attention, local_files_only=True
+    causal, read = AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=dtype,
+        attn_implementation=attention,
+        local_files_only=True,
+        trust_remote_code=False,
+        output_loading_info=True,
     )
+    check_read(read)
     return causal.eval()
 
 
+def check_read(read: Mapping[str, Any]) -> None:
+    """Whether the files had every weight, of what Transformers says of its reading: it would go on
+    with random numbers.
+
+    Raises:
+        ValueError: they had not.
+    """
+    if missing := sorted(read["missing_keys"]):
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ValueError(f"its files have no {', '.join(missing[:3])}{more}")
+
+
+def has_text_part(model: torch.nn.Module) -> bool:
+    """Whether the model has other parts, such as one for images, beside the one for text."""
+    return any(name.rpartition(".")[2] == TEXT for name, _ in model.named_modules())
+
+
+def constants(causal: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What the files of a model hold and no gradient moves, such as a bias of a router's."""
+    buffers = {
+        f"{path}.{name}".removeprefix("."): buffer
+        for path, module in causal.named_modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if name not in module._non_persistent_buffers_set
+    }
+    frozen = {n: p.detach() for n, p in causal.named_parameters() if not p.requires_grad}
+    return buffers | frozen
+
+
+def freeze_other_parts(network: Network) -> None:
+    """Has only the part for text train: no prompt goes through the others."""
+    if not has_text_part(network):
+        return
+    head = network.causal.get_output_embeddings().weight
+    for name, parameter in network.causal.named_parameters():
+        if TEXT not in name.split(".") and parameter is not head:
+            parameter.requires_grad_(False)
+
+
 def blocks(module: torch.nn.Module) -> torch.nn.ModuleList:
-    """The decoder's layers: the list of modules with most parameters."""
+    """The decoder's layers: the list of modules with most parameters, of the part for text."""
+    lists = [
+        (name.split("."), found)
+        for name, found in module.named_modules()
+        if isinstance(found, torch.nn.ModuleList)
+    ]
+    text = [found for path, found in lists if TEXT in path]
     return max(
-        (found for found in module.modules() if isinstance(found, torch.nn.ModuleList)),
+        text or [found for _, found in lists],
         key=lambda found: sum(parameter.numel() for parameter in found.parameters()),
         default=torch.nn.ModuleList(),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from podium.core.errors import DataLossError, FailedPreconditionError
@@ -89,9 +89,9 @@ class Optimizer:
         """Forgets moments and counts: the next update is as a first one."""
         self._adam.state.clear()
 
-    def begin(self) -> None:
-        """Moments of zero, to be filled through `state`."""
-        for weight in self._weights.values():
+    def begin(self, names: Collection[str]) -> None:
+        """Moments of zero of the weights of those names, to be filled through `state`."""
+        for weight in (weight for name, weight in self._weights.items() if name in names):
             state = {key: torch.zeros_like(weight) for key in _MOMENTS}
             state["step"] = torch.zeros((), device=weight.device)
             self._adam.state[weight] = state
@@ -111,6 +111,6 @@ class Optimizer:
             raise DataLossError("the optimizer state does not belong to these weights")
         self._adam.state.clear()
         if tensors:
-            self.begin()
+            self.begin(self._weights)
         for name, held in self.state().items():
             fill(held, tensors[name])

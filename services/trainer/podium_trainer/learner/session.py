@@ -33,6 +33,7 @@ from podium_trainer.learner.base import Base
 from podium_trainer.learner.checkpoint import Checkpoint, Saving
 from podium_trainer.learner.heldout import mean_loss
 from podium_trainer.learner.model import Policy
+from podium_trainer.learner.network import constants
 from podium_trainer.learner.optimizer import Optimizer, learning_rate
 from podium_trainer.learner.parallel import Ranks, fill, owned, whole
 from podium_trainer.learner.phases import Phases, done_by
@@ -215,7 +216,8 @@ class Session:
         weights, full = self.policy.masters.weights, not self.policy.adapter_config
         serves, resumes = saving is not Saving.STATE, saving is not Saving.NONE
         if full:
-            mine = owned(weights, self._ranks) if serves else {}
+            served = {**weights, **constants(self.policy.network.causal)}
+            mine = owned(served, self._ranks) if serves else {}
         else:
             mine = self.policy.experts.apart(whole(weights))
         return Checkpoint(
@@ -289,8 +291,13 @@ class Session:
         self._optimizer.load(checkpoint.optimizer)
 
     def _restore_shards(self, folder: Path) -> None:
-        if any(name.startswith(_OPTIMIZER) for name in shard_names(folder)):
-            self._optimizer.begin()
+        # A weight that no gradient reaches, such as a bias that a router only counts by, has none.
+        moved = {
+            name.removeprefix(_OPTIMIZER).rpartition(".")[0]
+            for name in shard_names(folder)
+            if name.startswith(_OPTIMIZER)
+        }
+        self._optimizer.begin(moved)
         with torch.no_grad():
             read_shards(folder, self._shards(), self._ranks)
 

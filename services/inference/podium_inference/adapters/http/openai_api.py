@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Any
 
@@ -81,7 +81,6 @@ def build(settings: Settings, model: str, tasks: Any, model_config: Any) -> tupl
             "--enable-auto-tool-choice",
             f"--tool-call-parser={settings.tool_parser or DEFAULT_FORMAT}",
             "--disable-fastapi-docs",
-            "--generation-config=vllm",
             *([f"--chat-template={settings.chat_template}"] if settings.chat_template else []),
         ]
     )
@@ -104,12 +103,15 @@ class GatedClient:
         reasoning_parser: str,
         *,
         shows_tools: bool = True,
+        embeddings: int = 0,
     ) -> None:
         """Everything but `generate` is the engine's own.
 
         Args:
             call_format: how the model writes calls, for what is captured.
+            embeddings: token ids are below it; 0 for any.
         """
+        self._embeddings = embeddings
         self._hides_tools = not shows_tools
         self._llm = engine.llm
         self._pool = pool
@@ -127,7 +129,11 @@ class GatedClient:
         """As AsyncLLM's, by the policy that was asked for; see `PolicyPool.use`.
 
         What comes with a rollout's key is captured.
+
+        Raises:
+            VLLMValidationError: a token has no embedding; vLLM's API answers it with 400.
         """
+        self._check_tokens(prompt)
         request = asked()
         adapter = kwargs.get("lora_request")
         job, version = "", None
@@ -158,6 +164,19 @@ class GatedClient:
             async with aclosing(outputs):
                 async for output in outputs:
                     yield output
+
+    def _check_tokens(self, prompt: Any) -> None:
+        """vLLM lets pass what the tokenizer knows. That may be more than the model does: Gemma 3's
+        has a token for images in models of text, and the engine would end at its first one."""
+        ids = prompt.get("prompt_token_ids") if isinstance(prompt, Mapping) else None
+        if self._embeddings and ids and max(ids) >= self._embeddings:
+            from vllm.exceptions import VLLMValidationError
+
+            raise VLLMValidationError(
+                f"the prompt has a token with id {max(ids)}, which the tokenizer knows and the"
+                f" model does not; allowed are 0 to {self._embeddings - 1}",
+                parameter="prompt",
+            )
 
 
 class OpenAiApi:
@@ -196,6 +215,8 @@ class OpenAiApi:
             named_parser if named_parser in FORMATS else call_format,
             self._settings.reasoning_parser,
             shows_tools=shows_tools,
+            # Tokens that stand for images have none, and vLLM sees to them.
+            embeddings=0 if config.is_multimodal_model else engine.vocab_size,
         )
         await init_app_state(client, app.state, arguments, tasks)
         # The innermost: who may not call has nothing fetched.
