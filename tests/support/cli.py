@@ -74,9 +74,12 @@ async def podium(
 
 
 async def start(
-    *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
+    *arguments: str,
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+    stderr: int = asyncio.subprocess.PIPE,
 ) -> asyncio.subprocess.Process:
-    """Starts it with pipes for all three streams."""
+    """Starts it with pipes for all three streams, or stderr to what is given."""
     return await asyncio.create_subprocess_exec(
         # A shell's background job ignores Ctrl-C, and so would every child of these tests.
         "env",
@@ -87,7 +90,7 @@ async def start(
         env=_variables(cwd, environment or {}),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=stderr,
     )
 
 

@@ -1,4 +1,4 @@
-"""Signals that ask a command to end."""
+"""Signals that ask a command to end, and terminals and readers that are gone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
 
 def on_end(ask: Callable[[], None], *, interrupt: bool) -> None:
@@ -26,9 +27,14 @@ def on_end(ask: Callable[[], None], *, interrupt: bool) -> None:
     def hang_up() -> None:
         for stream in at_terminal:
             if not stream.isatty():
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)
+                silence(stream)
         ask()
 
     loop.add_signal_handler(signal.SIGHUP, hang_up)
+
+
+def silence(stream: TextIO) -> None:
+    """Has what is written to it go nowhere: nobody reads it any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

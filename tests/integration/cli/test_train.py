@@ -111,6 +111,26 @@ async def test_after_ctrl_c_the_job_pauses_and_the_same_command_goes_on(
     assert list(fake.jobs.known) == ["mytask"]
 
 
+async def test_a_reader_that_has_enough_leaves_no_job_without_its_task(
+    fake: FakePodium, task: Path
+) -> None:
+    run_on(fake)
+    reading, writing = os.pipe()
+    process = await start("train", "task.py", cwd=task, stderr=writing)
+    os.close(writing)
+    with os.fdopen(reading) as stderr:
+        await asyncio.to_thread(lambda: next(line for line in stderr if "step 3/3" in line))
+    job = fake.jobs.known["mytask"]
+    more = fake.jobs.updates[-1]
+    more.event.sequence += 1
+    fake.jobs.updates.append(more)
+    fake.jobs.released.set()
+    paused, ended = asyncio.create_task(pausing(job)), asyncio.create_task(process.wait())
+    await asyncio.wait({paused, ended}, return_when=asyncio.FIRST_COMPLETED)
+    assert paused.done(), "it ended and left the job running"
+    assert await asyncio.wait_for(ended, 200) == 1
+
+
 @beside_commands
 async def test_told_to_end_it_pauses_the_job_and_the_same_command_goes_on(
     main: MainThread, tmp_path: Path

@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError
 
 from podium.cli.exits import CliError, Exit
 from podium.cli.output import note
+from podium.core.homes import home
 
 if TYPE_CHECKING:
     from podium.sdk.evaluation import Attempt
@@ -248,7 +249,7 @@ def _folder() -> Path:
     if given := os.environ.get("PODIUM_CONFIG_DIR", ""):
         return Path(given).absolute() / "evaluations"
     base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if base else Path.home() / ".local/state") / "podium/evaluations"
+    return (Path(base) if base else home() / ".local/state") / "podium/evaluations"
 
 
 def _text(body: bytes) -> str:

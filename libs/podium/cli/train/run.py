@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import click
 from podium.cli.exits import CliError, Exit
 from podium.cli.local_training import follow, need_success, stack_config
 from podium.cli.output import note
+from podium.cli.signals import silence
 from podium.cli.stack import check_packages, get_model, print_event
 from podium.cli.train.job import begin
 from podium.jobs.v1 import job_service_pb2 as jobs
@@ -98,6 +100,11 @@ async def run(training: Training, spec: spec_pb2.JobSpec, *, is_running: bool) -
         try:
             job = await follow(client, job.id)
         except asyncio.CancelledError:
+            await _leave(client, job, training, started=not is_running)
+            raise
+        except BrokenPipeError:
+            # Whoever read has enough, as `head` does; the task goes away with this command.
+            silence(sys.stderr)
             await _leave(client, job, training, started=not is_running)
             raise
         need_success(job, data_dir)

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+from podium.core.homes import expanded, home
 from podium.local.models.recipe import BUILT_IN, holds, is_model, recipe
 
 REVISION = "PODIUM_MODEL_REVISION"
@@ -28,9 +29,9 @@ def models_dir() -> Path:
     """The model cache: `$PODIUM_MODELS_DIR`, or `podium/models` in the user's cache."""
     configured = os.environ.get("PODIUM_MODELS_DIR")
     if configured:
-        return Path(configured).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser() / "podium" / "models"
+        return expanded(configured)
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return (expanded(cache) if cache else home() / ".cache") / "podium" / "models"
 
 
 def known() -> list[str]:
@@ -65,7 +66,7 @@ def cache_path(name: str) -> Path:
 
 def own_folder(name: str) -> Path | None:
     """The folder that `name` is the path of, if it is a model's."""
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     return folder.resolve() if name and is_model(folder) else None
 
 

@@ -15,6 +15,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+from podium.core.homes import home
 
 if TYPE_CHECKING:
     from podium.kit.rpc.tls import Tls
@@ -143,7 +144,7 @@ def folder() -> Path:
     if given := os.environ.get(FOLDER, ""):
         return Path(given).absolute()
     base = os.environ.get("XDG_CONFIG_HOME", "")
-    return (Path(base) if base else Path.home() / ".config") / "podium"
+    return (Path(base) if base else home() / ".config") / "podium"
 
 
 def path() -> Path:
