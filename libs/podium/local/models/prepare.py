@@ -108,8 +108,8 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
     if not any(target.glob("*.safetensors")):
         raise unsupported(
             name,
-            "the hub has no safetensors files of it for Transformers, and pickles, which can run code, are not"
-            " fetched; allowed is a folder that Transformers' save_pretrained wrote",
+            "the hub has no safetensors files of it for Transformers, and pickles, which can run"
+            " code, are not fetched; allowed is a folder that Transformers' save_pretrained wrote",
         )
     check_whole(target, name)
 
