@@ -81,8 +81,18 @@ SCALED: dict[str, tuple[str, dict[str, Any]]] = {
         {"logits_scaling": 8.0, "embedding_multiplier": 12.0, "residual_multiplier": 0.22},
     ),
     "command": ("cohere2", {"logit_scale": 0.25, "sliding_window": 16}),
+    "gemma4": (
+        "gemma4_text",
+        {
+            "head_dim": 64,
+            "sliding_window": 16,
+            "vocab_size_per_layer_input": VOCABULARY,
+            "hidden_size_per_layer_input": 16,
+            "final_logit_softcapping": 2.0,
+        },
+    ),
 }
-"""As `FAMILIES`: those that divide or multiply their logits."""
+"""As `FAMILIES`: those that divide, multiply or bound their logits."""
 
 
 def build_family(name: str, folder: Path, **changes: Any) -> Path:
