@@ -81,8 +81,18 @@ SCALED: dict[str, tuple[str, dict[str, Any]]] = {
         {"logits_scaling": 8.0, "embedding_multiplier": 12.0, "residual_multiplier": 0.22},
     ),
     "command": ("cohere2", {"logit_scale": 0.25, "sliding_window": 16}),
+    "gemma4": (
+        "gemma4_text",
+        {
+            "head_dim": 64,
+            "sliding_window": 16,
+            "vocab_size_per_layer_input": VOCABULARY,
+            "hidden_size_per_layer_input": 16,
+            "final_logit_softcapping": 2.0,
+        },
+    ),
 }
-"""As `FAMILIES`: those that divide or multiply their logits."""
+"""As `FAMILIES`: those that divide, multiply or bound their logits."""
 
 
 def build_family(name: str, folder: Path, **changes: Any) -> Path:
@@ -142,29 +152,46 @@ def build_mixture(kind: str, folder: Path) -> Path:
     return folder
 
 
-def build_with_images(folder: Path) -> Path:
-    """Writes a small Gemma 4 with a part for images, whose layers are called as those for text."""
+IMAGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "gemma3": (
+        {"model_type": "gemma3_text", "query_pre_attn_scalar": 64},
+        {"image_size": 28},
+        {"mm_tokens_per_image": 4},
+    ),
+    "gemma4": (
+        {"vocab_size_per_layer_input": VOCABULARY, "hidden_size_per_layer_input": 16},
+        {"head_dim": 16, "position_embedding_size": 16},
+        {"audio_config": None},
+    ),
+}
+"""Models with a part for images, whose layers are called as those for text: what differs of the
+text's configuration, of the images', and of the whole. The files of the first call layers otherwise
+than Transformers does."""
+
+
+def build_with_images(kind: str, folder: Path) -> Path:
+    """Writes a small one, float32 and seeded, into `folder`."""
     from transformers import AutoConfig, AutoModelForImageTextToText
 
-    vision = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "head_dim": 16,
-        "patch_size": 14,
-        "position_embedding_size": 16,
-    }
-    text = {
-        **_COMMON,
-        "vocab_size": VOCABULARY,
-        "vocab_size_per_layer_input": VOCABULARY,
-        "hidden_size_per_layer_input": 16,
-        "head_dim": 64,
-        "sliding_window": 16,
-    }
+    text, vision, rest = IMAGES[kind]
     config = AutoConfig.for_model(
-        "gemma4", text_config=text, vision_config=vision, audio_config=None
+        kind,
+        text_config={
+            **_COMMON,
+            "vocab_size": VOCABULARY,
+            "head_dim": 64,
+            "sliding_window": 16,
+            **text,
+        },
+        vision_config={
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "patch_size": 14,
+            **vision,
+        },
+        **rest,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

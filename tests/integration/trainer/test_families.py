@@ -105,7 +105,7 @@ BLOOM = {"hidden_size": 32, "n_layer": 2, "n_head": 2, "initializer_range": 0.3}
         ("falcon", SMALL, "its attention cannot be exchanged for one that takes a tree"),
         ("mamba", {**SMALL, "state_size": 4}, "its layers have convolutions"),
         ("qwen3_5_text", {**SMALL, "head_dim": 16, **LINEAR}, "its layers have convolutions"),
-        ("gemma2", {**SMALL, "head_dim": 16}, "it bounds its logits (final_logit_softcapping"),
+        ("gemma2", {**SMALL, "head_dim": 16}, "its attention bounds its scores"),
         ("phi", SMALL, "its output embedding has a bias"),
         ("stablelm", SMALL, "takes a layout, no mask, no dropout and no soft cap"),
     ],

@@ -9,15 +9,24 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
+from podium.cli.merge import merge
 from podium.core.errors import InvalidArgumentError, NotFoundError
+from podium.registry.v1 import registry_service_pb2 as registry_pb2
+from podium_inference.adapters.weight_files import check_adapter
 from podium_trainer.learner.base import load_network
+from podium_trainer.learner.checkpoint import read, write
 from podium_trainer.learner.model import Policy
+from podium_trainer.learner.parallel import Ranks
+from podium_trainer.learner.session import Compute, JobConfig, Session
 from safetensors.torch import load_file, save_file
+from support.families import IMAGES, build_with_images
+from support.near_policy import near_groups
 from support.tiny_policy import build_small_llama, training_spec
 from transformers import AutoModelForCausalLM
 
 TOKENS = torch.tensor([3, 5, 8, 13, 21, 34, 55, 89])
+ADAPTER = "adapter_model.safetensors"
 DOWN = "model.layers.1.mlp.down_proj.weight"
 EMBEDDING = "model.embed_tokens.weight"
 CPU = torch.device("cpu")
@@ -155,3 +164,35 @@ def test_a_model_whose_files_call_its_layers_otherwise_is_refused(folder: Path) 
         Policy(folder, "m", training_spec(), seed=0, dtype=torch.float32)
     assert "its files have no model.layers.0." in caught.value.message
     assert caught.value.violations[0].field == "base_model"
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+def test_of_a_model_with_images_the_part_for_text_is_adapted_and_served(
+    kind: str, tmp_path: Path
+) -> None:
+    """Of both parts layers have the same names; of Gemma 3 files have other names than modules."""
+    base, version, merged = (tmp_path / name for name in ("base", "version", "merged"))
+    build_with_images(kind, base)
+    spec = training_spec(lora={"rank": 4}, learning_rate=1e-2)
+    session = Session(JobConfig("job", "m", spec, 0), base, "d", Compute())
+    session.train(near_groups(base, 1, groups=3), lambda: False)
+    ours = session.policy.network.plain(TOKENS).detach()
+    write(session.checkpoint(), base, version, Ranks())
+    resumed = Session(JobConfig("job", "m", spec, 0), base, "d", Compute(), read(version))
+    assert torch.equal(resumed.policy.network.plain(TOKENS), ours)
+
+    adapter = version / "adapter"
+    assert all("language_model" in name for name in load_file(adapter / ADAPTER))
+    check_adapter(base, adapter)
+    merge(registry_pb2.Manifest(base_model=str(base)), adapter, merged)
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    assert float((said(plain) - ours).abs().max()) > 1e-3
+    torch.testing.assert_close(said(PeftModel.from_pretrained(plain, adapter)), ours)
+    whole = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32)
+    torch.testing.assert_close(said(whole), ours, atol=1e-4, rtol=1e-4)
+
+
+def said(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        found: torch.Tensor = model.eval()(input_ids=TOKENS[None]).logits[0]
+    return found

@@ -14,7 +14,7 @@ from podium_trainer.learner.checkpoint import MODEL, read, write
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from safetensors.torch import load_file, save_file
-from support.families import build_family, build_mixture, build_with_images
+from support.families import IMAGES, build_family, build_mixture, build_with_images
 from support.near_policy import near_groups
 from support.tiny_policy import build_small_llama, training_spec
 from transformers import AutoModelForCausalLM
@@ -28,8 +28,8 @@ SORTS: dict[str, Callable[[Path], Path]] = {
     "kimi": partial(build_family, "kimi"),
     # A parameter that its router only counts by.
     "ernie": partial(build_mixture, "ernie4_5_moe"),
-    # A part for images, which no prompt goes through, and constants of its layers.
-    "gemma4": build_with_images,
+    # A part for images, which no prompt goes through; constants of layers; other names in files.
+    **{kind: partial(build_with_images, kind) for kind in IMAGES},
 }
 
 

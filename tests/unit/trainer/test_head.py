@@ -32,15 +32,19 @@ def plain(
     temperatures: torch.Tensor,
     slots: torch.Tensor,
     targets: torch.Tensor,
+    bound: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Every logit at once, in double precision, by autograd."""
-    logits = hidden.double() @ weight.double().T / temperatures[:, None]
+    logits = hidden.double() @ weight.double().T
+    if bound:
+        logits = bound * torch.tanh(logits / bound)
+    logits = logits / temperatures[:, None]
     logs = torch.log_softmax(logits, -1)
     return logs[slots, targets], -(logs.exp() * logs).sum(-1)
 
 
 def evaluated(
-    function: object, case: dict[str, torch.Tensor], **options: int
+    function: object, case: dict[str, torch.Tensor], **options: float
 ) -> tuple[torch.Tensor, ...]:
     hidden = case["hidden"].clone().requires_grad_()
     weight = case["weight"].clone().requires_grad_()
@@ -73,6 +77,20 @@ def test_t2_a_bfloat16_weight_is_multiplied_as_it_is() -> None:
     ):
         # Gradients come back in the type of what they are of.
         torch.testing.assert_close(got.double(), expected.double(), atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("bound", [2.0, 30.0])
+def test_logits_may_be_bounded(bound: float, dtype: torch.dtype) -> None:
+    """Gemma's: c tanh(z / c), here of logits of about 6."""
+    case = given(dtype)
+    case["weight"] = case["weight"].to(dtype)
+    found = evaluated(logprobs_and_entropy, case, chunk=4, bound=bound)
+    near = {"atol": 2e-5, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 2e-2, "rtol": 2e-2}
+    for got, expected in zip(found, evaluated(plain, case, bound=bound), strict=True):
+        torch.testing.assert_close(got.double(), expected.double(), **near)
+    unbounded = evaluated(logprobs_and_entropy, case, chunk=4)
+    assert float((unbounded[0] - found[0]).abs().max()) > 0.1
 
 
 class Made(TorchDispatchMode):

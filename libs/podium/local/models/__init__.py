@@ -15,7 +15,13 @@ from podium.local.models.supported import (
     unsupported,
     untrainable,
 )
-from podium.local.models.weights import INDEX, StoredTensor, tensors_of, weight_files
+from podium.local.models.weights import (
+    INDEX,
+    StoredTensor,
+    name_in_files,
+    tensors_of,
+    weight_files,
+)
 
 __all__ = [
     "BUILT_IN",
@@ -27,6 +33,7 @@ __all__ = [
     "digest",
     "known",
     "models_dir",
+    "name_in_files",
     "resolve",
     "tensors_of",
     "unsupported",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.local.models.recipe import RECIPE_FILE
-from podium.local.models.weights import weight_files
+from podium.local.models.weights import name_in_files, tensors_of, weight_files
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,9 @@ def merged_tensors(
     factors: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
     scale = 0.0
     if adapter is not None:
-        factors, scale = _read_adapter(adapter)
+        named, scale = _read_adapter(adapter)
+        tensors = tensors_of(base)
+        factors = {name_in_files(layer, tensors): pair for layer, pair in named.items()}
     for file in weight_files(base):
         with safe_open(file, framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a dict

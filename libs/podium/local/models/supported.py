@@ -88,7 +88,8 @@ def causal_kinds() -> Collection[str]:
     """Kinds of models of which the installed Transformers computes next tokens; loads it."""
     from transformers.models.auto import modeling_auto
 
-    return modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    kinds: Collection[str] = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return kinds
 
 
 def untrainable(folder: Path, kinds: Collection[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,17 @@ def index_of(folder: Path) -> Mapping[str, str]:
         if Path(file).name != file or not file.endswith(".safetensors"):
             raise ValueError(f"{INDEX} names {file!r}, which is no safetensors file beside it")
     return named
+
+
+def name_in_files(layer: str, tensors: Container[str]) -> str:
+    """What the files call a layer whose weight is among `tensors`, by Transformers' name of it.
+
+    The same, but for models of text and images whose files are of older Transformers, as Gemma
+    3's are: their part for text is a whole model there.
+    """
+    if f"{layer}.weight" in tensors:
+        return layer
+    return layer.replace("model.language_model.", "language_model.model.", 1)
 
 
 def stored_tensors(file: Path) -> dict[str, StoredTensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podium_inference.domain.render import Tokenizer
+from podium_inference.domain.ports import Tokenizer
 
 
 def quick(whole: Any) -> Tokenizer:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from podium.core.errors import FailedPreconditionError
-from podium.local.models import tensors_of, weight_files
+from podium.local.models import name_in_files, tensors_of, weight_files
 from safetensors import SafetensorError, safe_open
 
 _PREFIX = "base_model.model."
@@ -73,11 +73,12 @@ def check_adapter(base: Path, adapter: Path, *, max_rank: int = 0) -> None:
         if max_rank and rank > max_rank:
             what = f"its rank is {rank}, and this pool serves ranks up to {max_rank}"
             raise _bad(f"{what} (PODIUM_INFERENCE_MAX_LORA_RANK)")
-        shapes = _shapes(base)
+        tensors, shapes = _all_shapes(base), _shapes(base)
         layers: dict[str, set[str]] = {}
         with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a dict
                 layer, mark, half = name.removeprefix(_PREFIX).rpartition(".lora_")
+                layer = name_in_files(layer, tensors)
                 if not mark or layer not in shapes:
                     raise _bad(f"the base model has no layer for {name}")
                 tensor = weights.get_tensor(name)

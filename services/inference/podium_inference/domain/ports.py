@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from podium.registry.v1 import registry_service_pb2 as registry_pb
 from podium.types.v1 import policy_pb2, trajectory_pb2
@@ -136,4 +136,24 @@ class Fetcher(Protocol):
             DataLossError: a digest does not match.
             UnavailableError: the registry is away; NODE_FILES, a node cannot store them.
         """
+        ...
+
+
+class Tokenizer(Protocol):
+    """What is needed of a Transformers tokenizer."""
+
+    eos_token: str | None
+    """None of one that names no end."""
+    eos_token_id: int | None
+    chat_template: Any
+    """None of a model without one; several by their names."""
+    added_tokens_decoder: Mapping[int, Any]
+    """By id, what was added to the vocabulary: its `content`, and whether it is `special`."""
+
+    def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
+        """Renders messages."""
+        ...
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Text to ids."""
         ...

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
 from podium.core.reasoning_formats import thinks
@@ -20,6 +20,7 @@ from podium_inference.domain import metrics
 from podium_inference.domain.continuation import Continuation, Message
 from podium_inference.domain.habits import Habits, tried_conversations
 from podium_inference.domain.plain import as_templates_take, taken_apart
+from podium_inference.domain.ports import Tokenizer
 from podium_inference.domain.recent import Recent, recent
 from podium_inference.domain.world import TemplateWorld
 
@@ -34,26 +35,6 @@ NO_TEMPLATE = (
     " PODIUM_INFERENCE_CHAT_TEMPLATE names one"
 )
 _REFUSED = "\u2042podium-refused\u2042"
-
-
-class Tokenizer(Protocol):
-    """What is needed of a Transformers tokenizer."""
-
-    eos_token: str | None
-    """None of one that names no end."""
-    eos_token_id: int | None
-    chat_template: Any
-    """None of a model without one; several by their names."""
-    added_tokens_decoder: Mapping[int, Any]
-    """By id, what was added to the vocabulary: its `content`, and whether it is `special`."""
-
-    def apply_chat_template(self, conversation: Any, **options: Any) -> Any:
-        """Renders messages."""
-        ...
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Text to ids."""
-        ...
 
 
 class Renderer:

@@ -12,7 +12,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers
 from podium.core.errors import InvalidArgumentError, Violation
-from podium.local.models import tensors_of, unsupported
+from podium.local.models import name_in_files, tensors_of, unsupported
 from podium.types.v1 import spec_pb2
 
 from podium_trainer.learner.experts import (
@@ -138,7 +138,8 @@ def check_served(model: PeftModel, experts: Experts, folder: Path) -> None:
     apart = tuple(f"{layer.module}." for layer in experts.layers)
     for name in adapter_parameters(model):
         layer = name.removeprefix(PREFIX).rpartition(".lora_")[0]
-        if not f"{layer}.".startswith(apart) and f"{layer}.weight" not in files:
+        stored = f"{name_in_files(layer, files)}.weight"
+        if not f"{layer}.".startswith(apart) and stored not in files:
             raise unsupported(
                 folder, f"its files have no {layer}.weight, and an adapter of it cannot be served"
             )

@@ -75,9 +75,9 @@ def _check_structure(network: Network) -> None:
     config = network.causal.config.get_text_config()
     if getattr(network.causal.get_output_embeddings(), "bias", None) is not None:
         raise unsupported(network, "its output embedding has a bias")
-    for name in ("final_logit_softcapping", "attn_logit_softcapping"):
-        if (cap := getattr(config, name, None)) is not None:
-            raise unsupported(network, f"it bounds its logits ({name} {cap})")
+    if (bound := getattr(config, "attn_logit_softcapping", None)) is not None:
+        why = f"its attention bounds its scores (attn_logit_softcapping {bound})"
+        raise unsupported(network, why)
     if any(isinstance(module, torch.nn.Conv1d) for module in blocks(network).modules()):
         raise unsupported(network, "its layers have convolutions, which see along the row")
 

@@ -10,6 +10,9 @@ Where the product takes bfloat16, a position's most likely token m is kept apart
 `podium_trainer.learner.frozen_head`: E_p[W] = W[m] + (p - onehot(m)) W. Rounding p itself would
 be off by up to 0.2 % of W[m], which is all that is left of W[m] - E_p[W] once the policy is sure.
 
+Some models bound their logits, z → c tanh(z / c). The gradient then has each token's slope
+s = 1 - tanh²(z / c) beside its embedding, (s[target] W[target] - E_p[s W]) / T.
+
 In shapes, U positions (each with one temperature) predict K targets; V is the vocabulary, H the
 hidden size.
 """
@@ -36,6 +39,7 @@ class _Head(torch.autograd.Function):
         slots: Int[Tensor, "K"],
         targets: Int[Tensor, "K"],
         chunk: int,
+        bound: float,
     ) -> tuple[Float32[Tensor, "K"], Float32[Tensor, "U"]]:
         count = len(hidden)
         inverse = 1 / temperatures
@@ -46,12 +50,15 @@ class _Head(torch.autograd.Function):
         expected = torch.empty(hidden.shape, dtype=torch.float32, device=hidden.device)
         rounds = weight.dtype != torch.float32
         likeliest = torch.empty(count if rounds else 0, dtype=torch.long, device=hidden.device)
+        bends = bound > 0
+        of_targets = torch.empty(len(slots) if bends else 0, device=hidden.device)
+        of_likeliest = torch.empty(len(likeliest) if bends else 0, device=hidden.device)
         starts = list(range(0, count, chunk))
         ends = torch.tensor([*starts, count], device=slots.device)
         bounds = torch.searchsorted(slots, ends).tolist()
         for number, start in enumerate(starts):
             end = min(start + chunk, count)
-            logits = _product(hidden[start:end], weight.T)
+            logits, slopes = _bounded(_product(hidden[start:end], weight.T), bound)
             logits *= inverse[start:end, None]
             lse = torch.logsumexp(logits, dim=-1)
             own = slice(bounds[number], bounds[number + 1])
@@ -61,35 +68,53 @@ class _Head(torch.autograd.Function):
             # Nothing of their size is made beside the two of them.
             entropy[start:end] = lse - logits.mul_(probabilities).sum(-1)
             if needed and rounds:
-                likeliest[start:end] = _without_likeliest(probabilities)
+                likeliest[start:end] = most = _without_likeliest(probabilities)
+                if slopes is not None:
+                    of_likeliest[start:end] = slopes.gather(1, most[:, None])[:, 0]
+            if slopes is not None:
+                of_targets[own] = slopes[local, targets[own]]
+                probabilities *= slopes
             if needed:
                 expected[start:end] = _product(probabilities, weight)
         ctx.mark_non_differentiable(entropy)
         if needed:
             kept = hidden if ctx.needs_input_grad[1] else expected
-            ctx.save_for_backward(expected, likeliest, weight, inverse, slots, targets, kept)
-            ctx.dtype, ctx.chunk = hidden.dtype, chunk
+            bent = (of_targets, of_likeliest)
+            ctx.save_for_backward(expected, likeliest, weight, inverse, slots, targets, kept, *bent)
+            ctx.dtype, ctx.chunk, ctx.bound = hidden.dtype, chunk, bound
         return logprobs, entropy
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        expected, likeliest, weight, inverse, slots, targets, hidden = ctx.saved_tensors
+        expected, likeliest, weight, inverse, slots, targets, hidden, *bent = ctx.saved_tensors
+        of_targets, of_likeliest = bent
         gradient = gradients[0]
         total = torch.zeros(len(expected), dtype=torch.float32, device=expected.device)
         total.index_add_(0, slots, gradient)
         result = -total[:, None] * expected
         pulls = weight[targets].float()
+        if len(of_targets):
+            pulls *= of_targets[:, None]
         if len(likeliest):
             # Nothing at all where the token is the likeliest: only what is away from it counts.
-            pulls -= weight[likeliest[slots]].float()
+            away = weight[likeliest[slots]].float()
+            pulls -= away * of_likeliest[slots, None] if len(of_likeliest) else away
         result.index_add_(0, slots, gradient[:, None] * pulls)
         result *= inverse[:, None]
         by_weight = None
         if ctx.needs_input_grad[1]:
             by_weight = _weight_gradient(
-                hidden, weight, inverse, slots, targets, gradient, total, ctx.chunk
+                hidden,
+                weight,
+                inverse,
+                slots,
+                targets,
+                gradient * of_targets if len(of_targets) else gradient,
+                total,
+                ctx.chunk,
+                ctx.bound,
             )
-        return result.to(ctx.dtype), by_weight, None, None, None, None
+        return result.to(ctx.dtype), by_weight, None, None, None, None, None
 
 
 def _weight_gradient(
@@ -101,15 +126,22 @@ def _weight_gradient(
     gradient: Float[Tensor, "K"],
     total: Float32[Tensor, "U"],
     chunk: int,
+    bound: float,
 ) -> Float[Tensor, "V H"]:
-    """Sum over tokens of g / T (onehot(target) - p) h, a chunk of positions at a time."""
+    """Sum over tokens of g / T (onehot(target) - p) h, a chunk of positions at a time.
+
+    With a bound `gradient` has the targets' slopes, and p is multiplied by the others'.
+    """
     result = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
     scaled = hidden.float() * inverse[:, None]
     result.index_add_(0, targets, gradient[:, None] * scaled[slots])
     for start in range(0, len(hidden), chunk):
         own = slice(start, start + chunk)
-        probabilities = torch.softmax(_product(hidden[own], weight.T) * inverse[own, None], dim=-1)
+        logits, slopes = _bounded(_product(hidden[own], weight.T), bound)
+        probabilities = torch.softmax(logits * inverse[own, None], dim=-1)
         probabilities *= total[own, None]
+        if slopes is not None:
+            probabilities *= slopes
         result.addmm_(probabilities.T, scaled[own], alpha=-1)
     return result.to(weight.dtype)
 
@@ -123,6 +155,20 @@ def _without_likeliest(probabilities: Float32[Tensor, "A V"]) -> Int[Tensor, "A"
     probabilities.scatter_(1, most[:, None], 0)
     probabilities.scatter_(1, most[:, None], -probabilities.sum(-1, keepdim=True))
     return most
+
+
+def _bounded(
+    logits: Float32[Tensor, "A V"], bound: float
+) -> tuple[Float32[Tensor, "A V"], Float32[Tensor, "A V"] | None]:
+    """The logits within ± `bound`, in place, and by how much each moves with what it was.
+
+    As they are, and None, where `bound` is 0.
+    """
+    if not bound:
+        return logits, None
+    logits.div_(bound).tanh_()
+    slopes = 1 - logits.square()
+    return logits.mul_(bound), slopes
 
 
 def _product(one: Float[Tensor, "A B"], two: Float[Tensor, "B C"]) -> Float32[Tensor, "A C"]:
@@ -145,6 +191,7 @@ def logprobs_and_entropy(
     targets: Int[Tensor, "K"],
     *,
     chunk: int = CHUNK,
+    bound: float = 0.0,
 ) -> tuple[Float32[Tensor, "K"], Float32[Tensor, "U"]]:
     """Log-probs of K targets, and entropies of U distributions, in nats and float32.
 
@@ -155,11 +202,12 @@ def logprobs_and_entropy(
         slots: ascending, which of U predicts each target.
         targets: token ids.
         chunk: positions whose logits exist at once; changes no result.
+        bound: that of logits before they are divided; 0 for none.
 
     Returns:
         Log-probs, differentiable in `hidden` and `weight`, and entropies, which are not.
     """
     result: tuple[torch.Tensor, torch.Tensor] = _Head.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, temperatures, slots, targets, chunk
+        hidden, weight, temperatures, slots, targets, chunk, bound
     )
     return result

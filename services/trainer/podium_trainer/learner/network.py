@@ -39,7 +39,9 @@ class Network(torch.nn.Module):
         self._frozen_head: torch.Tensor | None = None
         self._products = Products.TORCH
         self._rounded_head: torch.Tensor | None = None
-        self._logit_scale = logit_scale(causal.config.get_text_config())
+        text = causal.config.get_text_config()
+        self._logit_scale = logit_scale(text)
+        self._logit_bound = float(getattr(text, "final_logit_softcapping", None) or 0)
         self.attended = 0
         """Layers of the last row whose attention took its trees."""
 
@@ -69,9 +71,15 @@ class Network(torch.nn.Module):
         # To divide the logits by it once more is to divide by the product.
         temperatures = on(row.slot_temperatures) / self._logit_scale
         targets = on(row.targets)
-        if self._products == Products.TORCH:
+        # The frozen head knows no bound; on a CPU both are float32's.
+        if self._products == Products.TORCH or self._logit_bound:
             logprobs, entropy = logprobs_and_entropy(
-                states, self._head(weight), temperatures, slots, targets
+                states,
+                self._head(weight),
+                temperatures,
+                slots,
+                targets,
+                bound=self._logit_bound,
             )
         else:
             logprobs, entropy = frozen_logprobs_and_entropy(
