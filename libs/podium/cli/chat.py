@@ -168,6 +168,7 @@ class ChatState:
 
 
 def _read_history(path: Path) -> list[trajectory_pb2.Message]:
+    from podium.core.outside import clean
     from podium.types.v1 import trajectory_pb2
 
     roles = {
@@ -176,14 +177,17 @@ def _read_history(path: Path) -> list[trajectory_pb2.Message]:
         "assistant": trajectory_pb2.ROLE_ASSISTANT,
     }
     try:
-        return [
-            _message(roles[m["role"]], str(m["content"]))
-            for m in json.loads(path.read_text(encoding="utf-8"))
-        ]
-    except (ValueError, KeyError, TypeError):
+        plain = json.loads(path.read_text(encoding="utf-8-sig"))
+        if not isinstance(plain, list) or not all(isinstance(m["content"], str) for m in plain):
+            raise TypeError("a list, whose contents are texts")
+        return [_message(roles[m["role"]], clean(m["content"])) for m in plain]
+    except OSError as error:
+        text = f"{path} cannot be read: {error.strerror}"
+        raise click.BadParameter(text, param_hint="--history") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise click.BadParameter(
             f'{path} is not a JSON list of {{"role": ..., "content": ...}} with the roles '
-            f"{', '.join(roles)}",
+            f"{', '.join(roles)}, and texts as contents",
             param_hint="--history",
         ) from None
 

@@ -15,6 +15,8 @@ from itertools import chain, product
 _Z_95 = 1.959963984540054
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t, two-sided 95 %, for 1 to 9 degrees of freedom."""
+_MOST_SQUARED = 1e100
+"""Up to it a square, and what is made of squares here, are far from where numbers end."""
 _EXACT = 14
 """Differences up to which every choice of signs is counted."""
 _DRAWS = 20_000
@@ -72,6 +74,9 @@ def clustered_mean_interval(
     where all are one, of one between 0 and 1 or the value itself: t would be too narrow where one
     kind is rare, and without width where it did not come.
 
+    Values beyond 1e100 are counted in a greater unit, so that their squares are numbers. None where
+    a value is not finite.
+
     With the `successes` of these attempts, each from 0 to 1, more than two values have the
     interval of success in theirs (see `_interval_of_kinds`), for the same reason.
 
@@ -83,10 +88,14 @@ def clustered_mean_interval(
             raise ValueError("successes must be one for each value")
         successes = [each for each in successes if each]
     clusters = [cluster for cluster in clusters if cluster]
-    if len(clusters) < 2:
+    every = list(chain.from_iterable(clusters))
+    if len(clusters) < 2 or not all(map(math.isfinite, every)):
         return None
+    if (unit := _unit(every)) > 1:
+        clusters = [[value / unit for value in cluster] for cluster in clusters]
     plain = _interval_of_values(clusters)
-    return plain if successes is None else _interval_of_kinds(clusters, successes, plain)
+    low, high = plain if successes is None else _interval_of_kinds(clusters, successes, plain)
+    return low * unit, high * unit
 
 
 def _interval_of_values(clusters: Sequence[Sequence[float]]) -> tuple[float, float]:
@@ -224,13 +233,17 @@ def paired_interval(
 ) -> tuple[float, float] | None:
     """The 95 % interval of the mean of paired differences; None for fewer than two.
 
-    Student's t. Of `pseudo`, a quarter each is a difference of +1 and of -1, and half is one of 0:
-    A. Agresti and Y. Min, Statistics in Medicine 24 (2005), add two such pairs to those of single
-    trials, where all equal differences would leave an interval without width.
+    Student's t; None, too, where a difference is not finite. Of `pseudo`, a quarter each is a
+    difference of +1 and of -1, and half is one of 0: A. Agresti and Y. Min, Statistics in Medicine
+    24 (2005), add two such pairs to those of single trials, where all equal differences would
+    leave an interval without width.
     """
     count = len(differences)
-    if count < 2:
+    if count < 2 or not all(map(math.isfinite, differences)):
         return None
+    if (unit := _unit(differences)) > 1:
+        found = paired_interval([value / unit for value in differences], pseudo)
+        return found and (found[0] * unit, found[1] * unit)
     total = count + pseudo
     mean = math.fsum(differences) / total
     squares = math.fsum(value * value for value in differences) + pseudo / 2
@@ -245,6 +258,14 @@ def _ratio_variance(clusters: Sequence[Sequence[float]], mean: float) -> float:
     count, trials = len(clusters), sum(map(len, clusters))
     residuals = (math.fsum(cluster) - mean * len(cluster) for cluster in clusters)
     return count / (count - 1) * math.fsum(r * r for r in residuals) / trials**2
+
+
+def _unit(values: Collection[float]) -> float:
+    """In which finite values are at most 1e100: a power of two, with which nothing is rounded."""
+    largest = max(map(abs, values), default=0.0)
+    if largest <= _MOST_SQUARED:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(largest / _MOST_SQUARED)[1])
 
 
 def _t_95(freedom: float) -> float:
@@ -289,8 +310,12 @@ def sign_flip_p_value(differences: Sequence[float]) -> float:
     the other sign. Every choice of signs is counted for up to 14 that are not 0; for more,
     20,000 choices are drawn with a fixed seed, and the p-value is (1 + as extreme) /
     (1 + drawn), which is never below the true level (B. Phipson, G. Smyth, 2010).
+    NaN where a difference is not finite.
     """
-    values = [value for value in differences if value]
+    if not all(map(math.isfinite, differences)):
+        return math.nan
+    unit = _unit(differences)
+    values = [value / unit for value in differences if value]
     observed = abs(math.fsum(values)) - 1e-12
     if len(values) <= _EXACT:
         signs = list(product((1, -1), repeat=len(values)))

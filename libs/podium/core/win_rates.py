@@ -7,9 +7,9 @@ nothing of a policy alone. Whether an attempt was ranked above a reference's doe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 from podium.core import skip_reasons
+from podium.core.means import mean_of
 from podium.types.v1 import spec_pb2, trajectory_pb2
 
 WIN, TIE, LOSS = 1.0, 0.5, 0.0
@@ -76,7 +76,7 @@ def wins(
     else:
         scores = {each.id: 0.0 for each in (*_running(own), *_running(reference))}
     return {
-        each.id: fmean(_outcome(scores.get(each.id), scores.get(other.id)) for other in reference)
+        each.id: mean_of(_outcome(scores.get(each.id), scores.get(other.id)) for other in reference)
         for each in own
         if reference
     }

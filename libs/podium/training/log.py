@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from numbers import Real
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import pstdev
 from typing import Any
 
+from podium.core.means import mean_of
 from podium.training.trajectories import Trajectory, TrajectoryGroup
 
 
@@ -26,8 +27,8 @@ def summary(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
             for name, value in attempt.metrics.items():
                 if isinstance(value, Real):
                     values[name].append(float(value))
-        found = {name: fmean(numbers) for name, numbers in values.items()}
-        found["reward_std_dev"] = fmean(
+        found = {name: mean_of(numbers) for name, numbers in values.items()}
+        found["reward_std_dev"] = mean_of(
             pstdev(each.reward for each in group.trajectories)
             for group in groups
             if group.trajectories

@@ -213,6 +213,8 @@ class FakeRollout:
         """Of all groups: those of which that is true besides."""
         self.slow_share = 0.0
         """Of all groups: those that have many turns."""
+        self.tell: Callable[[trajectory_pb2.Trajectory], None] = lambda attempt: None
+        """What an environment says of an attempt besides."""
         self.luck: float | None = None
         """Of every attempt; None for one of its own."""
         self.is_pure = True
@@ -309,6 +311,7 @@ class FakeRollout:
                 weights_version=version,
                 temperature=request.sampling.temperature,
             )
+        self.tell(trajectory)
         return trajectory
 
 

@@ -75,7 +75,19 @@ async def test_chat_goes_on_from_a_history(cli: Cli) -> None:
     assert (await cli("chat", "--history", "history.json", "--once", "b")).code == 0
     asked = cli.fake.inference.chats[0].messages
     assert [(m.role, m.content) for m in asked] == [(2, "q"), (3, "a"), (2, "b")]
-    for wrong in ("{", '{"role": 1}', '[{"role": "robot", "content": "x"}]'):
+    # As editors on Windows write it.
+    history.write_text('[{"role": "user", "content": "\u00fc"}]', encoding="utf-8-sig")
+    assert (await cli("chat", "--history", "history.json", "--once", "b")).code == 0
+    assert cli.fake.inference.chats[-1].messages[0].content == "\u00fc"
+    for wrong in (
+        "{",
+        '{"role": 1}',
+        '[{"role": "robot", "content": "x"}]',
+        # These were sent as the words None and [{'type': …}].
+        '[{"role": "assistant", "content": null}]',
+        '[{"role": "user", "content": [{"type": "text", "text": "q"}]}]',
+        "[" * 100_000,
+    ):
         history.write_text(wrong)
         refused = await cli("chat", "--history", "history.json", "--once", "b")
         assert refused.code == 2

@@ -118,8 +118,18 @@ def test_tools_are_read_as_each_api_writes_them(tmp_path: Path) -> None:
         ("read", "", {}),
         ("mcp", "", {"type": "object"}),
     ]
+    schema = '{"type": "object", "properties": {"at": {}}}'
+    for text in (
+        f'\ufeff[{{"name": "a", "input_schema": {schema}}}]',
+        f'{{"tools": [{{"name": "a", "inputSchema": {schema}}}]}}',
+    ):
+        file.write_text(text, encoding="utf-8")
+        (tool,) = read_tools(file)
+        assert (tool.name, tool.parameters) == ("a", json.loads(schema))
     for text, told in (
         ("{", "is no JSON"),
+        ('[{"name": "a"}, {"name": "a"}]', r"tools.json\[1\]: name: got 'a', which an earlier"),
+        ('[{"name": "a", "parameters": {"most": NaN}}]', "got NaN; allowed are finite"),
         ("[]", "is no JSON list of tools"),
         ('[{"name": ""}, 3]', r"tools.json\[0\]: name: got ''.*tools.json\[1\]: got 3"),
         ('[{"name": "a", "parameters": []}]', "parameters: got"),
@@ -127,3 +137,5 @@ def test_tools_are_read_as_each_api_writes_them(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(InvalidArgumentError, match=told):
             read_tools(file)
+    with pytest.raises(InvalidArgumentError, match=r"none.json: cannot be read: No such file"):
+        read_tools(tmp_path / "none.json")

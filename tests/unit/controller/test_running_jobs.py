@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 
 import pytest
 from podium.core.errors import AlreadyExistsError, InternalError
 from podium.jobs.v1 import job_service_pb2 as pb
+from podium.types.v1 import spec_pb2, trajectory_pb2
 from prometheus_client import REGISTRY
 from support.controlled import ATTEMPTS, GROUPS, small_job
 from support.memory_fixtures import client, fleet
@@ -119,3 +121,32 @@ async def test_steps_that_train_nothing_are_told_of_once_with_what_to_change(
     assert "in 100 % of the groups of the last 4 steps" in event.message
     assert "raise rollout.group_size" in event.message
     assert event.message.endswith("(NO_VARIANCE)")
+
+
+@pytest.mark.parametrize(
+    ("metric", "values"),
+    [
+        ("", (1e308, 1.7e308)),
+        ("", (1e308, -1e308)),
+        ("", (math.inf, -math.inf)),
+        ("time", (1e308, 1e308)),
+        ("time", (math.inf, -math.inf)),
+        ("success", (1e308, 1e308)),
+        ("turns", (math.inf, -math.inf)),
+        ("history_splits", (math.inf, -math.inf)),
+    ],
+)
+async def test_no_number_of_an_environment_ends_a_job(
+    fleet: MemoryFleet, client: MemoryClient, metric: str, values: tuple[float, float]
+) -> None:
+    def tell(attempt: trajectory_pb2.Trajectory) -> None:
+        value = values[attempt.attempt % 2]
+        if metric:
+            attempt.metrics[metric] = value
+        else:
+            attempt.environment_reward = value
+
+    fleet.rollout.tell = tell
+    evaluation = spec_pb2.EvaluationSpec(every_steps=1)
+    job = await client.create(small_job(1, evaluation=evaluation))
+    await client.succeeded(job.id)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import types
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from podium.cli.environment_class import environment_class
@@ -27,10 +30,12 @@ from podium.environments.serving.convert import (
 )
 from podium.environments.serving.servicer import scenario_page
 from podium.environments.serving.session import LocalSession
+from podium.environments.types import Observation, StepResult
 from podium.types.v1 import trajectory_pb2 as pb
 from support.guess_environment import TOOL, Guess
 
 README = Path(__file__).parents[3] / "libs" / "podium" / "environments" / "README.md"
+OBSERVED = Observation()
 SCENARIO = pb.Scenario(id="digit-4", data=struct({"answer": 4}))
 
 
@@ -208,3 +213,38 @@ def test_wrong_options_are_told_in_the_words_of_job_files() -> None:
     ]
     with pytest.raises(InvalidArgumentError, match=r"unknown option; known are .*goal"):
         game({"zzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (StepResult(OBSERVED, None), "reward is null; allowed are finite numbers"),  # type: ignore[arg-type]
+        (StepResult(OBSERVED, "much"), 'reward is "much"; allowed are finite'),  # type: ignore[arg-type]
+        (StepResult(OBSERVED, 1, metrics={"time": None}), "metric 'time' is null; allowed are"),  # type: ignore[dict-item]
+        (StepResult(OBSERVED, 1, metrics={3: 1.0}), "metric 3 has a name that is no text"),  # type: ignore[dict-item]
+        (StepResult(OBSERVED, 1, metrics=[("a", 1)]), "allowed is a dict of names to numbers"),  # type: ignore[arg-type]
+        (StepResult(OBSERVED, math.nan), "reward is nan; allowed are finite numbers"),
+        (StepResult(OBSERVED, 10**400), "reward is inf; allowed are finite numbers"),
+    ],
+)
+async def test_numbers_that_are_none_are_named(result: StepResult, told: str) -> None:
+    session = await begun()
+
+    async def step(action: Message) -> StepResult:
+        return result
+
+    session._environment.step = step  # type: ignore[method-assign]
+    with pytest.raises((TypeError, ValueError), match=re.escape(told)):
+        await session.step(say("4"))
+
+
+@pytest.mark.parametrize("reward", [True, Decimal("0.5"), np.float32(0.5), np.int64(2)])
+async def test_numbers_of_other_types_are_numbers(reward: Any) -> None:
+    session = await begun()
+
+    async def step(action: Message) -> StepResult:
+        return StepResult(OBSERVED, reward, metrics={"own": reward})
+
+    session._environment.step = step  # type: ignore[method-assign]
+    response = await session.step(say("4"))
+    assert (response.reward, response.metrics["own"]) == (float(reward), float(reward))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow
 import pytest
-from podium.core.errors import InvalidArgumentError
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.environments.scenarios import (
     Counts,
     ScenarioSource,
@@ -248,6 +250,61 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     told = complaints(tmp_path / "empty")[0]
     assert told.startswith("path: got ")
     assert "no data set that can be read" in told
+
+
+def test_a_reader_that_gives_up_names_the_file(tmp_path: Path) -> None:
+    def told(name: str, column: pyarrow.Array) -> str:
+        parquet.write_table(pyarrow.table({"a": column}), tmp_path / name)
+        return complaints(tmp_path / name)[0]
+
+    far = pyarrow.array([2**60], pyarrow.timestamp("us"))
+    assert told("far.parquet", far) == "far.parquet: cannot be read: date value out of range"
+    nowhere = pyarrow.array([1], pyarrow.timestamp("us", "Nowhere/Land"))
+    assert told("zone.parquet", nowhere).startswith("zone.parquet: cannot be read: ")
+    no_text = pyarrow.array([b"\xff"]).view(pyarrow.string())
+    assert told("text.parquet", no_text).startswith("text.parquet: cannot be read: 'utf-8' codec")
+    damaged = bytearray((tmp_path / "text.parquet").read_bytes())
+    damaged[4:20] = b"\xff" * 16
+    (tmp_path / "damaged.parquet").write_bytes(damaged)
+    assert complaints(tmp_path / "damaged.parquet")[0].startswith("damaged.parquet: cannot be read")
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    lines(shards / "0.jsonl", {"q": 1})
+    lines(shards / "1.jsonl", {"q": {"a": 1}})
+    assert complaints(shards)[0].startswith("shards/train: cannot be read: ")
+
+
+def test_a_hub_that_is_not_reached_is_no_wrong_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*given: object, **options: object) -> None:
+        raise ConnectionError("Couldn't reach 'org/name' on the Hub (ConnectError)")
+
+    monkeypatch.setattr(datasets, "load_dataset", away)
+    with pytest.raises(FailedPreconditionError) as caught:
+        load_scenarios(ScenarioSource(dataset="org/name"), "train")
+    assert caught.value.reason == "DATASET_UNREACHABLE"
+
+
+def test_paths_that_are_no_files_are_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert "is neither a file nor a folder" in complaints(tmp_path / "pipe.jsonl")[0]
+    assert "File name too long" in complaints(tmp_path / f"{'x' * 5000}.jsonl")[0]
+    assert "embedded null byte" in complaints(tmp_path / "a\0.jsonl")[0]
+
+
+def test_rows_deeper_than_messages_carry_are_refused(tmp_path: Path) -> None:
+    file = lines(tmp_path / "a.jsonl", f'{{"q": {"[" * 900}{"]" * 900}}}')
+    assert complaints(file) == ["a.jsonl:1: is nested more than 28 levels deep"]
+
+
+def test_bytes_that_are_no_text_are_told_once(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    for body, told in (
+        ('{"q": 1}\n{"q": 2}\n'.encode("utf-16"), "UTF-16; write the file as UTF-8"),
+        ('{"q": 1}\n{"q": 2}\n'.encode("utf-16-le"), "UTF-16; write the file as UTF-8"),
+        (b"\x28\xb5\x2f\xfd\n{}\n", "packed by zstd; unpack the file first"),
+    ):
+        file.write_bytes(body)
+        assert complaints(file) == [f"a.jsonl:1: is {told}"]
 
 
 def test_a_source_is_one_thing() -> None:

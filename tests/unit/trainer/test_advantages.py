@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from podium.types.v1 import spec_pb2
-from podium_trainer.domain.advantages import advantages
+from podium_trainer.domain.advantages import advantages, turn_advantages
 from support.golden import golden
 
 STD, NONE, BATCH = (
@@ -76,3 +76,27 @@ def test_t15_float_noise_is_no_advantage(kind: int) -> None:
     found = advantages([noisy, clear], kind)  # type: ignore[arg-type]
     assert found[0].tolist() == [0, 0]
     assert (np.abs(found[1]) > 0).all()
+
+
+@pytest.mark.parametrize("kind", [STD, BATCH])
+@pytest.mark.parametrize("power", [400, 665, 1020])
+def test_rewards_whose_squares_are_beyond_a_double_rank_as_small_ones(
+    kind: int, power: int
+) -> None:
+    small = [np.array([1.0, -2.0, 3.0]), np.array([-4.0, 2.5])]
+    # So great that epsilon is nothing beside them.
+    expected = advantages([rewards * 2.0**60 for rewards in small], kind)  # type: ignore[arg-type]
+    found = advantages([rewards * 2.0**power for rewards in small], kind)  # type: ignore[arg-type]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    turns = [[rewards * 2.0**power for rewards in small]]
+    plain = [[rewards * 2.0**60 for rewards in small]]
+    (by_turn,) = turn_advantages(turns, kind)  # type: ignore[arg-type]
+    (same,) = turn_advantages(plain, kind)  # type: ignore[arg-type]
+    for one, other in zip(by_turn, same, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_rewards_at_both_ends_of_a_double_have_finite_advantages() -> None:
+    (found,) = advantages([np.array([1.7e308, -1.7e308])], STD)
+    assert found.tolist() == pytest.approx([1.0, -1.0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,9 @@ def test_a_mark_of_byte_order_and_line_ends_of_windows_are_read(tmp_path: Path) 
         ([ASK, {**YES, "tool_calls": "look"}], "messages[1].tool_calls: got a text"),
         ([ASK, {**YES, "tool_calls": [{}]}], "tool_calls[0].function: is required"),
         ([ASK, {**YES, "tool_calls": [{"function": {}}]}], "function.name: is required"),
+        ([{"role": "user", "text": "one?"}, YES], "content: is required, and there is 'role', 'te"),
+        ([{"role": "user", "content": None}, YES], "messages[0].content: is required"),
+        ([ASK, {**YES, "function_call": {"name": "look"}}], "function_call: is the older form"),
         ([{**ASK, "reasoning": "hm"}, YES], "messages[0].reasoning: got it of 'user'"),
         ([ASK, {**YES, "name": "x" * 300}], "messages[1].name: got 300 characters"),
     ],
@@ -134,6 +139,7 @@ def test_a_row_that_cannot_train_says_where_and_what(
     [
         ("{'at': 1}", "is no JSON"),
         ('{"at": NaN}', "finite numbers"),
+        ('{"at": [1e999]}', "finite numbers"),
         ("[1]", "got an array as JSON; allowed is an object"),
         (7, "got a whole number"),
         ('{"at": "\\ud800"}', "half of a surrogate pair"),
@@ -177,6 +183,15 @@ def test_files_that_hold_no_rows_are_refused_by_name(tmp_path: Path) -> None:
     utf16 = tmp_path / "utf16.jsonl"
     utf16.write_text("{}\n", encoding="utf-16")
     assert wrong(utf16)[0] == f"{utf16.name}:1: is UTF-16; write the file as UTF-8"
+    assert len(wrong(utf16)) == 1
+    address = (
+        "data: got 's3://bucket/rows.jsonl'; allowed are files of this machine: fetch it first"
+    )
+    assert wrong("s3://bucket/rows.jsonl") == [address]
+    assert "cannot be read: File name too long" in wrong(f"{'x' * 5000}.jsonl")[0]
+    whole = tmp_path / "rows.json"
+    whole.write_text("[]")
+    assert "`jq -c '.[]' rows.json > lines.jsonl` writes" in wrong(whole)[0]
     other = lines(tmp_path, {"conversations": []}, name="share.jsonl")
     assert "share.jsonl:1: messages: is required" in wrong(other)[0]
 
@@ -259,6 +274,7 @@ ROW = json.dumps({"messages": [ASK, YES]})
             "train.jsonl:1: is packed by gzip; unpack the file first",
         ),
         ('{"prompt": "a", "completion": "b"}', "write them; the row has 'prompt', 'completion'"),
+        (f'{ROW[:-1]}, "functions": [{{"name": "look"}}]}}', "functions: is the older form"),
         ('{"conversations": []}', "write them; the row has 'conversations'"),
         (
             '{"messages": [{"from": "human", "value": "a"}]}',
@@ -273,6 +289,7 @@ ROW = json.dumps({"messages": [ASK, YES]})
         "number",
         "gzip",
         "prompt",
+        "functions",
         "share",
         "from",
         "comma",
@@ -300,3 +317,32 @@ def test_what_is_neither_file_nor_rows_is_told(given: Any) -> None:
     (told,) = wrong(given)
     assert told.startswith("data: got ")
     assert told.endswith("; allowed are a file, and a list of rows")
+
+
+@pytest.mark.parametrize(
+    ("row", "form", "messages"),
+    [
+        (
+            {"conversations": [{"from": who, "value": who} for who in ("system", "human", "gpt")]},
+            "ShareGPT",
+            ["system", "human", "gpt"],
+        ),
+        ({"instruction": "a", "input": "it's", "output": "b"}, "Alpaca", ["a\n\nit's", "b"]),
+        ({"instruction": "a", "input": "", "output": "b"}, "Alpaca", ["a", "b"]),
+        ({"prompt": "a", "completion": "b"}, "a prompt and its completion", ["a", "b"]),
+        ({"prompt": "a", "chosen": "b", "rejected": "c"}, "preferences", ["a", "b"]),
+    ],
+    ids=["ShareGPT", "Alpaca", "Alpaca without input", "completion", "preferences"],
+)
+def test_forms_of_other_trainers_are_told_with_the_command_that_converts_them(
+    tmp_path: Path, row: dict[str, Any], form: str, messages: list[str]
+) -> None:
+    told = wrong(lines(tmp_path, row, row))[-1]
+    assert told.startswith(f"the form is {form}")
+    command = told.split("`")[1].replace("FILE", "train.jsonl")
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    converted = read_rows(tmp_path / "lines.jsonl").rows
+    assert [[each.content for each in one.messages] for one in converted] == [messages] * 2
+    assert converted[0].trained == (len(messages) - 1,)

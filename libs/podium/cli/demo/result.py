@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from statistics import fmean
 
 import click
 
@@ -16,6 +15,7 @@ from podium.cli.html_report import ReportData
 from podium.cli.html_report.analysis import SUCCESS, Gain, Rates, labelled, pairs, rates, split_gain
 from podium.cli.html_report.collect import SAMPLED
 from podium.cli.html_report.plot import of_report
+from podium.core.means import mean_of
 from podium.core.statistics import clustered_mean_interval
 from podium.jobs.v1 import job_service_pb2 as jobs
 from podium.types.v1 import trajectory_pb2
@@ -134,7 +134,7 @@ def _score(
         low=sampled.success_low,
         high=sampled.success_high,
         greedy_success=greedy.get(sampled.version),
-        reward=fmean(chain.from_iterable(clusters)) if clusters else None,
+        reward=mean_of(chain.from_iterable(clusters)) if clusters else None,
         reward_low=low,
         reward_high=high,
     )

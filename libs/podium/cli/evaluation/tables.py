@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 import click
 
 from podium.cli.output import table
 from podium.cli.safe_text import one_line
+from podium.core.means import mean_of
 
 if TYPE_CHECKING:
     from podium.sdk.evaluation import Attempt, Comparison, Summary
@@ -112,7 +112,7 @@ def of_scenarios(
         name: {
             "successes": sum(attempt.succeeded(threshold) for attempt in each),
             "attempts": len(each),
-            "reward": fmean(rewards) if (rewards := finite_rewards(each)) else math.nan,
+            "reward": mean_of(rewards) if (rewards := finite_rewards(each)) else math.nan,
         }
         for name, each in by_scenario(attempts).items()
     }

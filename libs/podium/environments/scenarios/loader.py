@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 ROOT_VARIABLE = "PODIUM_SCENARIOS_DIR"
 SPLITS = (TRAIN, HELDOUT)
 _MOST_COMPLAINTS = 20
+_SHOWN = 300
 
 
 @dataclass
@@ -157,12 +158,20 @@ def _listed(
 def _path(source: ScenarioSource, root: Path | None) -> Path | None:
     if not source.path:
         return None
-    path = (root / source.path if root else Path(source.path)).resolve()
+    try:
+        path = (root / source.path if root else Path(source.path)).resolve()
+        there, is_file, is_folder = path.exists(), path.is_file(), path.is_dir()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise _no_source(source, f"it cannot be read: {why}") from None
     if root is not None and not path.is_relative_to(root.resolve()):
         raise _no_source(source, "allowed are paths below the folder of scenarios")
-    if not path.exists():
+    if not there:
         raise _no_source(source, "there is no such file or folder")
-    if (source.kind == "dataset") != path.is_dir():
+    if not is_file and not is_folder:
+        # It may be read twice, and a pipe without a writer never ends.
+        raise _no_source(source, "it is neither a file nor a folder")
+    if (source.kind == "dataset") != is_folder:
         raise _no_source(
             source,
             "allowed are .jsonl and .parquet files, and folders of Hugging Face data sets; "
@@ -172,7 +181,8 @@ def _path(source: ScenarioSource, root: Path | None) -> Path | None:
 
 
 def _no_source(source: ScenarioSource, why: str) -> InvalidArgumentError:
-    return InvalidArgumentError(violations=[Violation("path", f"got {source.path!r}; {why}")])
+    path = source.path if len(source.path) <= _SHOWN else f"{source.path[:_SHOWN]}…"
+    return InvalidArgumentError(violations=[Violation("path", f"got {path!r}; {why}")])
 
 
 def _stamp(source: ScenarioSource, root: Path | None) -> object:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from podium.core.errors import Violation
+from podium.core.outside import MOST_NESTED, is_nested_deeper
 from podium.environments.scenarios.rows import Row, kind_of
 from podium.environments.scenarios.source import DataColumn, ScenarioSource
 from podium.environments.scenarios.splits import content_key, hash_split, made_id
@@ -43,6 +44,8 @@ class Mapped:
 def mapped(row: Row, source: ScenarioSource, splits: Sequence[str]) -> Mapped | list[Violation]:
     """The row's scenario, or all that is wrong with it; `splits` are those that exist."""
     found: list[Violation] = []
+    if is_nested_deeper(row.values, MOST_NESTED):
+        return [Violation(row.where, f"is nested more than {MOST_NESTED} levels deep")]
     data = _data(row, source, found)
     split = _split(row, source, splits, found)
     id_ = _id(row, source, found)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from podium.core.contract.text import shown
 from podium.core.errors import FailedPreconditionError
 from podium.core.outside import clean
 from podium.environment.v1 import environment_service_pb2 as pb
@@ -94,17 +95,24 @@ def _out_of_order(what: str, state: str) -> FailedPreconditionError:
 
 
 def _finite(what: str, value: float, name: str | None = None) -> float:
+    of = "" if name is None else f" {name!r}"
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
+    except (TypeError, ValueError):
+        text = f"{what}{of} is {shown(value)}; allowed are finite numbers"
+        raise ValueError(text) from None
     if not math.isfinite(number):
-        of = "" if name is None else f" {name!r}"
         raise ValueError(f"{what}{of} is {number}; allowed are finite numbers")
     return number
 
 
 def _numbers(what: str, values: Mapping[str, float]) -> dict[str, float]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{what}s are {shown(values)}; allowed is a dict of names to numbers")
+    if wrong := next((name for name in values if not isinstance(name, str)), None):
+        raise TypeError(f"{what} {shown(wrong)} has a name that is no text")
     return {clean(name): _finite(what, value, name) for name, value in values.items()}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 
+from podium.core.means import mean_of
 from podium.core.statistics import (
     clustered_mean_interval,
     clustered_proportion_interval,
@@ -117,7 +117,7 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
         scenario: [attempt.succeeded(threshold) for attempt in each]
         for scenario, each in by_scenario(attempts).items()
     }
-    success = fmean(value for each in successes.values() for value in each)
+    success = mean_of(value for each in successes.values() for value in each)
     low, high = clustered_proportion_interval(list(successes.values()))
     rewards = finite_rewards(attempts)
     scored = by_scenario([each for each in attempts if math.isfinite(each.reward)]).values()
@@ -140,13 +140,13 @@ def summarise(attempts: Sequence[Attempt], threshold: float | None = None) -> Su
         low=low,
         high=high,
         unscored=len(attempts) - len(rewards),
-        reward=fmean(rewards) if rewards else math.nan,
+        reward=mean_of(rewards) if rewards else math.nan,
         reward_low=reward_low,
         reward_high=reward_high,
-        turns=fmean(attempt.turns for attempt in attempts),
+        turns=mean_of(attempt.turns for attempt in attempts),
         pass_at={
-            k: fmean(pass_at_k(len(each), sum(each), k) for each in successes.values())
+            k: mean_of(pass_at_k(len(each), sum(each), k) for each in successes.values())
             for k in (2**power for power in range(most.bit_length()))
         },
-        metrics={name: fmean(values) for name, values in sorted(metrics.items())},
+        metrics={name: mean_of(values) for name, values in sorted(metrics.items())},
     )

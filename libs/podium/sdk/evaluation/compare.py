@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
+from podium.core.means import mean_of
 from podium.core.statistics import paired_interval, sign_flip_p_value
 from podium.sdk.evaluation.attempts import Attempt, answered, by_scenario, finite_rewards
 
@@ -106,13 +106,13 @@ def compare(
     reward_low, reward_high = paired.reward_interval() or (None, None)
     return Comparison(
         scenarios=len(paired.scenarios),
-        difference=fmean(paired.success),
+        difference=mean_of(paired.success),
         low=low,
         high=high,
         better=sum(value > 0 for value in paired.success),
         worse=sum(value < 0 for value in paired.success),
         p_value=sign_flip_p_value(paired.success),
-        reward_difference=fmean(paired.reward) if paired.reward else math.nan,
+        reward_difference=mean_of(paired.reward) if paired.reward else math.nan,
         reward_low=reward_low,
         reward_high=reward_high,
         reward_p_value=sign_flip_p_value(paired.reward),
@@ -125,7 +125,7 @@ def _means(attempts: Sequence[Attempt], threshold: float | None) -> dict[str, Sc
         rewards = finite_rewards(each)
         found[scenario] = ScenarioMeans(
             attempts=len(each),
-            success=fmean(attempt.succeeded(threshold) for attempt in each),
-            reward=fmean(rewards) if rewards else None,
+            success=mean_of(attempt.succeeded(threshold) for attempt in each),
+            reward=mean_of(rewards) if rewards else None,
         )
     return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 
 from podium.core.errors import PodiumError
+from podium.core.means import mean_of
 from podium.core.statistics import clustered_share_interval, sign_flip_p_value
 from podium.core.win_rates import contest, shown_first, wins
 from podium.sdk.evaluation.asking import PATIENCE_SECONDS, Ask, ask_about
@@ -89,11 +89,11 @@ async def judge_wins(
     numbers = {each.id: (name, each.attempt) for name in told for each in ours[name]}
     return Judged(
         scenarios=len(told),
-        win_rate=fmean(value for each in clusters for value in each) if clusters else None,
+        win_rate=mean_of(value for each in clusters for value in each) if clusters else None,
         low=low,
         high=high,
-        p_value=sign_flip_p_value([fmean(each) - 0.5 for each in clusters]),
-        first_shown=fmean(places) if places else None,
+        p_value=sign_flip_p_value([mean_of(each) - 0.5 for each in clusters]),
+        first_shown=mean_of(places) if places else None,
         unjudged=Counter(why for won, why, _ in answers.values() if won is None),
         wins={numbers[name]: value for each in told.values() for name, value in each.items()},
         judgements=judgements,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from statistics import fmean
 
 from podium.core.contract import to_plain
 from podium.core.errors import FailedPreconditionError
+from podium.core.means import mean_of
 from podium.jobs.v1 import evaluation_service_pb2 as pb
 from podium.sdk.evaluation.attempts import SUCCESS, Attempt, answered, by_scenario
 from podium.sdk.evaluation.compare import ScenarioMeans
@@ -53,7 +53,7 @@ def _result(
         else [wins.get((scenario, attempt.attempt), math.nan) for attempt in counted],
         failed=sum(bool(attempt.failure) for attempt in counted),
         unanswered=len(attempts) - len(counted),
-        metrics={name: fmean(values[name]) for name in sorted(values)[:_MOST_METRICS]},
+        metrics={name: mean_of(values[name]) for name in sorted(values)[:_MOST_METRICS]},
     )
 
 
@@ -128,8 +128,8 @@ def means_of(result: pb.ScenarioResult) -> ScenarioMeans | None:
     rewards = [reward for reward in result.rewards if math.isfinite(reward)]
     return ScenarioMeans(
         attempts=len(result.successes),
-        success=fmean(result.successes),
-        reward=fmean(rewards) if rewards else None,
+        success=mean_of(result.successes),
+        reward=mean_of(rewards) if rewards else None,
     )
 
 

@@ -14,6 +14,7 @@ from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.scenarios.rows import Row, RowError, kind_of
 from podium.environments.scenarios.rows import rows as rows_of
 from podium.environments.scenarios.source import ScenarioSource
+from podium.training.sft.other_forms import how_to_convert
 from podium.training.sft.rows import Conversation, conversation_of
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ Source = File | Iterable[Mapping[str, Any] | Row]
 """A file, or rows as dicts, or such with names of their own."""
 
 _MOST_VIOLATIONS = 20
+_SHOWN = 300
 _MOST_WHOLE = 64 * 1024 * 1024
 _SUFFIXES = (".jsonl", ".ndjson", ".parquet")
 
@@ -38,6 +40,8 @@ class ReadRows:
     """What is wrong with the rows that were left out."""
     skipped: int = 0
     """How many rows that are."""
+    advice: str = ""
+    """How such rows become conversations, where their form is a known one."""
 
 
 def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> ReadRows:
@@ -64,6 +68,7 @@ def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> 
                 found.rows.append(read)
                 continue
             wrong = read
+            found.advice = found.advice or how_to_convert(row.values)
         found.skipped += 1
         # However many there are: the first ones say what is wrong.
         found.bad += wrong[: max(0, _MOST_VIOLATIONS - len(found.bad))]
@@ -81,35 +86,39 @@ def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> 
 
 def first_violations(found: ReadRows) -> list[Violation]:
     """What is wrong, as far as people read it, and how many rows that is about."""
+    said = [*found.bad]
     if found.skipped > 1 and len(found.bad) >= _MOST_VIOLATIONS:
         text = f"these are the first of what is wrong with {found.skipped} rows"
-        return [*found.bad, Violation("", text)]
-    return found.bad
+        said.append(Violation("", text))
+    if found.advice:
+        said.append(Violation("", found.advice))
+    return said
 
 
 def _rows(source: Source, name: str) -> Iterator[Row | RowError]:
     if not isinstance(source, str | os.PathLike):
         return _values(source, name)
     path = Path(source)
-    if path.suffix.lower() not in _SUFFIXES:
-        allowed = ", ".join(_SUFFIXES)
-        text = f"got {path.name!r}; allowed are files that end in {allowed}"
-        raise InvalidArgumentError(violations=[Violation(name, text)])
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no file"
-        raise InvalidArgumentError(violations=[Violation(name, f"{path} is {what}")])
-    return _of_file(path, name)
+    if wrong := _wrong_path(path, os.fspath(source)):
+        raise InvalidArgumentError(violations=[Violation(name, wrong)])
+    # The suffix in lower case says the format.
+    return rows_of(ScenarioSource(path=f"rows{path.suffix}"), path)
 
 
-def _of_file(path: Path, name: str) -> Iterator[Row | RowError]:
+def _wrong_path(path: Path, given: str) -> str:
+    """Why no rows are read from there; empty if they are."""
+    if "://" in given:
+        return f"got {given!r}; allowed are files of this machine: fetch it first"
     try:
-        # The suffix in lower case says the format.
-        yield from rows_of(ScenarioSource(path=f"rows{path.suffix}"), path)
-    except (OSError, ValueError) as error:
-        # pyarrow says of damaged pages that it is a ValueError.
-        reason = getattr(error, "strerror", None) or error
-        text = f"{path} cannot be read: {reason}"
-        raise InvalidArgumentError(violations=[Violation(name, text)]) from error
+        if path.is_dir():
+            return f"{path} is a folder; name its files"
+        if path.suffix.lower() not in _SUFFIXES:
+            lines = f"; `jq -c '.[]' {path.name} > lines.jsonl` writes a list's rows as lines"
+            how = lines if path.suffix.lower() == ".json" else ""
+            return f"got {path.name!r}; allowed are files that end in {', '.join(_SUFFIXES)}{how}"
+        return "" if path.is_file() else f"{path} is no file"
+    except OSError as error:
+        return f"{given[:_SHOWN]} cannot be read: {error.strerror}"
 
 
 def _check_lines(source: Source) -> None:

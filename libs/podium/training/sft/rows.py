@@ -9,6 +9,7 @@ Each of the assistant's messages trains but those with `"weight": 0`.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from podium.types.v1 import trajectory_pb2 as pb
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _TEXT_PARTS = ("text", "input_text", "output_text")
-_UNREAD = ("audio", "function_call", "images", "refusal")
+_UNREAD = ("audio", "images", "refusal")
 _SHOWN = 60
 _NAMED = 6
 
@@ -76,6 +77,11 @@ def conversation_of(
                     _check_columns(messages[-1], f"messages[{index}]", wrong)
             else:
                 wrong(f"messages[{index}]", f"got {kind_of(each)}; allowed is an object")
+    if values.get("functions"):
+        wrong(
+            "functions",
+            'is the older form; write tools: [{"type": "function", "function": each of them}]',
+        )
     tools = _tools(_unpacked(values.get("tools")), wrong)
     if columns:
         tools = _deeply_without_nulls(tools)
@@ -132,6 +138,16 @@ def _check(message: Mapping[str, Any], path: str, wrong: Wrong) -> None:
         if key in message:
             wrong(f"{path}.{key}", "is not read here; allowed are content and tool_calls")
     said = _check_content(message.get("content"), f"{path}.content", wrong)
+    if role != "assistant" and "content" not in message:
+        there = ", ".join(map(_shown, [*message][:_NAMED]))
+        wrong(f"{path}.content", f"is required, and there is {there}; '' says nothing")
+    if "function_call" in message:
+        wrong(
+            f"{path}.function_call",
+            'is the older form; write tool_calls: [{"id": …, "type": "function", "function": it}],'
+            " and answer it by role 'tool' with that tool_call_id",
+        )
+        said = True
     for key in _THOUGHTS:
         if key not in message:
             continue
@@ -242,6 +258,8 @@ def _check_arguments(arguments: Any, path: str, wrong: Wrong) -> None:
         except (ValueError, RecursionError) as error:
             wrong(path, f"is no JSON: {error}")
             return
+        if not _is_finite(read):
+            wrong(path, "holds a number beyond a double's; allowed are finite numbers")
         if not isinstance(read, dict):
             wrong(path, f"got {kind_of(read)} as JSON; allowed is an object")
         # Escapes too may be halves of a pair.
@@ -311,6 +329,14 @@ def _deeply_without_nulls(value: Any) -> Any:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether no number in it was too great to be read: 1e999."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(map(_is_finite, inner))
 
 
 def _no_number(text: str) -> Any:

@@ -10,10 +10,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from podium.core.errors import FailedPreconditionError
+from podium.core.means import mean_of
 from podium.jobs.v1 import evaluation_service_pb2 as pb
 from podium.jobs.v1 import evaluation_service_pb2_grpc as pb_grpc
 from podium.kit.rpc import rpc_errors
@@ -142,7 +142,7 @@ def _difference(values: list[float], interval: tuple[float, float] | None) -> di
         return None
     low, high = map(rounded, interval) if interval else (None, None)
     return {
-        "mean": rounded(fmean(values)),
+        "mean": rounded(mean_of(values)),
         "low": low,
         "high": high,
         "better": sum(value > 0 for value in values),

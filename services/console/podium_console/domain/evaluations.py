@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from statistics import fmean
 from typing import Any
 
 from podium.core.contract import to_plain
+from podium.core.means import mean_of
 from podium.jobs.v1 import evaluation_service_pb2 as stored_pb
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
@@ -122,4 +122,4 @@ def _interval(found: stored_pb.StoredEvaluation, name: str) -> dict[str, Any] | 
 
 def _mean(values: Iterable[float]) -> float | None:
     known = [value for value in values if math.isfinite(value)]
-    return rounded(fmean(known)) if known else None
+    return rounded(mean_of(known)) if known else None

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import fmean
 
+from podium.core.means import mean_of
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 
 # Waiting requests for each place above which a queue is long: a wait of about a quarter of a
@@ -55,9 +55,9 @@ def pool_load(said: Iterable[inference_pb.EngineLoad | None]) -> PoolLoad | None
     loads = [each for each in said if each is not None and _is_sound(each)]
     if not loads:
         return None
-    queue = fmean(min(each.waiting / each.places, _MOST) for each in loads)
-    is_full = fmean(min(each.running / each.places, 1.0) for each in loads) >= 1
-    is_cramped = fmean(min(each.kv_cache_usage, 1.0) for each in loads) > _FULL_CACHE
+    queue = mean_of(min(each.waiting / each.places, _MOST) for each in loads)
+    is_full = mean_of(min(each.running / each.places, 1.0) for each in loads) >= 1
+    is_cramped = mean_of(min(each.kv_cache_usage, 1.0) for each in loads) > _FULL_CACHE
     # Who waits for weights is no sign of a long queue, nor is the engine's rest one of room.
     is_exchanged = any(each.held for each in loads)
     return PoolLoad(queue, not (is_full or is_cramped or is_exchanged))

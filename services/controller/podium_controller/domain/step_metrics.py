@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 from types import MappingProxyType
 
+from podium.core.means import mean_of, total_of
 from podium.core.sft import HELDOUT, are_demonstrations
 from podium.jobs.v1 import job_service_pb2
 from podium.types.v1 import spec_pb2, trajectory_pb2
@@ -106,11 +107,11 @@ def metric_means(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str,
     for trajectory in trajectories:
         for name, value in trajectory.metrics.items():
             values.setdefault(name, []).append(value)
-    means = {name: fmean(found) for name, found in values.items()}
+    means = {name: mean_of(found) for name, found in values.items()}
     if SUCCESS in values:
         told = telling_success(trajectories)
         count = sum(each.environment in told for each in trajectories)
-        means[SUCCESS] = math.fsum(values[SUCCESS]) / count
+        means[SUCCESS] = total_of(values[SUCCESS]) / count
     return means
 
 
@@ -185,7 +186,7 @@ def step_metrics(
         "staleness_max": float(staleness),
     }
     if rewards:
-        metrics["reward_mean"] = fmean(rewards)
+        metrics["reward_mean"] = mean_of(rewards)
     if SUCCESS in means:
         metrics["success_mean"] = means[SUCCESS]
     if "turns" in means:
@@ -194,10 +195,10 @@ def step_metrics(
         prefix = f"{ENVIRONMENT_PREFIX}{name}/"
         metrics[f"{prefix}trajectories"] = float(len(found))
         if scored := [t.reward for t in found if t.HasField("reward")]:
-            metrics[f"{prefix}reward_mean"] = fmean(scored)
+            metrics[f"{prefix}reward_mean"] = mean_of(scored)
         if SUCCESS in (own := metric_means(found)):
             metrics[f"{prefix}success_mean"] = own[SUCCESS]
-    if splits := math.fsum(t.metrics[_SPLITS] for t in trajectories if _SPLITS in t.metrics):
+    if splits := total_of(t.metrics[_SPLITS] for t in trajectories if _SPLITS in t.metrics):
         metrics[_SPLITS] = splits
     return metrics | _judge_metrics(groups) | _teacher_metrics(trajectories)
 
@@ -221,7 +222,7 @@ def _teacher_metrics(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[
     ]
     metrics = {TEACHER_TOKENS: float(sum(map(taught_tokens, records)))}
     if gaps:
-        metrics["teacher/kl"] = fmean(gaps)
+        metrics["teacher/kl"] = mean_of(gaps)
     _, at, version = taught[0].teacher.rpartition("@")
     if at and version.isdecimal():
         metrics["teacher/version"] = float(version)
@@ -267,13 +268,13 @@ def _judge_metrics(groups: Sequence[trajectory_pb2.Group]) -> dict[str, float]:
         metrics["judge_cost"] = math.fsum(costs)
     agreements = [each.agreement for each in judgements if each.HasField("agreement")]
     if agreements:
-        metrics["judge_agreement_mean"] = fmean(agreements)
+        metrics["judge_agreement_mean"] = mean_of(agreements)
     told = [_scores(opinion) for opinion in opinions if len(opinion.attempts) > 1]
     if told:
-        metrics["judge_alike_fraction"] = fmean(len(set(scores)) == 1 for scores in told)
+        metrics["judge_alike_fraction"] = mean_of(len(set(scores)) == 1 for scores in told)
     places = [o.position_correlation for o in opinions if o.HasField("position_correlation")]
     if places:
-        metrics["judge_position_correlation_mean"] = fmean(places)
+        metrics["judge_position_correlation_mean"] = mean_of(places)
     return metrics
 
 
@@ -305,7 +306,7 @@ def _evaluation_means(
     rewards = rewards_of(trajectories, scored=scored)
     metrics = metric_means(trajectories)
     if rewards:
-        metrics["reward"] = fmean(rewards)
+        metrics["reward"] = mean_of(rewards)
     return metrics
 
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice
-from statistics import fmean
 from typing import Any
 
 from podium.core.contract.judging import scorer_violations
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.means import mean_of
 from podium.core.statistics import (
     clustered_mean_interval,
     clustered_proportion_interval,
@@ -146,7 +146,7 @@ def _interval(
     clusters: Sequence[Sequence[float]], bounds: tuple[float, float] | None
 ) -> pb.Interval:
     low, high = bounds or (None, None)
-    return pb.Interval(mean=fmean(v for each in clusters for v in each), low=low, high=high)
+    return pb.Interval(mean=mean_of(v for each in clusters for v in each), low=low, high=high)
 
 
 def _numbers(values: Iterable[float]) -> list[float]:

@@ -15,7 +15,8 @@ whole group, over all its turns, as in GRPO's process supervision (arXiv 2402.03
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +24,19 @@ from podium.core.variance import VARIANCE_TOLERANCE
 from podium.types.v1 import spec_pb2
 
 EPSILON = 1e-6
+_MOST_SQUARED = 1e100
 
 Rewards = NDArray[np.float64]
 
 
-def zero_variance(rewards: Rewards) -> bool:
-    """Whether rewards differ by no more than float noise.
+def zero_variance(rewards: Rewards, one: float = 1.0) -> bool:
+    """Whether rewards, counted in a unit in which 1 is `one`, differ by no more than float noise.
 
     Without the tolerance a difference of 1e-9 would be divided by a deviation as
     small, and noise would train.
     """
-    scale = max(1.0, float(np.abs(rewards).max()))
-    return float(rewards.max() - rewards.min()) <= VARIANCE_TOLERANCE * scale
+    scale = max(one, float(np.abs(rewards).max()))
+    return float(rewards.max()) - float(rewards.min()) <= VARIANCE_TOLERANCE * scale
 
 
 def advantages(
@@ -47,21 +49,34 @@ def advantages(
     Groups have at least two rewards. One whose rewards are all alike has advantages of 0.
     """
     free = 1 if deviation == spec_pb2.DEVIATION_SAMPLE else 0
-    whole = float(np.concatenate(groups).std(ddof=free)) if groups else 0.0
+    everyone = _unit(groups)
+    counts = [each / everyone for each in groups]
+    whole = float(np.concatenate(counts).std(ddof=free)) if counts else 0.0
 
     def scaled(rewards: Rewards) -> Rewards:
         if zero_variance(rewards):
             return np.zeros_like(rewards)
-        centred: Rewards = rewards - rewards.mean()
+        unit = everyone if kind == spec_pb2.ADVANTAGE_KIND_BATCH else _unit([rewards])
+        counted = rewards / unit
+        centred: Rewards = counted - counted.mean()
         if kind == spec_pb2.ADVANTAGE_KIND_NONE:
-            return centred
+            return centred * unit
         spread = whole
         if kind != spec_pb2.ADVANTAGE_KIND_BATCH:
-            spread = float(rewards.std(ddof=free))
-        result: Rewards = centred / (spread + EPSILON)
+            spread = float(counted.std(ddof=free))
+        result: Rewards = centred / (spread + EPSILON / unit)
         return result
 
     return [scaled(rewards) for rewards in groups]
+
+
+def _unit(rewards: Iterable[Rewards]) -> float:
+    """In which finite rewards have squares that are numbers: a power of two, which rounds nothing.
+
+    Of 1e200 the deviation would be infinite, and all advantages 0.
+    """
+    most = max((float(np.abs(each).max()) for each in rewards if len(each)), default=0.0)
+    return 1.0 if most <= _MOST_SQUARED else math.ldexp(1.0, math.frexp(most / _MOST_SQUARED)[1])
 
 
 def turns_alike(returns: Sequence[Rewards]) -> bool:
@@ -80,6 +95,8 @@ def turn_advantages(
     every attempt has one turn it is `advantages`.
     """
     free = 1 if deviation == spec_pb2.DEVIATION_SAMPLE else 0
+    unit = _unit(returns for group in groups for returns in group)
+    groups = [[returns / unit for returns in group] for group in groups]
     every = [returns for group in groups for returns in group]
     whole = float(np.concatenate(every).std(ddof=free)) if every else 0.0
 
@@ -87,7 +104,7 @@ def turn_advantages(
         result = [np.zeros_like(returns) for returns in group]
         squares, count = 0.0, 0
         for turn, column in _columns(group):
-            if zero_variance(column):
+            if zero_variance(column, 1 / unit):
                 continue
             centred = column - column.mean()
             squares += float(np.square(centred).sum())
@@ -95,10 +112,10 @@ def turn_advantages(
             for index, value in zip(_there(group, turn), centred, strict=True):
                 result[index][turn] = value
         if kind == spec_pb2.ADVANTAGE_KIND_NONE or not count:
-            return result
+            return [returns * unit for returns in result]
         batch = kind == spec_pb2.ADVANTAGE_KIND_BATCH
         spread = whole if batch else float(np.sqrt(squares / count))
-        return [returns / (spread + EPSILON) for returns in result]
+        return [returns / (spread + EPSILON / unit) for returns in result]
 
     return [scaled(group) for group in groups]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from statistics import fmean
 
 from podium.core import findings, skip_reasons
+from podium.core.means import mean_of
 from podium.types.v1 import spec_pb2
 
 from podium_controller.domain.coach.window import (
@@ -232,10 +232,10 @@ def _stale(window: Window) -> Iterator[Finding]:
 def _judge(window: Window) -> Iterator[Finding]:
     latest = window.newest(LATEST)
     alike = latest.values("judge_alike_fraction")
-    if len(alike) >= LATEST and fmean(alike) > _ONE_SCORE:
+    if len(alike) >= LATEST and mean_of(alike) > _ONE_SCORE:
         yield Finding(
             findings.JUDGE_ONE_SCORE,
-            f"in {percent(fmean(alike))} of its answers of the last {len(alike)} steps the judge"
+            f"in {percent(mean_of(alike))} of its answers of the last {len(alike)} steps the judge"
             " gave all attempts of a group one score",
             "name a larger model in reward.scorers, write a `rubric` that says what is better and"
             " what is worse, or raise rollout.sampling.temperature so that attempts differ",
@@ -246,7 +246,7 @@ def _judge(window: Window) -> Iterator[Finding]:
     if len(places) < PATIENCE or not recent.groups or not _one_order(window.spec):
         return
     # A judge without bias has a correlation of deviation 1 / sqrt(attempts - 1) a group.
-    mean, attempts = fmean(places), max(2.0, recent.total("trajectories") / recent.groups)
+    mean, attempts = mean_of(places), max(2.0, recent.total("trajectories") / recent.groups)
     deviations = abs(mean) * math.sqrt(recent.groups * (attempts - 1))
     if abs(mean) > _BIAS and deviations > _BIAS_DEVIATIONS:
         yield Finding(

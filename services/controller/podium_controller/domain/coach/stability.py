@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 
 from podium.core import findings
+from podium.core.means import mean_of
 from podium.types.v1 import spec_pb2
 
 from podium_controller.domain.coach.window import LATEST, Fall, Finding, Window, percent
@@ -81,7 +82,7 @@ def _signs(window: Window) -> list[str]:
             found.append(f"the gradient's norm went from {first:.2g} to {last:.2g}")
     entropies = window.values(_ENTROPY)
     if len(entropies) >= 2 * LATEST:
-        first, last = fmean(entropies[:LATEST]), fmean(entropies[-LATEST:])
+        first, last = mean_of(entropies[:LATEST]), mean_of(entropies[-LATEST:])
         if last > max(_ENTROPY_GROWTH * first, first + _ENTROPY_GAIN_NATS):
             found.append(f"the entropy went from {first:.2g} to {last:.2g} nats")
     drift, age = window.now(_MISMATCH), _staleness(window)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from statistics import fmean, median, pvariance
+from statistics import median, pvariance
 
+from podium.core.means import mean_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 
@@ -106,12 +107,12 @@ class Window:
     def now(self, name: str) -> float | None:
         """The mean of the latest steps; None where too few of them have the number."""
         found = self.newest(LATEST).values(name)
-        return fmean(found) if len(found) >= LATEST else None
+        return mean_of(found) if len(found) >= LATEST else None
 
     def smooth(self, name: str, steps: int = LATEST) -> list[float]:
         """Means of so many consecutive steps."""
         found = self.values(name)
-        return [fmean(found[i : i + steps]) for i in range(len(found) - steps + 1)]
+        return [mean_of(found[i : i + steps]) for i in range(len(found) - steps + 1)]
 
     @cached_property
     def is_rising(self) -> bool:
@@ -121,9 +122,9 @@ class Window:
         if half < 1:
             return False
         first, second = rewards[:half], rewards[-half:]
-        gain = fmean(second) - fmean(first)
+        gain = mean_of(second) - mean_of(first)
         if len(rewards) < _LEAST_TREND:
-            return gain > _EARLY_GAIN * abs(fmean(first)) and rewards[-1] > rewards[0]
+            return gain > _EARLY_GAIN * abs(mean_of(first)) and rewards[-1] > rewards[0]
         error = math.sqrt((pvariance(first) + pvariance(second)) / (half - 1))
         return gain > max(_DEVIATIONS * error, 1e-9)
 
