@@ -20,6 +20,7 @@ from podium_inference.adapters.engine_options import (
     prepare_environment,
 )
 from podium_inference.settings import Settings
+from vllm import SamplingParams
 
 CPU = {"weight_mode": "merged", "enforce_eager": True, "max_num_seqs": 64}
 GPU = {"weight_mode": "adapter", "enforce_eager": False, "max_num_seqs": 0}
@@ -143,3 +144,9 @@ def test_latent_attention_in_float32_does_not_take_kernels_of_bfloat16(
     config.write_text(json.dumps({"text_config": latent} if nested else latent))
     assert latent_attention(tmp_path, "float32") == {"attention_backend": "CPU_MLA"}
     assert latent_attention(tmp_path, "bfloat16") == {}
+
+
+def test_0_01_is_the_least_temperature_that_the_engine_samples_at() -> None:
+    # Jobs below it are refused: what is recorded would not be what was sampled at.
+    assert SamplingParams(temperature=0.005).temperature == 0.01
+    assert SamplingParams(temperature=0.02).temperature == 0.02

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from podium.core.contract import validate
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import policy_pb2, spec_pb2
@@ -246,3 +247,13 @@ def test_a_job_names_trackers_and_no_keys() -> None:
     assert not complete(spec()).HasField("tracking")
     tracking.wandb.secret = "0123456789abcdef" * 2 + "01234567"
     assert fields(spec(tracking=tracking)) == ["job.spec.tracking.wandb.secret"]
+
+
+@pytest.mark.parametrize(("temperature", "allowed"), [(0.01, True), (0.0099, False), (1e-6, False)])
+def test_a_temperature_at_which_the_engine_does_not_sample_is_refused(
+    temperature: float, allowed: bool
+) -> None:
+    sampling = policy_pb2.SamplingParams(temperature=temperature)
+    found = violations(pb.Job(spec=complete(spec(rollout=spec_pb2.RolloutSpec(sampling=sampling)))))
+    told = f"got {temperature:g}; allowed are numbers from 0.01 up"
+    assert [v.description.startswith(told) for v in found] == ([] if allowed else [True])

@@ -119,6 +119,10 @@ def _not_empty(value: str, path: str) -> list[Violation]:
     return [Violation(f"job.spec.{path}", "got an empty value; leave it out for the default")]
 
 
+_LEAST_TEMPERATURE = 0.01
+"""vLLM's. What is sampled at it, and trained at the one that was asked for, is another policy's."""
+
+
 def _sampling(sampling: policy_pb2.SamplingParams) -> list[Violation]:
     """Training needs the log-probs of the full softmax at one temperature."""
     path = "job.spec.rollout.sampling"
@@ -131,6 +135,9 @@ def _sampling(sampling: policy_pb2.SamplingParams) -> list[Violation]:
                 "got 0; allowed are numbers above 0: greedy attempts of a group are all alike",
             )
         )
+    elif sampling.temperature < _LEAST_TEMPERATURE * (1 - 1e-6):
+        text = f"got {sampling.temperature:g}; allowed are numbers from 0.01 up: vLLM samples at"
+        found.append(Violation(f"{path}.temperature", f"{text} 0.01 what is below it, unsaid"))
     if sampling.top_p < 1:
         found.append(
             Violation(f"{path}.top_p", f"got {sampling.top_p:g}; allowed is 1: {full_softmax}")
