@@ -19,7 +19,8 @@ _PROGRAM = re.compile(
     r"\s*(?:[A-Z_]+=\S* )*(?:"
     r"[A-Z_]+=\$\(.*\)$|"
     r"(?:\.(?= \S*/)|cd|export|eval|make|helm|kubectl|npm|node|torchrun|vllm|litellm|"
-    r"(?:[\w.-]+/bin/)?(?:podium|pip|python[\d.]*)|pre-commit|cluster|sh|curl|docker|kind|tail|tar)(?: |$))"
+    r"(?:[\w.-]+/bin/)?(?:podium|pip|python[\d.]*)|pre-commit|cluster|sh|curl|docker|kind|"
+    r"tail|tar)(?: |$))"
 )
 _CALL = re.compile(r"(?<![\w./-])podium [^|`)\n]+")
 
