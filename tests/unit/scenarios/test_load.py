@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow
 import pytest
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
@@ -278,7 +277,7 @@ def test_a_hub_that_is_not_reached_is_no_wrong_data_set(monkeypatch: pytest.Monk
     def away(*given: object, **options: object) -> None:
         raise ConnectionError("Couldn't reach 'org/name' on the Hub (ConnectError)")
 
-    monkeypatch.setattr(datasets, "load_dataset", away)
+    monkeypatch.setattr("datasets.load_dataset", away)
     with pytest.raises(FailedPreconditionError) as caught:
         load_scenarios(ScenarioSource(dataset="org/name"), "train")
     assert caught.value.reason == "DATASET_UNREACHABLE"
