@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -23,8 +24,12 @@ _SPARK_WIDTH = 24
 
 
 def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> str:
-    """The last `width` numbers as bars between their least and greatest."""
-    shown = list(values)[-width:]
+    """The last `width` numbers as bars between their least and greatest.
+
+    What is no number is left out.
+    """
+    # Halves, for the distance of two numbers may be none.
+    shown = [value / 2 for value in list(values)[-width:] if math.isfinite(value)]
     if not shown:
         return ""
     low, high = min(shown), max(shown)

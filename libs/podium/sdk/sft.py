@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,7 +75,9 @@ async def run_sft(
     job_spec = await _spec(client, spec)
     with ExitStack() as shown:
         follower = shown.enter_context(followed("sft")) if progress else Follower()
-        made = await _planned(client, backend, job_spec, data, heldout, from_job, skip_bad)
+        made = await _planned(
+            client, backend, job_spec, data, heldout, from_job, skip_bad, follower.say
+        )
         job_id = job_id or f"sft-{_digest(job_spec)[:12]}"
         job = await _job(client, job_id, job_spec)
         held = f", {len(made.heldout)} held out" if made.heldout else ""
@@ -105,6 +107,7 @@ async def _planned(
     heldout: Source | None,
     from_job: Chosen | None,
     skip_bad: bool,
+    say: Callable[[str], None],
 ) -> Plan:
     engine = await client.policies.engine()
     if engine.base_model != spec.base_model:
@@ -121,7 +124,7 @@ async def _planned(
     async def read(source: Source, name: str) -> list[Demonstration]:
         rows = read_rows(source, skip_bad=skip_bad, name=name).rows
         return await rendered(
-            rows, backend.demonstrate, spec.rollout.episode, limit, skip_bad=skip_bad
+            rows, backend.demonstrate, spec.rollout.episode, limit, skip_bad=skip_bad, say=say
         )
 
     rows = [row for each in _sources(data) for row in await read(each, "data")]

@@ -7,7 +7,6 @@ calls, batches held to the contract's rules. Only nothing is learned.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from podium.core.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from podium.core.means import mean_of
 from podium.core.token_records import token_record_violations
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.registry.v1 import registry_service_pb2 as registry_pb
@@ -123,7 +123,7 @@ class InProcessBackend:
         ]
         metrics = {"groups": float(len(groups))}
         if rewards:
-            metrics["reward_mean"] = math.fsum(rewards) / len(rewards)
+            metrics["reward_mean"] = mean_of(rewards)
         return TrainResult(step, metrics)
 
     async def api_token(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,13 +30,17 @@ def summary(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
                     values[name].append(float(value))
         found = {name: mean_of(numbers) for name, numbers in values.items()}
         found["reward_std_dev"] = mean_of(
-            pstdev(each.reward for each in group.trajectories)
+            _deviation([each.reward for each in group.trajectories])
             for group in groups
             if group.trajectories
         )
     if attempts or failed:
         found["exception_rate"] = failed / (len(attempts) + failed)
     return found
+
+
+def _deviation(rewards: Sequence[float]) -> float:
+    return pstdev(rewards) if all(map(math.isfinite, rewards)) else math.nan
 
 
 class Log:

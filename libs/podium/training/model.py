@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -311,6 +312,13 @@ class TrainableModel:
         ]
         numbers = {f"{split}/{name}": value for name, value in summary(whole).items()}
         numbers |= {f"{split}/{name}": float(value) for name, value in (metrics or {}).items()}
+        wrong = [
+            Violation(name, f"got {value}; must be finite")
+            for name, value in numbers.items()
+            if not math.isfinite(value)
+        ]
+        if wrong:
+            raise InvalidArgumentError(violations=wrong)
         Log(Path(self.base_path) / self.name).write(whole, split, at, numbers)
         if numbers:
             await self.backend.record(self.name, at, numbers)

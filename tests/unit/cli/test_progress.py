@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from podium.cli.columns import columns, cut
 from podium.cli.html_report.plot import curves, whole_ticks
 from podium.cli.output import emit_one, table
-from podium.cli.progress import status_line, step_line
+from podium.cli.progress import sparkline, status_line, step_line
 from podium.cli.views import JOB
 from podium.jobs.v1 import job_service_pb2 as pb
 from support import job_records
@@ -106,3 +108,25 @@ def test_a_step_tells_how_fast_it_was_sampled_and_not_how_long_somebody_waited_f
     assert "  640 tokens/s  " in step_line(step, 0)
     del step.metrics["tokens_per_second"]
     assert "tokens/s" not in step_line(step, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [
+        ([-1.7e308, 0.0, 1.7e308], "▁▅█"),
+        ([1.0, math.nan, 2.0], "▁█"),
+        ([math.nan], ""),
+        ([1.0, math.inf], "▁"),
+    ],
+)
+def test_curves_of_any_numbers_are_drawn(values: list[float], bars: str) -> None:
+    assert sparkline(values) == bars
+    # In a process of its own, which plotext ended at NaN.
+    code = (
+        "from math import inf, nan\n"
+        "from podium.cli.html_report.plot import draw\n"
+        f"print(draw('reward', [('r', {list(enumerate(values, 1))}, 'braille')]))"
+    )
+    drawn = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert drawn.returncode == 0, drawn.stderr
+    assert "reward" in drawn.stdout

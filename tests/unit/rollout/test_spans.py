@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 
 import pytest
@@ -173,3 +174,13 @@ def test_a_reason_of_a_newer_engine_breaks_no_episode_that_is_traced(
         episode_spans.answered(span, inference_pb.Generation(finish_reason=99))  # type: ignore[arg-type]
     (told_of,) = spans.get_finished_spans()
     assert told_of.attributes["gen_ai.response.finish_reasons"] == ("unknown",)
+
+
+@pytest.mark.parametrize(("turns", "told"), [(math.nan, 0), (math.inf, 10**12), (1e308, 10**12)])
+def test_a_metric_turns_of_an_environment_breaks_no_episode_that_is_traced(
+    spans: InMemorySpanExporter, turns: float, told: int
+) -> None:
+    with tracer("test").start_as_current_span("invoke_agent") as span:
+        episode_spans.ended(span, [pb.Trajectory(metrics={"turns": turns})] * 2)
+    (whole,) = spans.get_finished_spans()
+    assert whole.attributes["podium.turns"] == told

@@ -286,6 +286,8 @@ def test_a_hub_that_is_not_reached_is_no_wrong_data_set(monkeypatch: pytest.Monk
 def test_paths_that_are_no_files_are_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     assert "is neither a file nor a folder" in complaints(tmp_path / "pipe.jsonl")[0]
+    (tmp_path / "loop.jsonl").symlink_to(tmp_path / "loop.jsonl")
+    assert "Symlink loop" in complaints(tmp_path / "loop.jsonl")[0]
     assert "File name too long" in complaints(tmp_path / f"{'x' * 5000}.jsonl")[0]
     assert "embedded null byte" in complaints(tmp_path / "a\0.jsonl")[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 from collections.abc import Iterator
@@ -205,6 +206,25 @@ async def test_the_log_keeps_additional_histories(
     (line,) = (tmp_path / "m" / "trajectories" / "val" / "0000.jsonl").open()
     (logged,) = json.loads(line)["trajectories"]
     assert logged["additional_histories"] == [{"messages": said, "tools": None}]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+async def test_the_log_names_what_is_no_number_before_it_writes(
+    backend: InProcessBackend, tmp_path: Path, value: float
+) -> None:
+    model = TrainableModel(name="m", base_model="none", base_path=tmp_path)
+    await model.register(backend)
+    group = TrajectoryGroup([Trajectory(reward=value), Trajectory(reward=1.0)])
+    with pytest.raises(InvalidArgumentError) as caught:
+        await model.log([group], metrics={"own": value})
+    assert [each.field for each in caught.value.violations] == [
+        "val/reward",
+        "val/reward_std_dev",
+        "val/own",
+    ]
+    assert not (tmp_path / "m").exists()
+    huge = TrajectoryGroup([Trajectory(reward=1.7e308), Trajectory(reward=1.7e308)])
+    assert (await model.log([huge]))["val/reward"] == 1.7e308
 
 
 async def test_a_fork_goes_on_from_a_checkpoint(backend: InProcessBackend) -> None:

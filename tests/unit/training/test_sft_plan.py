@@ -13,6 +13,7 @@ from podium.core.errors import InvalidArgumentError
 from podium.core.sft import HELDOUT
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.training.sft import plan as plan_module
+from podium.training.sft import render as render_module
 from podium.training.sft.files import read_rows
 from podium.training.sft.plan import Plan, plan
 from podium.training.sft.render import Demonstration, duplicates, rendered
@@ -142,3 +143,10 @@ async def test_a_step_that_no_call_takes_is_refused_before_it_begins(
         InvalidArgumentError, match=r"sft\.batch_size: the 8 largest rows and the 1"
     ):
         await planned(9, heldout=1)
+
+
+async def test_of_many_rows_it_is_told_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render_module, "_MANY", 20)
+    told: list[str] = []
+    await demonstrations([talk(n) for n in range(50)], say=told.append)
+    assert told == [f"{done} of 50 rows are in tokens" for done in (20, 40)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from podium.jobs.v1 import job_service_pb2 as jobs
 if TYPE_CHECKING:
     from podium.cli.html_report.collect import ReportData
 
+_MOST = 1e300
 _HEIGHT = 15
 _WIDEST = 100
 
@@ -67,6 +69,8 @@ def draw(
     figure.theme("simple")
     figure.plot_size(width or min(shutil.get_terminal_size((80, 24)).columns, _WIDEST), _HEIGHT)
     figure.title(title)
+    lines = [(name, _drawable(series), marker) for name, series, marker in lines]
+    points = [(name, _drawable(series), marker) for name, series, marker in points]
     for name, series, marker in lines:
         if series:
             signal = figure.signal(*_axes(series), marker=marker).lines()
@@ -92,6 +96,11 @@ def whole_ticks(low: float, high: float, most: int = 8) -> list[int]:
 
 def _points(steps: Sequence[jobs.Step], name: str) -> list[tuple[float, float]]:
     return [(float(step.number), step.metrics[name]) for step in steps if name in step.metrics]
+
+
+def _drawable(series: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Numbers up to 1e300: at NaN plotext ends the process, and of greater ones no distance is."""
+    return [(x, max(-_MOST, min(_MOST, y))) for x, y in series if math.isfinite(y)]
 
 
 def _axes(series: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:

@@ -161,7 +161,8 @@ def _path(source: ScenarioSource, root: Path | None) -> Path | None:
     try:
         path = (root / source.path if root else Path(source.path)).resolve()
         there, is_file, is_folder = path.exists(), path.is_file(), path.is_dir()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
+        # A RuntimeError is a link to itself.
         why = getattr(error, "strerror", None) or error
         raise _no_source(source, f"it cannot be read: {why}") from None
     if root is not None and not path.is_relative_to(root.resolve()):

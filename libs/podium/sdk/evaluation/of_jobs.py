@@ -16,6 +16,7 @@ from podium.core.errors import (
     Violation,
 )
 from podium.core.job_environments import environments_of, name_of
+from podium.core.outside import count_of
 from podium.core.policy_names import resolve_policy
 from podium.core.skip_reasons import NO_ENVIRONMENT_ANSWERS
 from podium.core.win_rates import alone_and_together
@@ -134,7 +135,7 @@ def _attempt(trajectory: trajectory_pb2.Trajectory, *, several: bool) -> Attempt
         attempt=trajectory.attempt,
         reward=trajectory.environment_reward,
         terminated=trajectory.stop_reason == trajectory_pb2.STOP_REASON_TERMINATED,
-        turns=int(trajectory.metrics.get("turns", 0)),
+        turns=count_of(trajectory.metrics.get("turns", 0)),
         metrics=dict(trajectory.metrics),
         failure=f"{failure.type}: {failure.message}" if failure.type else "",
         # As in the job's own numbers: nothing can be said of a scenario without environment.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from podium.core.outside import count_of
 from podium.kit.rpc import rpc_errors
 from podium.rollout.v1 import rollout_service_pb2 as pb
 from podium.rollout.v1 import rollout_service_pb2_grpc as pb_grpc
@@ -92,7 +93,7 @@ def _attempt(trajectory: trajectory_pb2.Trajectory) -> Attempt:
         attempt=trajectory.attempt,
         reward=trajectory.environment_reward,
         terminated=trajectory.stop_reason == trajectory_pb2.STOP_REASON_TERMINATED,
-        turns=int(trajectory.metrics.get("turns", 0)),
+        turns=count_of(trajectory.metrics.get("turns", 0)),
         metrics=dict(trajectory.metrics),
         failure=f"{failure.type}: {failure.message}" if failure.type else "",
     )

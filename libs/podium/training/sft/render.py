@@ -32,6 +32,8 @@ LEAST_ROW_TOKENS = 4096
 """Of a job that names no training.max_row_tokens, where the pool's context window is less."""
 
 _AT_ONCE = 8
+_MANY = 10_000
+"""Rows after which it is told again how far it is."""
 _MOST_NAME = 256
 
 
@@ -70,6 +72,7 @@ async def rendered(
     max_tokens: int = 0,
     *,
     skip_bad: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Demonstration]:
     """Every row in tokens, in order.
 
@@ -78,6 +81,7 @@ async def rendered(
         max_tokens: of the longest row that trains; 0 for the default of jobs.
         skip_bad: rows that the template refuses, and those that are too long, are left out,
             counted and logged.
+        say: is told how far it is, of so many rows that it takes a while.
 
     Raises:
         InvalidArgumentError: every such row, or none is left.
@@ -88,6 +92,8 @@ async def rendered(
         for row in rows:
             if len(waiting) == _AT_ONCE:
                 found.append(await waiting.pop(0))
+                if len(found) % _MANY == 0:
+                    say(f"{len(found)} of {len(rows)} rows are in tokens")
             waiting.append(asyncio.create_task(_one(row, demonstrate, episode, max_tokens)))
         while waiting:
             found.append(await waiting.pop(0))

@@ -14,6 +14,8 @@ from types import TracebackType
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
+from podium.core.means import total_of
+from podium.core.outside import count_of
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.kit.telemetry import Around, attributes, content, traced, tracer, unkept
 from podium.rollout.v1 import rollout_service_pb2 as rollout_pb
@@ -68,7 +70,9 @@ def ended(span: trace.Span, trajectories: Sequence[pb.Trajectory]) -> None:
         return
     main = trajectories[0]
     span.set_attribute(attributes.STOP_REASON, _short(pb.StopReason.Name(main.stop_reason)))
-    span.set_attribute(attributes.TURNS, int(sum(t.metrics["turns"] for t in trajectories)))
+    # Environments may tell a metric of that name.
+    turns = total_of(each.metrics["turns"] for each in trajectories)
+    span.set_attribute(attributes.TURNS, count_of(turns))
     if main.HasField("environment_reward"):
         span.set_attribute(attributes.ENVIRONMENT_REWARD, main.environment_reward)
     if content.wanted() and main.histories:
