@@ -85,6 +85,56 @@ def test_a_volume_of_all_is_in_every_container() -> None:
             assert mount in container["volumeMounts"], pod.component
 
 
+def test_a_pods_own_volumes_are_besides_those_of_all_and_win_by_name() -> None:
+    def volume(name: str, source: str) -> Object:
+        return {"name": name, "configMap": {"name": source}}
+
+    shared, scratch = volume("authorities", "all"), volume("scratch", "mine")
+    mounts = [
+        {"name": each["name"], "mountPath": f"/etc/{each['name']}"} for each in (shared, scratch)
+    ]
+    own = volume("authorities", "judges")
+    values = {
+        "podDefaults": {"volumes": [shared], "volumeMounts": mounts[:1]},
+        "trainer": {"pod": {"volumes": [scratch], "volumeMounts": mounts[1:]}},
+        "judge": {"pod": {"volumes": [own]}},
+    }
+    found = {pod.component: pod for pod in pods(render(values))}
+    trainer, judge = found["trainer"], found["judge"]
+    for each in (shared, scratch):
+        assert each in trainer.spec["volumes"]
+    for mount in mounts:
+        assert mount in trainer.containers[0]["volumeMounts"]
+    assert own in judge.spec["volumes"]
+    assert shared not in judge.spec["volumes"]
+    assert mounts[0] in judge.containers[0]["volumeMounts"]
+
+
+def test_a_variable_that_is_replaced_stands_where_others_are_made_of_it() -> None:
+    values = {
+        "tracing": {"otlpEndpoint": "http://collector:4317"},
+        "extraEnv": [{"name": "BASE", "value": "all"}, {"name": "PATHS", "value": "$(BASE)/x"}],
+        "judge": {
+            "extraEnv": [
+                {"name": "BASE", "value": "judges"},
+                {"name": "K8S_NODE", "value": "mine"},
+                {"name": "NAME", "value": "judge"},
+                {"name": "PODIUM_JUDGE_LOG_LEVEL", "value": "$(NAME)"},
+            ]
+        },
+    }
+    (pod,) = (pod for pod in pods(render(values)) if pod.component == "judge")
+    names = [each["name"] for each in pod.containers[0]["env"]]
+    assert len(names) == len(set(names))
+    for first, then in (
+        ("BASE", "PATHS"),
+        ("K8S_NODE", "OTEL_RESOURCE_ATTRIBUTES"),
+        ("NAME", "PODIUM_JUDGE_LOG_LEVEL"),
+    ):
+        assert names.index(first) < names.index(then)
+    assert variables(pod.containers[0])["BASE"] == "judges"
+
+
 def test_labels_annotations_and_places_are_of_every_pod() -> None:
     values = {
         "podDefaults": {

@@ -100,14 +100,21 @@ def test_names_that_are_numbers_to_gos_yaml_stand_in_quotes() -> None:
         assert line.split(": ")[-1].strip("[]} ") not in ("1e3", "1e5"), line
 
 
-def test_long_names_that_begin_alike_stay_two() -> None:
-    first, second = render(name=LONGEST), render(name="a" * 52 + "y")
-    assert not {o["metadata"]["name"] for o in first} & {o["metadata"]["name"] for o in second}
-
-
-def test_names_that_fit_are_not_shortened() -> None:
-    names = {o["metadata"]["name"] for o in render(name="team-a")}
-    assert {"team-a-podium-controller", "team-a-podium-inference-default"} <= names
+@pytest.mark.parametrize(
+    ("name", "pool", "wanted"),
+    [
+        ("team-a", "default", ["team-a-podium-controller", "team-a-podium-inference-default"]),
+        ("a" * 18, POOL, [f"{'a' * 18}-podium-inference-{POOL}"]),
+        ("a" * 33, "p", [f"{'a' * 33}-podium-{part}" for part in ("postgresql", "environment")]),
+        # Cut off, as the claims of releases that there are already.
+        (LONGEST, "p", [f"{'a' * 40}-{part}" for part in ("postgresql", "registry", "database")]),
+    ],
+)
+def test_a_name_that_kubernetes_takes_is_not_changed(
+    name: str, pool: str, wanted: list[str]
+) -> None:
+    names = {o["metadata"]["name"] for o in render({"pools": [{"name": pool}]}, name=name)}
+    assert set(wanted) <= names
 
 
 @pytest.mark.parametrize(
@@ -132,6 +139,7 @@ def test_names_that_kubernetes_would_refuse_are_refused_by_their_value(
     "values",
     [
         {"commonLabels": {"app.kubernetes.io/part-of": "ml-platform"}},
+        {"test": {"pod": {"labels": {"app.kubernetes.io/name": "rl"}}}},
         {"podDefaults": {"labels": {"app.kubernetes.io/component": "rl"}}},
         {"judge": {"pod": {"labels": {"app.kubernetes.io/instance": "rl"}}}},
     ],
@@ -153,3 +161,16 @@ def test_a_label_stands_once_and_theirs_wins() -> None:
     assert {pod.labels["team"] for pod in pods(objects)} == {"rl"}
     (monitor,) = of_kind(objects, "PodMonitor")
     assert monitor["metadata"]["labels"]["team"] == "watch"
+
+
+def test_what_watches_may_have_the_labels_that_somebody_elses_prometheus_asks_for() -> None:
+    wanted = {"app.kubernetes.io/part-of": "kube-prometheus", "app.kubernetes.io/instance": "k8s"}
+    watching = ("podMonitor", "rules", "dashboards")
+    values = {"monitoring": {each: {"enabled": True, "labels": wanted} for each in watching}}
+    objects = render(values)
+    for kind in ("PodMonitor", "PrometheusRule"):
+        (found,) = of_kind(objects, kind)
+        assert wanted.items() <= found["metadata"]["labels"].items()
+    boards = [o for o in of_kind(objects, "ConfigMap") if "-dashboard-" in o["metadata"]["name"]]
+    assert boards
+    assert all(wanted.items() <= each["metadata"]["labels"].items() for each in boards)

@@ -64,7 +64,13 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def type_in(desk: Path, commands: str, installation: Installation) -> None:
     """Runs what a document shows, with the release's name in it."""
     done = subprocess.run(
-        ["bash", "-euxo", "pipefail", "-c", commands.replace("RELEASE", RELEASE)],
+        [
+            "bash",
+            "-euxo",
+            "pipefail",
+            "-c",
+            commands.replace("RELEASE", RELEASE).replace("PREFIX", RELEASE),
+        ],
         cwd=desk,
         env={**os.environ, "KUBECONFIG": str(desk / "kubeconfig")},
         capture_output=True,

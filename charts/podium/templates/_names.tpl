@@ -1,8 +1,8 @@
 {{/* Names and labels. `.` is the root everywhere in this file, unless a helper says otherwise. */}}
 
-{{/* A chart that has this one as a dependency may give it any alias. */}}
+{{/* A value of the labels that select, which never change: as it was given. */}}
 {{- define "podium.name" -}}
-{{- default .Chart.Name .Values.nameOverride | lower | replace "_" "-" | trunc 40 | trimSuffix "-" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* A name of at most so many characters, with a digest in place of what is left out: (list name length) */}}
@@ -15,15 +15,17 @@
 {{- end -}}
 {{- end -}}
 
-{{/* A Service's name begins with a letter and has no dot; a release's may. */}}
+{{/* A Service's name begins with a letter and has neither a dot nor a capital; a release's, and the alias under which
+     a chart has this one as a dependency, may. What is too long is cut off, and Helm refuses a second release to which
+     another's objects would belong. */}}
 {{- define "podium.fullname" -}}
 {{- $full := .Values.fullnameOverride -}}
 {{- if not $full -}}
-{{- $name := include "podium.name" . -}}
+{{- $name := include "podium.name" . | lower | replace "_" "-" -}}
 {{- $full = contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) | replace "." "-" -}}
 {{- if not (regexMatch "^[a-z]" $full) }}{{ $full = printf "r-%s" $full }}{{ end -}}
 {{- end -}}
-{{- include "podium.shortened" (list $full 40) -}}
+{{- $full | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* A size such as 40Gi in bytes. */}}
@@ -34,11 +36,14 @@
 {{- $bytes -}}
 {{- end -}}
 
-{{/* Of one component: (list root "judge"). Pods of a StatefulSet have its name and a hash in a label, those of a
-     LeaderWorkerSet the group's number too, together at most 63 characters. */}}
+{{/* Of one component: (list root "judge"). A name has at most 63 characters; pods of a StatefulSet, as pools are, have
+     its name and a hash in a label, those of a LeaderWorkerSet the group's number too, together at most 63. */}}
 {{- define "podium.componentName" -}}
 {{- $component := index . 1 -}}
-{{- printf "%s-%s" (include "podium.shortened" (list (include "podium.fullname" (index . 0)) (sub 48 (len $component)))) $component -}}
+{{- $most := 63 -}}
+{{- if hasPrefix "inference-" $component }}{{ $most = 52 }}{{ end -}}
+{{- if hasPrefix "nodes-" $component }}{{ $most = 49 }}{{ end -}}
+{{- printf "%s-%s" (include "podium.shortened" (list (include "podium.fullname" (index . 0)) (sub (sub $most 1) (len $component)))) $component -}}
 {{- end -}}
 
 {{/* host.namespace.svc.domain of a component: (list root "judge"). */}}
@@ -60,13 +65,20 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $root := index . 0 -}}
 {{- $own := merge (dict "app.kubernetes.io/part-of" "podium") (include "podium.selectorLabels" . | fromYaml) -}}
 {{- $labels := dict "app.kubernetes.io/version" $root.Chart.AppVersion "app.kubernetes.io/managed-by" $root.Release.Service "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
-{{- $theirs := mergeOverwrite (dict) (default dict $root.Values.commonLabels) (default dict (gt (len .) 2 | ternary (last .) dict)) -}}
-{{- range $name, $_ := $theirs -}}
+{{- $common := default dict $root.Values.commonLabels -}}
+{{- $theirs := default dict (gt (len .) 2 | ternary (last .) dict) -}}
+{{- /* What watches is found by somebody else's labels, and by none of ours. */ -}}
+{{- $watches := eq (index . 1) "monitoring" -}}
+{{- range $name, $_ := $watches | ternary $common (mergeOverwrite (dict) $common $theirs) -}}
 {{- if hasKey $own $name -}}
 {{- fail (printf "labels: '%s' is Podium's own, by which its objects are found and selected; leave it out of commonLabels and of labels" $name) -}}
 {{- end -}}
 {{- end -}}
-{{- mergeOverwrite $labels $theirs $own | toYaml -}}
+{{- if $watches -}}
+{{- mergeOverwrite $labels $common $own $theirs | toYaml -}}
+{{- else -}}
+{{- mergeOverwrite $labels $common $theirs $own | toYaml -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Name, namespace and labels of a component's object: (list root "judge"), or with a name of its own

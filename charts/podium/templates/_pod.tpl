@@ -27,9 +27,21 @@ postgresql: {sql: 5432}
 {{- printf "%s:%d" (include "podium.host" .) (int (get $ports (index . 2)).grpc) -}}
 {{- end -}}
 
-{{/* podDefaults with a pod's own over them, as JSON. */}}
+{{/* podDefaults with a pod's own over them, as JSON; volumes and mounts besides them, by name and path. */}}
 {{- define "podium.podValues" -}}
-{{- mergeOverwrite (dict "labels" dict "annotations" dict) (deepCopy .root.Values.podDefaults) (deepCopy (default dict .values.pod)) | toJson -}}
+{{- $default := .root.Values.podDefaults -}}
+{{- $own := default dict .values.pod -}}
+{{- $all := mergeOverwrite (dict "labels" dict "annotations" dict) (deepCopy $default) (deepCopy $own) -}}
+{{- range $key, $id := dict "volumes" "name" "volumeMounts" "mountPath" -}}
+{{- $kept := list -}}
+{{- $taken := dict -}}
+{{- range concat (get $own $key | default list) (get $default $key | default list) -}}
+{{- if not (hasKey $taken (get . $id)) }}{{ $kept = append $kept . }}{{ end -}}
+{{- $_ := set $taken (get . $id) true -}}
+{{- end -}}
+{{- $_ := set $all $key $kept -}}
+{{- end -}}
+{{- $all | toJson -}}
 {{- end -}}
 
 {{/* Keys of a pod's spec and metadata that are about where and as what it runs. */}}
@@ -183,17 +195,20 @@ lifecycle:
 {{- add .Values.drainSeconds 20 -}}
 {{- end -}}
 
-{{/* Variables, of each name the last one alone: server-side apply refuses a name that stands there twice. A list of
-     lists. */}}
+{{/* Variables, of each name the last value alone, for server-side apply refuses a name that stands there twice. It stands
+     where the first did, as others may be made of it, or, made of others itself, where the last did. A list of lists. */}}
 {{- define "podium.variables" -}}
-{{- $seen := dict -}}
+{{- $values := dict -}}
+{{- $names := list -}}
+{{- range . -}}
+{{- range default list . -}}
+{{- if contains "$(" (toString (default "" .value)) }}{{ $names = without $names .name }}{{ end -}}
+{{- if not (has .name $names) }}{{ $names = append $names .name }}{{ end -}}
+{{- $_ := set $values .name . -}}
+{{- end -}}
+{{- end -}}
 {{- $kept := list -}}
-{{- range reverse . -}}
-{{- range default list . | reverse -}}
-{{- if not (hasKey $seen .name) }}{{ $kept = prepend $kept . }}{{ end -}}
-{{- $_ := set $seen .name true -}}
-{{- end -}}
-{{- end -}}
+{{- range $names }}{{ $kept = append $kept (get $values .) }}{{ end -}}
 {{- toYaml $kept -}}
 {{- end -}}
 
