@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ _KEPT = ("localhost", "127.0.0.1", "::1", ".svc", ".cluster.local")
 _OF_GRPC = ("grpc_proxy", "https_proxy", "http_proxy")
 _OF_GRPC_WITHOUT = ("no_grpc_proxy", "no_proxy")
 _NAMES = ("no_proxy", "NO_PROXY")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.ASCII | re.IGNORECASE)
 
 
 def is_direct(host: str) -> bool:
@@ -42,9 +44,10 @@ def needs_environment(url: str) -> bool:
 
 
 def proxy_of(scheme: str, host: str) -> str:
-    """The proxy that leads to a host by the environment; empty for none.
+    """The URL of the proxy that leads to a host by the environment; empty for none.
 
-    Networks in NO_PROXY count, as they do for Go and gRPC.
+    A bare `host:port` is http's, as curl takes it. The URL may hold a password, and may be none
+    that a client can use. Networks in NO_PROXY count, as they do for Go and gRPC.
     """
     # Late: it is slow to load, and every command loads this module.
     from urllib.request import getproxies_environment, proxy_bypass
@@ -53,7 +56,9 @@ def proxy_of(scheme: str, host: str) -> str:
     proxy = named.get(scheme) or named.get("all") or ""
     if not proxy or is_direct(host) or proxy_bypass(host, named):
         return ""
-    return "" if _is_within(host, named.get("no", "").split(",")) else proxy
+    if _is_within(host, named.get("no", "").split(",")):
+        return ""
+    return proxy if _SCHEME.match(proxy) else f"http://{proxy}"
 
 
 def grpc_asks_proxy(host: str) -> bool:

@@ -114,3 +114,11 @@ def test_a_client_of_this_machines_api_reads_no_environment() -> None:
     assert not needs_environment("http://127.0.0.1:50083/v1")
     assert needs_environment("https://127.0.0.1:50083/v1")
     assert needs_environment("http://podium.example.org/v1")
+
+
+@pytest.mark.parametrize("bare", ["proxy.corp:3128", "user:s3cret@proxy.corp:3128", "u:a://b@p:1"])
+def test_a_proxy_without_a_scheme_is_one_of_http(
+    bare: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", bare)
+    assert proxy_of("http", "api.example.org") == f"http://{bare}"
