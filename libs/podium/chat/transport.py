@@ -28,7 +28,7 @@ class Transport(httpx.AsyncBaseTransport):
             FailedPreconditionError: the proxy is none that can be used ({ROLE}_MISCONFIGURED).
             httpx.TransportError: as httpx's; ProxyError, too, where the proxy does not answer.
         """
-        proxy = proxy_of(request.url.scheme, request.url.host)
+        proxy = proxy_of(request.url.scheme, request.url.host, request.url.port)
         transport = self._transport(proxy)
         try:
             return await transport.handle_async_request(request)

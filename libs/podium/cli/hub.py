@@ -108,7 +108,11 @@ _TOKEN = "Set HF_TOKEN to a token that may write, or run 'hf auth login'."
 def _away(error: Exception, endpoint: str) -> CliError:
     words = str(error).rstrip(".") or type(error).__name__
     parts = urlsplit(endpoint)
-    asked = proxy_of(parts.scheme, parts.hostname or "")
+    try:
+        asked = proxy_of(parts.scheme, parts.hostname or "", parts.port)
+    except ValueError:
+        # It has a port that is none.
+        asked = ""
     proxy = " The environment's proxy was asked." if asked else ""
     return CliError(f"{endpoint} cannot be reached: {words}.{proxy}", code=Exit.UNREACHABLE)
 

@@ -195,7 +195,7 @@ class OpenEnv(Environment):
     def _proxy(self) -> str:
         parts = urlsplit(self.config.url)
         secure = parts.scheme in ("https", "wss")
-        return proxy_of("https" if secure else "http", parts.hostname or "")
+        return proxy_of("https" if secure else "http", parts.hostname or "", parts.port)
 
     async def _ask(self, kind: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
         message = {"type": kind} if data is None else {"type": kind, "data": dict(data)}
