@@ -47,6 +47,17 @@ def needs_environment(url: str) -> bool:
     return parts.scheme != "http" or not is_direct(parts.hostname or "")
 
 
+def any_named() -> bool:
+    """Whether the environment names a proxy, for whatever address.
+
+    Clients of httpx that read the environment fail with ImportError or ValueError, whatever they
+    are to call, where one of the proxies is none that they can use.
+    """
+    from urllib.request import getproxies_environment
+
+    return bool(getproxies_environment().keys() - {"no"})
+
+
 def proxy_of(scheme: str, host: str, port: int | None = None) -> str:
     """The URL of the proxy that leads to a host by the environment; empty for none.
 
