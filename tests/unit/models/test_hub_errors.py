@@ -53,6 +53,9 @@ def test_with_a_proxy_that_its_client_cannot_use_the_hub_is_away(
 def test_without_a_proxy_what_is_wrong_here_is_no_hub_that_is_away(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="null byte"):
         _fetch_from_hub("org/model", "", Path("a\0b"))
-    with upload_hub() as hub, hub_at(hub.endpoint, tmp_path):
-        with pytest.raises(ValueError, match="is not a directory"):
-            push(tmp_path / "missing", "me/agent", None, False, "x")
+    with (
+        upload_hub() as hub,
+        hub_at(hub.endpoint, tmp_path),
+        pytest.raises(ValueError, match="is not a directory"),
+    ):
+        push(tmp_path / "missing", "me/agent", None, False, "x")
