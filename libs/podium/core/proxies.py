@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 # As others' clients understand them: a name, or all that ends so.
@@ -66,7 +65,7 @@ def proxy_of(scheme: str, host: str, port: int | None = None) -> str:
     `host:port`, as for httpx; without a port it is the scheme's own.
     """
     # Late: it is slow to load, and every command loads this module.
-    from urllib.request import getproxies_environment, proxy_bypass_environment
+    from urllib.request import getproxies_environment
 
     named = getproxies_environment()
     proxy = named.get(scheme) or named.get("all") or ""
@@ -75,21 +74,18 @@ def proxy_of(scheme: str, host: str, port: int | None = None) -> str:
     bare = host.strip("[]")
     asked = f"[{bare}]" if ":" in bare else bare
     asked = f"{asked}:{port or _PORTS.get(scheme, 0)}"
-    without = _entries(named.get("no", ""))
-    if "*" in without or proxy_bypass_environment(asked, named) or _is_within(host, without):
+    without = named.get("no", "")
+    if "*" in _entries(without) or _is_named(asked, without) or _is_within(host, without):
         return ""
     return proxy if _SCHEME.match(proxy) else f"http://{proxy}"
 
 
 def grpc_asks_proxy(host: str) -> bool:
     """Whether gRPC asks a proxy for a host: of the names it knows some, in lower case alone."""
-    from urllib.request import proxy_bypass_environment
-
     if is_direct(host) or not any(map(os.environ.get, _OF_GRPC)):
         return False
     without = next(filter(None, map(os.environ.get, _OF_GRPC_WITHOUT)), "")
-    named = {"no": without, "http": "asked"}
-    return not (proxy_bypass_environment(host, named) or _is_within(host, _entries(without)))
+    return not (_is_named(host, without) or _is_within(host, without))
 
 
 def keep_direct() -> None:
@@ -111,12 +107,19 @@ def _entries(listed: str) -> list[str]:
     return [entry for each in listed.split(",") if (entry := each.strip())]
 
 
-def _is_within(host: str, networks: Iterable[str]) -> bool:
+def _is_named(host: str, listed: str) -> bool:
+    # proxy_bypass has other arguments on macOS and Windows.
+    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
+
+    return bool(proxy_bypass_environment(host, {"no": listed}))
+
+
+def _is_within(host: str, listed: str) -> bool:
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return False
-    for each in networks:
+    for each in _entries(listed):
         try:
             if address in ipaddress.ip_network(each, strict=False):
                 return True
