@@ -28,7 +28,7 @@ class Transport(httpx.AsyncBaseTransport):
             FailedPreconditionError: the proxy is none that can be used ({ROLE}_MISCONFIGURED).
             httpx.TransportError: as httpx's; ProxyError, too, where the proxy does not answer.
         """
-        proxy = proxy_of(request.url.scheme, request.url.host)
+        proxy = proxy_of(request.url.scheme, request.url.host, request.url.port)
         transport = self._transport(proxy)
         try:
             return await transport.handle_async_request(request)
@@ -45,13 +45,11 @@ class Transport(httpx.AsyncBaseTransport):
 
     def _transport(self, proxy: str) -> httpx.AsyncHTTPTransport:
         if proxy not in self._transports:
-            # As curl and httpx take a bare host:port.
-            url = proxy if "://" in proxy or not proxy else f"http://{proxy}"
             try:
-                made = httpx.AsyncHTTPTransport(limits=self._limits, proxy=url or None)
+                made = httpx.AsyncHTTPTransport(limits=self._limits, proxy=proxy or None)
             except (ImportError, ValueError, httpx.InvalidURL):
                 # Not whole: it may hold a password.
-                scheme = url.partition("://")[0]
+                scheme = proxy.partition("://")[0]
                 raise FailedPreconditionError(
                     f"the environment's proxy, {scheme}://…, cannot lead to the {self._role}:"
                     " allowed are http://host:port and https://host:port; NO_PROXY names what needs"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from podium.cli.checkpoint_files import FileFormat, name_of
 from podium.cli.exits import CliError, Exit
 from podium.core.packages import needed
-from podium.core.proxies import proxy_of
+from podium.core.proxies import any_named, proxy_of
 
 if TYPE_CHECKING:
     from podium.registry.v1 import registry_service_pb2 as pb
@@ -94,9 +94,9 @@ def push(folder: Path, repository: str, revision: str | None, private: bool, mes
         raise _away(error, str(api.endpoint)) from error
     except Exception as error:
         # Its HTTP client's own errors, which are not OSError and differ between its versions.
-        # The last two are for a proxy that it cannot use.
         theirs = type(error).__module__.split(".")[0] in ("httpx", "httpx2", "requests")
-        if not (theirs or isinstance(error, (ImportError, ValueError))):
+        of_a_proxy = isinstance(error, (ImportError, ValueError)) and any_named()
+        if not (theirs or of_a_proxy):
             raise
         raise _away(error, str(api.endpoint)) from error
     return str(getattr(done, "commit_url", done))
@@ -108,7 +108,11 @@ _TOKEN = "Set HF_TOKEN to a token that may write, or run 'hf auth login'."
 def _away(error: Exception, endpoint: str) -> CliError:
     words = str(error).rstrip(".") or type(error).__name__
     parts = urlsplit(endpoint)
-    asked = proxy_of(parts.scheme, parts.hostname or "")
+    try:
+        asked = proxy_of(parts.scheme, parts.hostname or "", parts.port)
+    except ValueError:
+        # It has a port that is none.
+        asked = ""
     proxy = " The environment's proxy was asked." if asked else ""
     return CliError(f"{endpoint} cannot be reached: {words}.{proxy}", code=Exit.UNREACHABLE)
 

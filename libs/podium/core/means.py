@@ -7,7 +7,11 @@ of both signs meet: two attempts with a metric of 1e308 are enough.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
+
+_UNIT = 2.0**64
+"""Of the sum where it is beyond a double, at its end or on the way: a power of two is exact."""
 
 
 def total_of(values: Iterable[float]) -> float:
@@ -16,7 +20,7 @@ def total_of(values: Iterable[float]) -> float:
     try:
         return math.fsum(held)
     except (OverflowError, ValueError):
-        return mean_of(held) * len(held)
+        return _units_of(held) * _UNIT
 
 
 def mean_of(values: Iterable[float]) -> float:
@@ -24,8 +28,16 @@ def mean_of(values: Iterable[float]) -> float:
     held = list(values)
     try:
         return math.fsum(held) / len(held)
-    except OverflowError:
-        # Beyond a double on the way alone.
-        return math.fsum(value / len(held) for value in held)
-    except ValueError:
-        return math.nan
+    except (OverflowError, ValueError):
+        units = _units_of(held)
+    if not math.isfinite(units):
+        return units
+    # Rounded up, that of the greatest numbers is beyond them.
+    most = sys.float_info.max
+    return max(-most, min(most, units / len(held) * _UNIT))
+
+
+def _units_of(values: list[float]) -> float:
+    if infinite := [value for value in values if not math.isfinite(value)]:
+        return sum(infinite)
+    return math.fsum(value / _UNIT for value in values)

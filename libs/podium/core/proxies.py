@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterable
+import re
 from urllib.parse import urlsplit
 
 # As others' clients understand them: a name, or all that ends so.
@@ -16,6 +16,8 @@ _KEPT = ("localhost", "127.0.0.1", "::1", ".svc", ".cluster.local")
 _OF_GRPC = ("grpc_proxy", "https_proxy", "http_proxy")
 _OF_GRPC_WITHOUT = ("no_grpc_proxy", "no_proxy")
 _NAMES = ("no_proxy", "NO_PROXY")
+_PORTS = {"http": 80, "https": 443}
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.ASCII | re.IGNORECASE)
 
 
 def is_direct(host: str) -> bool:
@@ -26,10 +28,13 @@ def is_direct(host: str) -> bool:
     """
     host = host.strip("[]").rstrip(".").lower()
     try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         labels = host.split(".")
-    return len(labels) == 1 or labels[-1] == "localhost" or "svc" in labels[2:3]
+    else:
+        return address.is_loopback or address.is_unspecified
+    # Of a Service, or of one pod of it.
+    return len(labels) == 1 or labels[-1] == "localhost" or "svc" in labels[2:4]
 
 
 def needs_environment(url: str) -> bool:
@@ -41,30 +46,46 @@ def needs_environment(url: str) -> bool:
     return parts.scheme != "http" or not is_direct(parts.hostname or "")
 
 
-def proxy_of(scheme: str, host: str) -> str:
-    """The proxy that leads to a host by the environment; empty for none.
+def any_named() -> bool:
+    """Whether the environment names a proxy, for whatever address.
 
-    Networks in NO_PROXY count, as they do for Go and gRPC.
+    Clients of httpx that read the environment fail with ImportError or ValueError, whatever they
+    are to call, where one of the proxies is none that they can use.
+    """
+    from urllib.request import getproxies_environment
+
+    return bool(getproxies_environment().keys() - {"no"})
+
+
+def proxy_of(scheme: str, host: str, port: int | None = None) -> str:
+    """The URL of the proxy that leads to a host by the environment; empty for none.
+
+    A bare `host:port` is http's, as curl takes it. The URL may hold a password, and may be none
+    that a client can use. In NO_PROXY networks count, as they do for Go and gRPC, and
+    `host:port`, as for httpx; without a port it is the scheme's own.
     """
     # Late: it is slow to load, and every command loads this module.
-    from urllib.request import getproxies_environment, proxy_bypass
+    from urllib.request import getproxies_environment
 
     named = getproxies_environment()
     proxy = named.get(scheme) or named.get("all") or ""
-    if not proxy or is_direct(host) or proxy_bypass(host, named):
+    if not proxy or is_direct(host):
         return ""
-    return "" if _is_within(host, named.get("no", "").split(",")) else proxy
+    bare = host.strip("[]")
+    asked = f"[{bare}]" if ":" in bare else bare
+    asked = f"{asked}:{port or _PORTS.get(scheme, 0)}"
+    without = named.get("no", "")
+    if "*" in _entries(without) or _is_named(asked, without) or _is_within(host, without):
+        return ""
+    return proxy if _SCHEME.match(proxy) else f"http://{proxy}"
 
 
 def grpc_asks_proxy(host: str) -> bool:
     """Whether gRPC asks a proxy for a host: of the names it knows some, in lower case alone."""
-    from urllib.request import proxy_bypass
-
     if is_direct(host) or not any(map(os.environ.get, _OF_GRPC)):
         return False
     without = next(filter(None, map(os.environ.get, _OF_GRPC_WITHOUT)), "")
-    named = {"no": without, "http": "asked"}
-    return not (proxy_bypass(host, named) or _is_within(host, without.split(",")))
+    return not (_is_named(host, without) or _is_within(host, without))
 
 
 def keep_direct() -> None:
@@ -75,21 +96,32 @@ def keep_direct() -> None:
     """
     if not any(name.lower().endswith("_proxy") for name in os.environ.keys() - {*_NAMES}):
         return
-    given = [each.strip() for name in _NAMES for each in os.environ.get(name, "").split(",")]
+    given = [each for name in _NAMES for each in _entries(os.environ.get(name, ""))]
     if "*" in given:
         return
     for name in _NAMES:
-        os.environ[name] = ",".join(dict.fromkeys([each for each in given if each] + [*_KEPT]))
+        os.environ[name] = ",".join(dict.fromkeys([*given, *_KEPT]))
 
 
-def _is_within(host: str, networks: Iterable[str]) -> bool:
+def _entries(listed: str) -> list[str]:
+    return [entry for each in listed.split(",") if (entry := each.strip())]
+
+
+def _is_named(host: str, listed: str) -> bool:
+    # proxy_bypass has other arguments on macOS and Windows.
+    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
+
+    return bool(proxy_bypass_environment(host, {"no": listed}))
+
+
+def _is_within(host: str, listed: str) -> bool:
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return False
-    for each in networks:
+    for each in _entries(listed):
         try:
-            if address in ipaddress.ip_network(each.strip(), strict=False):
+            if address in ipaddress.ip_network(each, strict=False):
                 return True
         except ValueError:
             continue

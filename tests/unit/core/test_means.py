@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+import sys
 
 import pytest
 from podium.core.means import mean_of, total_of
@@ -10,6 +12,7 @@ from podium.core.statistics import clustered_mean_interval, paired_interval, sig
 
 INF = math.inf
 HUGE = 1.7e308
+MOST = sys.float_info.max
 
 
 @pytest.mark.parametrize(
@@ -21,11 +24,23 @@ HUGE = 1.7e308
         ([INF, HUGE, HUGE], INF, INF),
         ([INF, -INF], math.nan, math.nan),
         ([math.nan, HUGE, HUGE], math.nan, math.nan),
+        ([HUGE, HUGE, -INF], -INF, -INF),
+        ([HUGE, HUGE, INF, -INF], math.nan, math.nan),
+        ([MOST] * 3, INF, MOST),
+        ([-MOST] * 3, -INF, -MOST),
+        ([MOST] * 1000, INF, MOST),
+        ([MOST, MOST, -MOST], MOST, MOST / 3),
+        ([MOST, MOST, -MOST, -MOST, 1e-200], 1e-200, 2e-201),
     ],
 )
 def test_no_number_ends_a_mean(values: list[float], total: float, mean: float) -> None:
-    assert total_of(iter(values)) == pytest.approx(total, nan_ok=True)
-    assert mean_of(iter(values)) == pytest.approx(mean, nan_ok=True)
+    assert total_of(iter(values)) == pytest.approx(total, abs=0, nan_ok=True)
+    assert mean_of(iter(values)) == pytest.approx(mean, abs=0, nan_ok=True)
+
+
+@pytest.mark.parametrize("values", [[0.1] * 10, [1, 2, 4], [1e300, -1e300, 1e-300], [5e-324, 0.0]])
+def test_the_mean_of_ordinary_numbers_is_that_of_the_statistics(values: list[float]) -> None:
+    assert mean_of(values) == statistics.fmean(values)
 
 
 def test_intervals_of_huge_values_are_those_of_small_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import urllib.request
 
 import pytest
 from podium.core.proxies import grpc_asks_proxy, is_direct, keep_direct, needs_environment, proxy_of
@@ -32,6 +33,10 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
         "podium-judge.podium.svc",
         "podium-judge.podium.svc.cluster.local",
         "podium-judge.podium.svc.corp.example.",
+        "pool-0.pool.podium.svc",
+        "pool-0.pool.podium.svc.corp.example",
+        "0.0.0.0",
+        "[::]",
     ],
 )
 def test_no_proxy_knows_this_machine_or_the_names_of_a_cluster(
@@ -42,7 +47,7 @@ def test_no_proxy_knows_this_machine_or_the_names_of_a_cluster(
     assert proxy_of("http", host) == ""
 
 
-@pytest.mark.parametrize("host", ["10.1.2.3", "api.openai.com", "svc.example.org", "fd00::1"])
+@pytest.mark.parametrize("host", ["10.1.2.3", "api.openai.com", "x.svc.example.org", "fd00::1"])
 def test_what_is_far_goes_by_it(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", PROXY)
     assert not is_direct(host)
@@ -57,6 +62,11 @@ def test_what_is_far_goes_by_it(host: str, monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("api.corp.example", "other, .corp.example"),
         ("api.corp.example", "*"),
+        ("api.corp.example", "a.b, *"),
+        ("api.corp.example", "api.corp.example:8000"),
+        ("api.corp.example", "a.b, .corp.example:8000"),
+        ("fd00::1", "[fd00::1]"),
+        ("fd00::1", "[fd00::1]:8000"),
         ("10.1.2.3", "fe80::/10,10.0.0.0/8"),
         ("fd00::1", "fd00::/8"),
         ("10.1.2.3", "10.1.2.3"),
@@ -65,8 +75,23 @@ def test_what_is_far_goes_by_it(host: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_no_proxy_is_honoured(host: str, no_proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", PROXY)
     monkeypatch.setenv("NO_PROXY", no_proxy)
-    assert proxy_of("http", host) == ""
-    assert proxy_of("http", "elsewhere.example") == ("" if no_proxy == "*" else PROXY)
+    assert proxy_of("http", host, 8000) == ""
+    assert proxy_of("http", "elsewhere.example", 8000) == ("" if "*" in no_proxy else PROXY)
+
+
+def test_a_port_in_no_proxy_is_that_port_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", PROXY)
+    monkeypatch.setenv("https_proxy", PROXY)
+    monkeypatch.setenv("NO_PROXY", "judge.corp:8000,judge.corp:443")
+    assert proxy_of("http", "judge.corp", 8001) == proxy_of("http", "judge.corp") == PROXY
+    assert proxy_of("https", "judge.corp") == ""
+
+
+def test_macos_has_another_proxy_bypass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urllib.request, "proxy_bypass", lambda host: False)
+    monkeypatch.setenv("http_proxy", PROXY)
+    assert proxy_of("http", "api.example.org") == PROXY
+    assert grpc_asks_proxy("api.example.org")
 
 
 def test_others_libraries_are_told_in_both_spellings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +104,7 @@ def test_others_libraries_are_told_in_both_spellings(monkeypatch: pytest.MonkeyP
     assert os.environ["no_proxy"] == os.environ["NO_PROXY"] == told
 
 
-@pytest.mark.parametrize("given", [{}, {"http_proxy": PROXY, "NO_PROXY": "*"}])
+@pytest.mark.parametrize("given", [{}, {"http_proxy": PROXY, "NO_PROXY": "a.b, *"}])
 def test_nothing_is_told_where_there_is_nothing_to_keep(
     given: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,3 +139,11 @@ def test_a_client_of_this_machines_api_reads_no_environment() -> None:
     assert not needs_environment("http://127.0.0.1:50083/v1")
     assert needs_environment("https://127.0.0.1:50083/v1")
     assert needs_environment("http://podium.example.org/v1")
+
+
+@pytest.mark.parametrize("bare", ["proxy.corp:3128", "user:s3cret@proxy.corp:3128", "u:a://b@p:1"])
+def test_a_proxy_without_a_scheme_is_one_of_http(
+    bare: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", bare)
+    assert proxy_of("http", "api.example.org") == f"http://{bare}"

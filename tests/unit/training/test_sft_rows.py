@@ -337,12 +337,30 @@ def test_what_is_neither_file_nor_rows_is_told(given: Any) -> None:
 def test_forms_of_other_trainers_are_told_with_the_command_that_converts_them(
     tmp_path: Path, row: dict[str, Any], form: str, messages: list[str]
 ) -> None:
-    told = wrong(lines(tmp_path, row, row))[-1]
+    path = lines(tmp_path, row, row).rename(tmp_path / "it's a file.jsonl")
+    told = wrong(path)[-1]
     assert told.startswith(f"the form is {form}")
-    command = told.split("`")[1].replace("FILE", "train.jsonl")
+    command = told.split("`")[1]
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     converted = read_rows(tmp_path / "lines.jsonl").rows
     assert [[each.content for each in one.messages] for one in converted] == [messages] * 2
     assert converted[0].trained == (len(messages) - 1,)
+
+
+def test_no_command_for_jq_is_told_of_what_jq_does_not_read(tmp_path: Path) -> None:
+    row = {"prompt": "a", "completion": "b"}
+    for source in ([row], parquet(tmp_path, [row])):
+        (told,) = wrong(source)
+        assert "messages" in told
+        assert "jq" not in told
+
+
+def test_no_command_writes_over_the_file_that_it_reads(tmp_path: Path) -> None:
+    path = lines(tmp_path, {"prompt": "a", "completion": "b"}).rename(tmp_path / "lines.jsonl")
+    assert wrong(path)[-1].split("`")[1].endswith("' lines.jsonl > lines.new.jsonl")
+    odd = path.rename(tmp_path / "-n.jsonl")
+    assert wrong(odd)[-1].split("`")[1].endswith("' ./-n.jsonl > lines.jsonl")
+    odd.write_text('[{"prompt": "a"}]')
+    assert "`jq -c '.[]' ./-n.jsonl > lines.jsonl`" in wrong(odd)[0]

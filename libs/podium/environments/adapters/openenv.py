@@ -75,7 +75,9 @@ class Config(BaseModel):
     @classmethod
     def _is_url(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
+        is_known = parts.scheme in ("http", "https", "ws", "wss")
+        # To read a port that is none is a ValueError.
+        if not is_known or not parts.hostname or parts.port == 0:
             raise ValueError("not a URL such as http://host:8000")
         return url
 
@@ -168,23 +170,32 @@ class OpenEnv(Environment):
 
     async def _connect(self) -> None:
         base = re.sub(r"^http", "ws", self.config.url.rstrip("/"))
+        proxy = self._proxy()
         try:
             self._socket = await self._websockets.connect(
                 base if base.endswith("/ws") else f"{base}/ws",
                 open_timeout=_CONNECT_SECONDS,
                 max_size=_LARGEST_MESSAGE,
-                proxy=self._proxy(),
+                proxy=proxy or None,
             )
+        except (ValueError, self._errors.InvalidProxy):
+            if not proxy:
+                raise
+            # Neither whole nor as the cause: it may hold a password.
+            raise UnavailableError(
+                f"the OpenEnv server at {self.config.url} cannot be reached by the environment's"
+                f" proxy, {proxy.partition('://')[0]}://…: it is none that can be used"
+            ) from None
         # ImportError: what a proxy of SOCKS takes is not installed.
         except (OSError, TimeoutError, ImportError, self._errors.WebSocketException) as error:
             raise UnavailableError(
                 f"the OpenEnv server at {self.config.url} cannot be reached: {error}"
             ) from error
 
-    def _proxy(self) -> str | None:
+    def _proxy(self) -> str:
         parts = urlsplit(self.config.url)
         secure = parts.scheme in ("https", "wss")
-        return proxy_of("https" if secure else "http", parts.hostname or "") or None
+        return proxy_of("https" if secure else "http", parts.hostname or "", parts.port)
 
     async def _ask(self, kind: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
         message = {"type": kind} if data is None else {"type": kind, "data": dict(data)}

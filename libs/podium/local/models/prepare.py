@@ -27,7 +27,7 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
-from podium.core.proxies import keep_direct
+from podium.core.proxies import any_named, keep_direct
 from podium.local.models.digest import digest
 from podium.local.models.locate import cache_path, cached, models_dir, own_folder, places
 from podium.local.models.package import GGUF, gguf_folder
@@ -94,7 +94,7 @@ def _convert_smollm2(source: Path, target: Path) -> None:
 
 def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         snapshot_download(
@@ -104,8 +104,13 @@ def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
             allow_patterns=_HUB_FILES,
             ignore_patterns=_HUB_COPIES,
         )
-    # The last two: of its HTTP client, for a proxy that it cannot use.
+    except HFValidationError as error:
+        text = f"got {name!r}, no name of a Hugging Face model: {error}"
+        raise InvalidArgumentError(violations=[Violation("base_model", text)]) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ImportError, ValueError) as error:
+        # Of its HTTP client, for a proxy that it cannot use; else not the hub's.
+        if not isinstance(error, OSError) and not any_named():
+            raise
         raise UnavailableError(
             f"model {name!r}{f' at {revision!r}' if revision else ''} could not be fetched from "
             f"the Hugging Face hub: {error}"

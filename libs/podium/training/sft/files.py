@@ -14,7 +14,7 @@ from podium.core.errors import InvalidArgumentError, Violation
 from podium.environments.scenarios.rows import Row, RowError, kind_of
 from podium.environments.scenarios.rows import rows as rows_of
 from podium.environments.scenarios.source import ScenarioSource
-from podium.training.sft.other_forms import how_to_convert
+from podium.training.sft.other_forms import by_jq, how_to_convert
 from podium.training.sft.rows import Conversation, conversation_of
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,9 @@ def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> 
                 found.rows.append(read)
                 continue
             wrong = read
-            found.advice = found.advice or how_to_convert(row.values)
+            # jq reads no tables, and no values of a program.
+            if not is_table and isinstance(source, str | os.PathLike):
+                found.advice = found.advice or how_to_convert(row.values, Path(source).name)
         found.skipped += 1
         # However many there are: the first ones say what is wrong.
         found.bad += wrong[: max(0, _MOST_VIOLATIONS - len(found.bad))]
@@ -113,7 +115,7 @@ def _wrong_path(path: Path, given: str) -> str:
         if path.is_dir():
             return f"{path} is a folder; name its files"
         if path.suffix.lower() not in _SUFFIXES:
-            lines = f"; `jq -c '.[]' {path.name} > lines.jsonl` writes a list's rows as lines"
+            lines = f"; `{by_jq('.[]', path.name)}` writes a list's rows as lines"
             how = lines if path.suffix.lower() == ".json" else ""
             return f"got {path.name!r}; allowed are files that end in {', '.join(_SUFFIXES)}{how}"
         return "" if path.is_file() else f"{path} is no file"
@@ -139,10 +141,10 @@ def _check_lines(source: Source) -> None:
     is_spread = isinstance(whole, dict) and "\n" in content
     if not (is_spread or (isinstance(whole, list) and any(isinstance(x, dict) for x in whole))):
         return
-    how = "jq -c '.[]'" if isinstance(whole, list) else "jq -c ."
+    how = by_jq(".[]" if isinstance(whole, list) else ".", path.name)
     text = (
         f"is one JSON value ({kind_of(whole)}); each line must be an object of its own, as"
-        f" `{how} {path.name} > lines.jsonl` writes it"
+        f" `{how}` writes it"
     )
     raise InvalidArgumentError(violations=[Violation(path.name, text)], reason="INVALID_ROWS")
 

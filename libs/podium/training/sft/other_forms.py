@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,15 +34,25 @@ _FORMS = (
 )
 
 
-def how_to_convert(row: Mapping[str, Any]) -> str:
-    """One sentence for the form that the row has; empty where it has messages, or is unknown."""
+def how_to_convert(row: Mapping[str, Any], file: str) -> str:
+    """One sentence for the form that a row of a file of JSON lines has.
+
+    Empty where it has messages, or is unknown.
+    """
     if row.get("messages") is not None:
         return ""
     for keys, form, program in _FORMS:
         if all(_is_of(form, row.get(key)) for key in keys):
-            command = f"jq -c '{program}' FILE > lines.jsonl"
-            return f"the form is {form}; `{command}` makes messages of it"
+            return f"the form is {form}; `{by_jq(program, file)}` makes messages of it"
     return ""
+
+
+def by_jq(program: str, file: str) -> str:
+    """The shell's command that writes what jq makes of a file beside it, and not over it."""
+    made = "lines.jsonl" if file != "lines.jsonl" else "lines.new.jsonl"
+    # What begins with a dash is an option to jq.
+    read = f"./{file}" if file.startswith("-") else file
+    return f"jq -c {shlex.quote(program)} {shlex.quote(read)} > {made}"
 
 
 def _is_of(form: str, value: Any) -> bool:
