@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import torch
 from podium.core.errors import FailedPreconditionError
-from podium.local.models import name_in_files, tensors_of, weight_files
+from podium.local.models import name_in_files, tensors_of, unread, weight_files
 from safetensors import SafetensorError, safe_open
 
 _PREFIX = "base_model.model."
-_BESIDES = re.compile(r"(\.rotary_emb\.inv_freq|\.attn\.(masked_)?bias)\Z")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -45,8 +43,8 @@ def check_model(base: Path, folder: Path) -> None:
     """
     try:
         wanted, found = _all_shapes(base), _all_shapes(folder)
-        unread = {name for name in wanted.keys() - found.keys() if _is_unread(base, name)}
-        for name in sorted((wanted.keys() | found.keys()) - unread):
+        needless = unread(base, wanted.keys() - found.keys())
+        for name in sorted((wanted.keys() | found.keys()) - needless):
             if wanted.get(name) != found.get(name):
                 raise _bad_model(
                     f"{name} has shape {found.get(name)}; the base model's is {wanted.get(name)}"
@@ -106,15 +104,6 @@ def _shapes(base: Path) -> dict[str, tuple[int, int]]:
 
 def _all_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     return {name: tensor.shape for name, tensor in tensors_of(folder).items()}
-
-
-def _is_unread(base: Path, name: str) -> bool:
-    """Whether the base model's files hold a tensor that nobody reads, so that a version lacks it:
-    what older Transformers wrote besides, or a second name of a tied embedding."""
-    if _BESIDES.search(name):
-        return True
-    config = json.loads((base / "config.json").read_text(encoding="utf-8"))
-    return name == "lm_head.weight" and bool(config.get("tie_word_embeddings"))
 
 
 def _bad_model(why: str) -> FailedPreconditionError:
