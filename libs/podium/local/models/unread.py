@@ -31,9 +31,9 @@ def unread(folder: Path, names: Iterable[str]) -> set[str]:
         OSError: config.json cannot be read.
         ValueError: it is of no kind that the installed Transformers has.
     """
-    found, rest = set(), set()
-    for name in names:
-        (found if is_mask(name) or _BESIDES.search(name) else rest).add(name)
+    asked = set(names)
+    found = {name for name in asked if is_mask(name) or _BESIDES.search(name)}
+    rest = asked - found
     if not rest:
         return found
     from transformers import AutoConfig
