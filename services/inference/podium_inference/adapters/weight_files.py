@@ -71,16 +71,17 @@ def check_adapter(base: Path, adapter: Path, *, max_rank: int = 0) -> None:
         if max_rank and rank > max_rank:
             what = f"its rank is {rank}, and this pool serves ranks up to {max_rank}"
             raise _bad(f"{what} (PODIUM_INFERENCE_MAX_LORA_RANK)")
-        tensors, shapes = _all_shapes(base), _shapes(base)
+        tensors = _all_shapes(base)
         layers: dict[str, set[str]] = {}
         with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a dict
                 layer, mark, half = name.removeprefix(_PREFIX).rpartition(".lora_")
                 layer = name_in_files(layer, tensors)
-                if not mark or layer not in shapes:
+                shape = tensors.get(f"{layer}.weight", ())
+                if not mark or len(shape) != 2:
                     raise _bad(f"the base model has no layer for {name}")
                 tensor = weights.get_tensor(name)
-                out, into = shapes[layer]
+                out, into = shape
                 wanted = (rank, into) if half[0] == "A" else (out, rank)
                 if tuple(tensor.shape) != wanted:
                     raise _bad(f"{name} has shape {tuple(tensor.shape)}, not {wanted}")
@@ -92,14 +93,6 @@ def check_adapter(base: Path, adapter: Path, *, max_rank: int = 0) -> None:
     halved = [layer for layer, halves in layers.items() if halves != {"A", "B"}]
     if halved:
         raise _bad(f"{halved[0]} has one of its two factors")
-
-
-def _shapes(base: Path) -> dict[str, tuple[int, int]]:
-    return {
-        name.removesuffix(".weight"): (shape[0], shape[1])
-        for name, shape in _all_shapes(base).items()
-        if name.endswith(".weight") and len(shape) == 2
-    }
 
 
 def _all_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
