@@ -97,12 +97,15 @@ SCALED: dict[str, tuple[str, dict[str, Any]]] = {
 
 def build_family(name: str, folder: Path, **changes: Any) -> Path:
     """Writes a model of the family, float32 and seeded, into `folder`."""
+    kind, options = (FAMILIES | SCALED)[name]
+    return build_kind(kind, folder, **{**options, **changes})
+
+
+def build_kind(kind: str, folder: Path, **options: Any) -> Path:
+    """As `build_family`, of Transformers' kind."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    kind, options = (FAMILIES | SCALED)[name]
-    config = AutoConfig.for_model(
-        kind, **{"vocab_size": VOCABULARY, **_COMMON, **options, **changes}
-    )
+    config = AutoConfig.for_model(kind, **{"vocab_size": VOCABULARY, **_COMMON, **options})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,14 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError
+from podium.local.models import causal_kinds, untrainable
 from podium_inference.adapters.weight_files import check_model
 from podium_trainer.learner.checkpoint import MODEL, read, write
 from podium_trainer.learner.parallel import Ranks
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from safetensors.torch import load_file, save_file
-from support.families import IMAGES, build_family, build_mixture, build_with_images
+from support.families import IMAGES, build_family, build_kind, build_mixture, build_with_images
 from support.near_policy import near_groups
-from support.tiny_policy import build_small_llama, training_spec
+from support.tiny_policy import VOCABULARY, build_small_llama, training_spec
 from transformers import AutoModelForCausalLM
 
 TOKENS = torch.tensor([3, 5, 8, 13, 21, 34, 55, 89])
@@ -85,6 +87,69 @@ def test_a_whole_version_need_not_hold_what_nothing_reads(tmp_path: Path) -> Non
     save_file(less, published, metadata={"format": "pt"})
     with pytest.raises(FailedPreconditionError, match=r"model\.norm\.weight has shape None"):
         check_model(folder, tmp_path / "version" / MODEL)
+
+
+UNREAD: dict[str, tuple[str, dict[str, object], dict[str, torch.Tensor]]] = {
+    # Pythia's; float16 cannot say the number under the mask.
+    "gpt_neox": (
+        "gpt_neox",
+        {},
+        {
+            "gpt_neox.layers.0.attention.bias": torch.ones(1, 1, 8, 8, dtype=torch.uint8),
+            "gpt_neox.layers.0.attention.masked_bias": torch.tensor(-torch.inf),
+        },
+    ),
+    "several tokens": (
+        "qwen3",
+        {},
+        {"model.layers.2.eh_proj.weight": torch.ones(1), "model.mtp_block.0.w": torch.ones(1)},
+    ),
+    "shared keys": (
+        "gemma4_text",
+        {
+            "num_kv_shared_layers": 1,
+            "layer_types": ["full_attention"] * 2,
+            "vocab_size_per_layer_input": VOCABULARY,
+        },
+        {"model.layers.1.self_attn.k_proj.weight": torch.ones(1)},
+    ),
+    "gemma": ("gemma3_text", {}, {"lm_head.weight": torch.empty(0)}),
+}
+
+
+@pytest.mark.parametrize("sort", UNREAD)
+def test_what_no_program_reads_has_no_place_in_a_version(sort: str, tmp_path: Path) -> None:
+    kind, options, more = UNREAD[sort]
+    folder = build_kind(kind, tmp_path / "base", **options)
+    weights = load_file(folder / "model.safetensors")
+    if "lm_head.weight" in more:
+        # config.json does not say that they are one: the class does.
+        more = {"lm_head.weight": weights["model.embed_tokens.weight"].clone()}
+        config = json.loads((folder / "config.json").read_text())
+        del config["tie_word_embeddings"]
+        (folder / "config.json").write_text(json.dumps(config))
+    assert not more.keys() & weights.keys()
+    save_file(weights | more, folder / "model.safetensors", metadata={"format": "pt"})
+    assert untrainable(folder, causal_kinds()) == ""
+    spec = training_spec(trainable="TRAINABLE_KIND_FULL")
+    session = Session(JobConfig("job", "whole", spec, 0), folder, "d", Compute())
+    write(session.checkpoint(), folder, tmp_path / "version", Ranks())
+    check_model(folder, tmp_path / "version" / MODEL)
+    less = load_file(tmp_path / "version" / MODEL / "model.safetensors")
+    assert not more.keys() & less.keys()
+
+
+def test_a_model_with_tensors_that_a_version_would_lack_is_refused(tmp_path: Path) -> None:
+    """When the job opens, and not by every pool after its first step."""
+    folder = build_small_llama(tmp_path / "base")
+    weights = load_file(folder / "model.safetensors")
+    weights |= {"model.layers.1.self_attn.sinks": torch.ones(2)}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    spec = training_spec(trainable="TRAINABLE_KIND_FULL")
+    with pytest.raises(InvalidArgumentError) as caught:
+        Session(JobConfig("job", "whole", spec, 0), folder, "d", Compute())
+    assert "its files hold model.layers.1.self_attn.sinks" in caught.value.message
+    assert caught.value.reason == "UNSUPPORTED_MODEL"
 
 
 def test_a_model_whose_files_hold_other_tensors_is_refused(tmp_path: Path) -> None:

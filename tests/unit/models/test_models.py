@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -98,6 +99,65 @@ def test_every_file_that_says_how_text_is_read_counts(tmp_path: Path, name: str)
     before = digest(folder)
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text("a")
+    assert digest(folder) != before
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_digest_of_a_model_is_what_it_ever_was(tmp_path: Path, sharded: bool) -> None:
+    """Versions hold it: a job on another one cannot go on from them."""
+    folder = a_model(tmp_path / "one")
+    if sharded:
+        (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+        index = json.dumps({"weight_map": {"a": "model-1.safetensors"}})
+        (folder / "model.safetensors.index.json").write_text(index)
+    (folder / "tokenizer_config.json").write_text('{"a": "b"}')
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    lines = [
+        f"{file.name} {file.stat().st_size} {hashlib.sha256(file.read_bytes()).hexdigest()}\n"
+        for file in sorted(folder.iterdir())
+    ]
+    assert digest(folder) == "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def test_copies_of_the_weights_are_not_in_the_digest(tmp_path: Path) -> None:
+    """Who fetched the model otherwise than by Podium has Mistral's own beside the shards."""
+    folder = a_model(tmp_path / "one")
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    index = json.dumps({"weight_map": {"a": "model-1.safetensors"}})
+    (folder / "model.safetensors.index.json").write_text(index)
+    before = digest(folder)
+    (folder / "consolidated.safetensors").write_bytes(b"a")
+    (folder / "consolidated.safetensors.index.json").write_text("{}")
+    assert digest(folder) == before
+    (folder / "model-1.safetensors").write_bytes(b"a")
+    assert digest(folder) != before
+
+
+def test_digest_of_an_index_that_names_nothing(tmp_path: Path) -> None:
+    folder = a_model(tmp_path / "one")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(NotFoundError, match=r"index\.json cannot be read"):
+        digest(folder)
+
+
+def test_a_file_of_a_subfolder_is_another_than_its_namesake(tmp_path: Path) -> None:
+    folder = a_model(tmp_path / "one")
+    (folder / "additional_chat_templates" / "deeper").mkdir(parents=True)
+    (folder / "tokenizer").mkdir()
+    inner = folder / "additional_chat_templates" / "chat_template.jinja"
+    outer = folder / "chat_template.jinja"
+    inner.write_text("a")
+    outer.write_text("b")
+    before = digest(folder)
+    stamps = json.loads((folder / ".podium-digest.json").read_text())["files"]
+    assert {"chat_template.jinja", "additional_chat_templates/chat_template.jinja"} <= set(stamps)
+    for file in (inner, outer):
+        held = file.read_text()
+        file.write_text("longer")
+        assert digest(folder) != before
+        file.write_text(held)
+    os.replace(inner, folder / "additional_chat_templates" / "other.jinja")
     assert digest(folder) != before
 
 

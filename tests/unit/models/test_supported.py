@@ -151,3 +151,20 @@ def test_what_cannot_train_says_why(
 def test_classes_that_nobody_named_and_constants_stop_nothing(tmp_path: Path) -> None:
     folder(tmp_path, {"model_type": "llama"}, model__safetensors=of_type("I64", "tid2eid"))
     assert untrainable(tmp_path, KINDS) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("gpt_neox.layers.0.attention.bias", False),
+        ("gpt_neox.layers.0.attention.masked_bias", False),
+        ("h.0.attn.bias", False),
+        ("gpt_neox.layers.0.attention.dense.bias", True),
+        ("gpt_neox.layers.0.attention.bias.weight", True),
+        ("model.layers.0.mlp.experts.down_proj_blocks", True),
+    ],
+)
+def test_a_stored_mask_is_no_packed_number(name: str, refused: bool, tmp_path: Path) -> None:
+    """Pythia's files hold causal masks of bytes, as older Transformers wrote them."""
+    folder(tmp_path, LLAMA, model__safetensors=of_type("U8", name))
+    assert ("is of type U8" in untrainable(tmp_path, KINDS)) == refused

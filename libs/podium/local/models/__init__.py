@@ -15,6 +15,7 @@ from podium.local.models.supported import (
     unsupported,
     untrainable,
 )
+from podium.local.models.unread import unread
 from podium.local.models.weights import (
     INDEX,
     StoredTensor,
@@ -36,6 +37,7 @@ __all__ = [
     "name_in_files",
     "resolve",
     "tensors_of",
+    "unread",
     "unsupported",
     "untrainable",
     "weight_files",

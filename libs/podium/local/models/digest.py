@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 
 from podium.core.errors import NotFoundError
+from podium.local.models.weights import INDEX, weight_files
 
 _PATTERNS = (
-    "*.safetensors",
-    "*.safetensors.index.json",
+    INDEX,
     "config.json",
     "generation_config.json",
     "tokenizer*",
@@ -29,8 +29,22 @@ _PATTERNS = (
 _CACHE = ".podium-digest.json"
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted({file for pattern in _PATTERNS for file in folder.glob(pattern)})
+def _files(folder: Path) -> dict[str, Path]:
+    """What counts, by its path in the folder, in order.
+
+    Weights are those that are loaded: whether a copy of them for other programs lies beside
+    depends on who fetched the model.
+    """
+    try:
+        weights = weight_files(folder)
+    except ValueError as error:
+        raise NotFoundError(f"{folder} is no model: {error}", reason="MODEL_NOT_FOUND") from error
+    found = {file for pattern in _PATTERNS for file in folder.glob(pattern)}
+    return {
+        file.relative_to(folder).as_posix(): file
+        for file in sorted(found.union(weights))
+        if file.is_file()
+    }
 
 
 def _sha256(file: Path) -> str:
@@ -38,8 +52,8 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _stamps(files: list[Path]) -> dict[str, list[int]]:
-    return {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in files}
+def _stamps(files: dict[str, Path]) -> dict[str, list[int]]:
+    return {name: [file.stat().st_size, file.stat().st_mtime_ns] for name, file in files.items()}
 
 
 def _cached(folder: Path, stamps: dict[str, list[int]]) -> str:
@@ -65,23 +79,23 @@ def _remember(folder: Path, stamps: dict[str, list[int]], value: str) -> None:
 def digest(path: str | Path) -> str:
     """`sha256:…` over the weights, tokenizer and config files of a model folder.
 
-    The sum runs over the lines `<name> <size> <sha256>` of the files in name
+    The sum runs over the lines `<path in the folder> <size> <sha256>` of the files in
     order, so it depends neither on where the folder is nor on when it was made.
     Remembered in the folder, beside each file's size and mtime.
 
     Raises:
-        NotFoundError: `path` is not a model folder.
+        NotFoundError: `path` is not a model folder, or its index names no files.
     """
     folder = Path(path)
     files = _files(folder)
-    if not any(file.name == "config.json" for file in files):
+    if "config.json" not in files:
         raise NotFoundError(
             f"{folder} is no model folder: it has no config.json", reason="MODEL_NOT_FOUND"
         )
     stamps = _stamps(files)
     if value := _cached(folder, stamps):
         return value
-    lines = [f"{file.name} {stamps[file.name][0]} {_sha256(file)}\n" for file in files]
+    lines = [f"{name} {stamps[name][0]} {_sha256(file)}\n" for name, file in files.items()]
     value = "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
     _remember(folder, stamps, value)
     return value

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+from podium.local.models.unread import is_mask
 from podium.local.models.weights import INDEX, SINGLE, index_of, tensors_of, weight_files
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -111,7 +112,8 @@ def untrainable(folder: Path, kinds: Collection[str]) -> str:
                 method = how.get("quant_method") if isinstance(how, dict) else how
                 return _quantised(f"{key} of config.json says {method!r}")
     for name, tensor in sorted(tensors_of(folder).items()):
-        if tensor.dtype not in _NUMBERS:
+        # Masks are whole bytes in files of older Transformers; so are packed numbers.
+        if tensor.dtype not in _NUMBERS and not is_mask(name):
             return _quantised(f"{name} is of type {tensor.dtype}")
     if config.get("is_encoder_decoder"):
         return "it is an encoder with a decoder; allowed are causal language models"

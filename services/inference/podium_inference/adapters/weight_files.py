@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import torch
 from podium.core.errors import FailedPreconditionError
-from podium.local.models import name_in_files, tensors_of, weight_files
+from podium.local.models import name_in_files, tensors_of, unread, weight_files
 from safetensors import SafetensorError, safe_open
 
 _PREFIX = "base_model.model."
-_BESIDES = re.compile(r"(\.rotary_emb\.inv_freq|\.attn\.(masked_)?bias)\Z")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -45,8 +43,8 @@ def check_model(base: Path, folder: Path) -> None:
     """
     try:
         wanted, found = _all_shapes(base), _all_shapes(folder)
-        unread = {name for name in wanted.keys() - found.keys() if _is_unread(base, name)}
-        for name in sorted((wanted.keys() | found.keys()) - unread):
+        needless = unread(base, wanted.keys() - found.keys())
+        for name in sorted((wanted.keys() | found.keys()) - needless):
             if wanted.get(name) != found.get(name):
                 raise _bad_model(
                     f"{name} has shape {found.get(name)}; the base model's is {wanted.get(name)}"
@@ -73,16 +71,17 @@ def check_adapter(base: Path, adapter: Path, *, max_rank: int = 0) -> None:
         if max_rank and rank > max_rank:
             what = f"its rank is {rank}, and this pool serves ranks up to {max_rank}"
             raise _bad(f"{what} (PODIUM_INFERENCE_MAX_LORA_RANK)")
-        tensors, shapes = _all_shapes(base), _shapes(base)
+        tensors = _all_shapes(base)
         layers: dict[str, set[str]] = {}
         with safe_open(adapter / "adapter_model.safetensors", framework="pt") as weights:
             for name in weights.keys():  # noqa: SIM118 - not a dict
                 layer, mark, half = name.removeprefix(_PREFIX).rpartition(".lora_")
                 layer = name_in_files(layer, tensors)
-                if not mark or layer not in shapes:
+                shape = tensors.get(f"{layer}.weight", ())
+                if not mark or len(shape) != 2:
                     raise _bad(f"the base model has no layer for {name}")
                 tensor = weights.get_tensor(name)
-                out, into = shapes[layer]
+                out, into = shape
                 wanted = (rank, into) if half[0] == "A" else (out, rank)
                 if tuple(tensor.shape) != wanted:
                     raise _bad(f"{name} has shape {tuple(tensor.shape)}, not {wanted}")
@@ -96,25 +95,8 @@ def check_adapter(base: Path, adapter: Path, *, max_rank: int = 0) -> None:
         raise _bad(f"{halved[0]} has one of its two factors")
 
 
-def _shapes(base: Path) -> dict[str, tuple[int, int]]:
-    return {
-        name.removesuffix(".weight"): (shape[0], shape[1])
-        for name, shape in _all_shapes(base).items()
-        if name.endswith(".weight") and len(shape) == 2
-    }
-
-
 def _all_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     return {name: tensor.shape for name, tensor in tensors_of(folder).items()}
-
-
-def _is_unread(base: Path, name: str) -> bool:
-    """Whether the base model's files hold a tensor that nobody reads, so that a version lacks it:
-    what older Transformers wrote besides, or a second name of a tied embedding."""
-    if _BESIDES.search(name):
-        return True
-    config = json.loads((base / "config.json").read_text(encoding="utf-8"))
-    return name == "lm_head.weight" and bool(config.get("tie_word_embeddings"))
 
 
 def _bad_model(why: str) -> FailedPreconditionError:

@@ -37,7 +37,7 @@ import safetensors.torch
 import torch
 from huggingface_hub import save_torch_state_dict
 from podium.core.errors import DataLossError
-from podium.local.models import tensors_of, unsupported
+from podium.local.models import tensors_of, unread, unsupported
 from podium.local.models.merging import copy_beside
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -215,13 +215,21 @@ def check_published(base: Path) -> None:
     """
     model, files = _outline(base), tensors_of(base)
     held = dict(model.named_parameters()) | constants(model)
-    for name, tensor in sorted(revert_weight_conversion(model, held).items()):
+    named = revert_weight_conversion(model, held)
+    for name, tensor in sorted(named.items()):
         if name not in files or files[name].shape != tuple(tensor.shape):
             raise unsupported(
                 base,
                 f"its files have no {name} of shape {tuple(tensor.shape)}, under which a version"
                 " of whole weights would be published; allowed is TRAINABLE_KIND_LORA",
             )
+    lacking = files.keys() - named.keys()
+    if lacking := lacking - unread(base, lacking):
+        raise unsupported(
+            base,
+            f"its files hold {min(lacking)}, which Transformers does not read, so that a version of"
+            " whole weights would lack it; allowed is TRAINABLE_KIND_LORA",
+        )
 
 
 def _outline(base: Path) -> Any:
