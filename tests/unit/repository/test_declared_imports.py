@@ -74,6 +74,7 @@ SHIPPED = {
     "libs/podium/local/models/merging.py": ("inference", "trainer", "gpu"),
     "libs/podium/local/models/prepare.py": ("local", "gpu"),
     "libs/podium/local/models/supported.py": ("inference", "trainer", "gpu"),
+    "libs/podium/local/models/unread.py": ("inference", "trainer", "gpu"),
     "libs/podium/sdk/sync_models.py": ("sdk",),
     "libs/podium/training/bars.py": ("sdk",),
     "libs/podium/training/baseline.py": ("sdk",),
