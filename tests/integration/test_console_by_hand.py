@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from playwright.async_api import expect
 from podium.cli.html_report.curves import CURVES
 from podium.core.findings import NO_VARIANCE
 from podium.jobs.v1 import job_service_pb2 as jobs
@@ -230,7 +231,8 @@ async def test_one_talks_with_a_checkpoint_which_is_loaded_once_that_is_asked_fo
         page = chromium.page
         await chromium.open("/models/live")
         await page.get_by_role("link", name="Chat").last.click()
-        assert await page.get_by_label("Policy").input_value() == "live@3"
+        # The page writes it when it has been drawn.
+        await expect(page.get_by_label("Policy")).to_have_value("live@3", timeout=30_000)
         message = page.get_by_label("Message", exact=True)
         await message.fill("one two")
         await page.get_by_role("button", name="Send").click()

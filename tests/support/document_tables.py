@@ -97,6 +97,8 @@ NOT_RUN = {
     "npm install *": "fetches packages: `make adapters` does",
     "helm install *": "needs a cluster: make e2e installs the chart",
     "kubectl *": "needs a cluster: make e2e",
+    "tail *.sql | grep *": "what a cluster gave: make e2e backs up and restores",
+    "tar -tf blobs.tar *": "likewise",
 }
 """By the reason."""
 
