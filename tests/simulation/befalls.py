@@ -54,7 +54,7 @@ def freeze(world: World, draw: random.Random) -> None:
     # Mostly until its successor is in the middle of the same work.
     seconds = draw.choice((3.0, 60.0, *(draw.uniform(9.0, 22.0) for _ in range(6))))
     world.say(f"{victim.process.name} freezes for {seconds:g} s")
-    victim.process.frozen = True
+    world.loop.freeze(victim.process)
     world.may_hold = True
     world.unrest(seconds + _REST)
     world.loop.world(seconds, lambda: _thaw(world, victim))

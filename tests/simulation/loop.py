@@ -36,32 +36,16 @@ class StuckError(Exception):
     """Nothing is ready and no timer runs: whoever waits waits for ever."""
 
 
-class _Handle:
-    """Work to do. As asyncio's own, but for its lack of debugging."""
+class _Handle(list[Any]):
+    """Work to do: what to call, with what, and in which context.
 
-    __slots__ = ("_when", "args", "callback", "context", "done")
+    A list, for that is made without a call of Python, and there is one for every piece of work.
+    """
 
-    def __init__(
-        self,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
-        context: contextvars.Context,
-        when: float = 0.0,
-    ) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = context
-        self.done = False
-        self._when = when
+    __slots__ = ()
 
     def cancel(self) -> None:
-        self.done = True
-
-    def cancelled(self) -> bool:
-        return self.done
-
-    def when(self) -> float:
-        return self._when
+        self[0] = None
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -72,6 +56,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._now = 0.0
         self._ready: list[_Handle] = []
         self._timers: list[tuple[float, int, _Handle]] = []
+        self._frozen: set[Process] = set()
         self._scheduled = 0
         self._draw = random.Random(seed).random if shuffled else None
         self._world = contextvars.copy_context()
@@ -90,13 +75,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
         # An empty context is false.
         within = contextvars.copy_context() if context is None else context
-        handle = _Handle(callback, args, within)
+        handle = _Handle((callback, args, within))
         self._ready.append(handle)
         return handle
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
         within = contextvars.copy_context() if context is None else context
-        handle = _Handle(callback, args, within, when)
+        handle = _Handle((callback, args, within))
         self._scheduled += 1
         heapq.heappush(self._timers, (when, self._scheduled, handle))
         return handle
@@ -111,14 +96,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, coro: Any, *, name: str | None = None, context: Any = None
     ) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
-        within = contextvars.copy_context() if context is None else context
-        process = within.get(PROCESS)
+        process = PROCESS.get(None) if context is None else context.get(PROCESS)
         if process is not None:
             process.tasks.append(task)
         return task
 
-    def get_debug(self) -> bool:
-        return False
+    # Every future asks, and `bool()` is false without a call of Python.
+    get_debug = staticmethod(bool)
 
     def is_running(self) -> bool:
         return True
@@ -133,7 +117,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def world(self, delay: float, callback: Callable[[], Any]) -> None:
         """Calls outside of every process, which thus dies with none."""
-        self.call_at(self._now + delay, callback, context=self._world)
+        self._scheduled += 1
+        handle = _Handle((callback, (), self._world))
+        heapq.heappush(self._timers, (self._now + delay, self._scheduled, handle))
 
     def at(self, point: int, act: Callable[[], None]) -> None:
         """Acts when so many pieces of work are done."""
@@ -155,9 +141,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             if not task.done():
                 task.cancel()
 
+    def freeze(self, process: Process) -> None:
+        """Has a process stand still."""
+        process.frozen = True
+        self._frozen.add(process)
+
     def thaw(self, process: Process) -> None:
         """Lets a frozen process go on."""
         process.frozen = False
+        self._frozen.discard(process)
         self._ready += process.held
         process.held = []
 
@@ -168,7 +160,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             StuckError: it never will be.
             TimeoutError: it was not at the time `until`, or after so many pieces of work.
         """
-        ready, draw = self._ready, self._draw
+        ready, draw, frozen = self._ready, self._draw, self._frozen
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
@@ -184,14 +176,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                     index = int(draw() * len(ready))
                     handle, ready[index] = ready[index], ready[-1]
                     ready.pop()
-                if handle.done:
+                callback, args, context = handle
+                if callback is None:
                     continue
-                context = handle.context
-                process = context.get(PROCESS)
-                if process is not None and process.frozen:
+                if frozen and (process := context.get(PROCESS)) in frozen:
                     process.held.append(handle)
                     continue
-                context.run(handle.callback, *handle.args)
+                context.run(callback, *args)
                 self.ran += 1
                 if self.ran >= self._next_point:
                     self._act()
@@ -207,16 +198,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _advance(self, until: float) -> None:
         timers = self._timers
-        while timers and timers[0][2].done:
+        while timers and timers[0][2][0] is None:
             heapq.heappop(timers)
         if not timers:
             raise StuckError("nothing is ready, and no timer runs")
-        self._now = max(self._now, timers[0][0])
-        if self._now > until:
+        now = self._now = max(self._now, timers[0][0])
+        if now > until:
             raise TimeoutError(f"not over after {until:g} seconds")
-        while timers and timers[0][0] <= self._now:
+        while timers and timers[0][0] <= now:
             handle = heapq.heappop(timers)[2]
-            if not handle.done:
+            if handle[0] is not None:
                 self._ready.append(handle)
 
 

@@ -34,7 +34,7 @@ _SECOND_HALF = 0.2
 LATE_SECONDS = 30.0
 
 
-@dataclass
+@dataclass(slots=True)
 class _Member:
     """A peer as the network knows it."""
 
@@ -51,7 +51,8 @@ class Network(Wire):
     def __init__(self, loop: VirtualLoop, seed: int, *, jitter: float) -> None:
         """Each delay is the usual one times up to `1 + jitter`."""
         self._loop = loop
-        self._random = random.Random(seed)
+        draw = random.Random(seed)
+        self._random, self._choice = draw.random, draw.choice
         self._jitter = jitter
         self.members: dict[str, _Member] = {}
         self.cut_off: set[Process] = set()
@@ -87,7 +88,7 @@ class Network(Wire):
             if member.is_up and member.lives == lives:
                 work()
 
-        self._loop.world(self.delay(_STATE_SECONDS * self._random.choice(_BEHIND)), done)
+        self._loop.world(self.delay(_STATE_SECONDS * self._choice(_BEHIND)), done)
 
     def transact(self, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """A transaction of the database."""
@@ -108,17 +109,18 @@ class Network(Wire):
 
     def delay(self, seconds: float) -> float:
         """The usual delay, more or less."""
-        return seconds * (1 + self._random.random() * self._jitter)
+        return seconds * (1 + self._random() * self._jitter)
 
     def is_heads(self) -> bool:
         """By the toss of a coin."""
-        return self._random.random() < 0.5
+        return self._random() < 0.5
 
 
 class _Call:
     """One call on its way there, at work, and on its way back."""
 
     __slots__ = (
+        "_error",
         "_fault",
         "_handle",
         "_is_over",
@@ -128,6 +130,7 @@ class _Call:
         "_network",
         "_pause",
         "_peer",
+        "_result",
         "answer",
     )
 
@@ -140,27 +143,29 @@ class _Call:
         process: Process | None,
     ) -> None:
         self._network = network
-        self._loop = network._loop
+        self._loop = loop = network._loop
         self._peer = peer
         self._handle = handle
-        self._member = member = network.member(peer)
+        self._member = member = network.members.get(peer) or network.member(peer)
         self._lives = member.lives
-        self._fault = member.faults.pop(0) if member.faults else ""
-        if peer == DATABASE and process in network.cut_off:
-            self._fault = REFUSED
-        self.answer: asyncio.Future[Any] = self._loop.create_future()
+        self._fault = fault = member.faults.pop(0) if member.faults else ""
+        self.answer: asyncio.Future[Any] = asyncio.Future(loop=loop)
         seconds = _SECONDS.get(method, _HOP)
-        self._pause = _SECOND_HALF
         self._is_over = False
-        if self._fault == LATE and peer != DATABASE:
-            # The peer does it all the same, long after the caller has given up.
-            self._loop.world(network.delay(seconds), self._give_up)
-            # Before it does anything, or in the middle: a version that is being stored.
-            if not network.is_heads():
-                self._pause = network.delay(LATE_SECONDS / 2)
-            else:
-                seconds = network.delay(LATE_SECONDS / 2)
-        self._loop.world(network.delay(seconds), self._work)
+        if peer == DATABASE:
+            if process in network.cut_off:
+                self._fault = REFUSED
+        else:
+            self._pause = _SECOND_HALF
+            if fault == LATE:
+                # The peer does it all the same, long after the caller has given up.
+                loop.world(network.delay(seconds), self._give_up)
+                # Before it does anything, or in the middle: a version that is being stored.
+                if not network.is_heads():
+                    self._pause = network.delay(LATE_SECONDS / 2)
+                else:
+                    seconds = network.delay(LATE_SECONDS / 2)
+        loop.world(network.delay(seconds), self._work)
 
     def leave(self) -> None:
         """Its caller is cancelled. A transaction whose commit was on its way holds its locks until
@@ -175,41 +180,40 @@ class _Call:
     def _work(self) -> None:
         if self._is_over:
             return
-        if not self._is_there() or self._fault == REFUSED:
+        if self._fault == REFUSED or not self._is_there():
             self._reply(None, _away(self._peer))
             return
+        if self._peer == DATABASE:
+            self._is_over = True
         # A caller that went away may have been heard before, or not.
-        if self._peer != DATABASE and self.answer.cancelled() and self._network.is_heads():
+        elif self.answer.cancelled() and self._network.is_heads():
             return
-        self._is_over = self._peer == DATABASE
+        result, error = None, None
         try:
             result = self._handle()
-        except PodiumError as error:
-            self._send(None, error)
-            return
+        except PodiumError as raised:
+            error = raised
         if isinstance(result, Later):
             self._handle = result.work
             self._loop.world(self._network.delay(self._pause), self._work)
             return
-        self._send(result, None)
-
-    def _send(self, result: Any, error: PodiumError | None) -> None:
         if self._fault == LOST:
             error = _away(self._peer)
-        if self._peer == DATABASE:
-            # What commits late holds its locks until then; to others it came in time.
-            if self._fault == LATE:
-                self._loop.world(LATE_SECONDS, lambda: self._reply(None, _away(DATABASE)))
-            else:
-                self._reply(result, error)
-            return
-        self._loop.world(
-            self._network.delay(_HOP),
-            lambda: self._reply(result, error if self._is_there() else _away(self._peer)),
-        )
+        if self._peer != DATABASE:
+            self._result, self._error = result, error
+            self._loop.world(self._network.delay(_HOP), self._arrive)
+        # What commits late holds its locks until then; to others it came in time.
+        elif self._fault == LATE:
+            self._loop.world(LATE_SECONDS, lambda: self._reply(None, _away(DATABASE)))
+        else:
+            self._reply(result, error)
+
+    def _arrive(self) -> None:
+        self._reply(self._result, self._error if self._is_there() else _away(self._peer))
 
     def _is_there(self) -> bool:
-        return self._member.is_up and self._member.lives == self._lives
+        member = self._member
+        return member.is_up and member.lives == self._lives
 
     def _reply(self, result: Any, error: PodiumError | None) -> None:
         if self.answer.done():

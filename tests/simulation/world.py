@@ -166,7 +166,8 @@ class World:
 
     def is_ended(self) -> bool:
         """Whether the job is."""
-        return JOB in self.database.jobs and self.job.state in job_states.ENDED
+        job = self.database.jobs.get(JOB)
+        return job is not None and job.state in job_states.ENDED
 
     def submit(self) -> None:
         """Queues the job."""
