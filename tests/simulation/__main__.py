@@ -61,9 +61,10 @@ def _outcomes(seeds: range, processes: int) -> Iterator[tuple[str, int, int]]:
         _quiet()
         yield from map(_outcome, seeds)
         return
+    # Whole rows of seeds whose jobs, left alone, are the same one.
     # A process that is killed ends the run with an error; multiprocessing's own pool would wait.
     with ProcessPoolExecutor(processes, initializer=_quiet) as pool:
-        yield from pool.map(_outcome, seeds, chunksize=50)
+        yield from pool.map(_outcome, seeds, chunksize=80)
 
 
 def _quiet() -> None:

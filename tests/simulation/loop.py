@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import heapq
 import random
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from heapq import heappop, heappush
 from typing import Any
 
 _START = 1_800_000_000.0
@@ -83,7 +83,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         within = contextvars.copy_context() if context is None else context
         handle = _Handle((callback, args, within))
         self._scheduled += 1
-        heapq.heappush(self._timers, (when, self._scheduled, handle))
+        heappush(self._timers, (when, self._scheduled, handle))
         return handle
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
@@ -119,7 +119,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Calls outside of every process, which thus dies with none."""
         self._scheduled += 1
         handle = _Handle((callback, (), self._world))
-        heapq.heappush(self._timers, (self._now + delay, self._scheduled, handle))
+        heappush(self._timers, (self._now + delay, self._scheduled, handle))
 
     def at(self, point: int, act: Callable[[], None]) -> None:
         """Acts when so many pieces of work are done."""
@@ -199,14 +199,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _advance(self, until: float) -> None:
         timers = self._timers
         while timers and timers[0][2][0] is None:
-            heapq.heappop(timers)
+            heappop(timers)
         if not timers:
             raise StuckError("nothing is ready, and no timer runs")
         now = self._now = max(self._now, timers[0][0])
         if now > until:
             raise TimeoutError(f"not over after {until:g} seconds")
         while timers and timers[0][0] <= now:
-            handle = heapq.heappop(timers)[2]
+            handle = heappop(timers)[2]
             if handle[0] is not None:
                 self._ready.append(handle)
 

@@ -88,7 +88,7 @@ class Network(Wire):
             if member.is_up and member.lives == lives:
                 work()
 
-        self._loop.world(self.delay(_STATE_SECONDS * self._choice(_BEHIND)), done)
+        self.later(_STATE_SECONDS * self._choice(_BEHIND), done)
 
     def transact(self, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         """A transaction of the database."""
@@ -111,6 +111,10 @@ class Network(Wire):
         """The usual delay, more or less."""
         return seconds * (1 + self._random() * self._jitter)
 
+    def later(self, seconds: float, callback: Callable[[], Any]) -> None:
+        """Calls outside of every process, after the usual delay, more or less."""
+        self._loop.world(seconds * (1 + self._random() * self._jitter), callback)
+
     def is_heads(self) -> bool:
         """By the toss of a coin."""
         return self._random() < 0.5
@@ -125,7 +129,6 @@ class _Call:
         "_handle",
         "_is_over",
         "_lives",
-        "_loop",
         "_member",
         "_network",
         "_pause",
@@ -143,13 +146,12 @@ class _Call:
         process: Process | None,
     ) -> None:
         self._network = network
-        self._loop = loop = network._loop
         self._peer = peer
         self._handle = handle
         self._member = member = network.members.get(peer) or network.member(peer)
         self._lives = member.lives
         self._fault = fault = member.faults.pop(0) if member.faults else ""
-        self.answer: asyncio.Future[Any] = asyncio.Future(loop=loop)
+        self.answer: asyncio.Future[Any] = asyncio.Future(loop=network._loop)
         seconds = _SECONDS.get(method, _HOP)
         self._is_over = False
         if peer == DATABASE:
@@ -159,13 +161,13 @@ class _Call:
             self._pause = _SECOND_HALF
             if fault == LATE:
                 # The peer does it all the same, long after the caller has given up.
-                loop.world(network.delay(seconds), self._give_up)
+                network.later(seconds, self._give_up)
                 # Before it does anything, or in the middle: a version that is being stored.
                 if not network.is_heads():
                     self._pause = network.delay(LATE_SECONDS / 2)
                 else:
                     seconds = network.delay(LATE_SECONDS / 2)
-        loop.world(network.delay(seconds), self._work)
+        network.later(seconds, self._work)
 
     def leave(self) -> None:
         """Its caller is cancelled. A transaction whose commit was on its way holds its locks until
@@ -195,16 +197,16 @@ class _Call:
             error = raised
         if isinstance(result, Later):
             self._handle = result.work
-            self._loop.world(self._network.delay(self._pause), self._work)
+            self._network.later(self._pause, self._work)
             return
         if self._fault == LOST:
             error = _away(self._peer)
         if self._peer != DATABASE:
             self._result, self._error = result, error
-            self._loop.world(self._network.delay(_HOP), self._arrive)
+            self._network.later(_HOP, self._arrive)
         # What commits late holds its locks until then; to others it came in time.
         elif self._fault == LATE:
-            self._loop.world(LATE_SECONDS, lambda: self._reply(None, _away(DATABASE)))
+            self._network._loop.world(LATE_SECONDS, lambda: self._reply(None, _away(DATABASE)))
         else:
             self._reply(result, error)
 

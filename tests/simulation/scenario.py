@@ -65,6 +65,17 @@ class Shape:
 @functools.cache
 def specification(shape: Shape) -> spec_pb2.JobSpec:
     """Of a job of that shape."""
+    alone = shape.left_alone
+    if shape == alone:
+        return _specification(shape)
+    spec = spec_pb2.JobSpec()
+    spec.CopyFrom(specification(alone))
+    spec.rollout.max_concurrent_groups = shape.at_once
+    spec.rollout.adaptive_concurrency = shape.adaptive
+    return spec
+
+
+def _specification(shape: Shape) -> spec_pb2.JobSpec:
     spec = spec_pb2.JobSpec(base_model=BASE_MODEL, seed=7, recovery_timeout_seconds=600)
     spec.environment.name = "double"
     spec.rollout.group_size = ATTEMPTS

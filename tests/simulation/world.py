@@ -154,7 +154,8 @@ class World:
 
     def is_at_rest(self) -> bool:
         """Whether the job has ended, and nothing is underway that could do harm."""
-        return self.loop.time() >= self.rest_at and self.is_ended()
+        job = self.database.jobs[JOB]
+        return job.state in job_states.ENDED and self.loop.time() >= self.rest_at
 
     def unrest(self, seconds: float) -> None:
         """What befalls it now may do harm for so long."""

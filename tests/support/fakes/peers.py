@@ -276,40 +276,42 @@ class FakeRollout:
         versions: Sequence[int],
         began: int,
     ) -> trajectory_pb2.Trajectory:
-        id_ = f"{request.group_id}/t{attempt}"
+        group_id = request.group_id
+        id_ = f"{group_id}/t{attempt}"
         trajectory = trajectory_pb2.Trajectory(
             id=id_,
-            group_id=request.group_id,
+            group_id=group_id,
             scenario_id=request.scenario.id,
             attempt=attempt,
         )
         trajectory.start_time.FromNanoseconds(began)
-        if self.fails(request.group_id):
+        if self.fails(group_id):
             trajectory.stop_reason = trajectory_pb2.STOP_REASON_FAILED
             trajectory.failure.message = "the inbox is missing"
             return trajectory
-        again = 0 if self.is_pure else self.collected[request.group_id]
-        after = f"@{versions[0]}/{again}/{request.sampling.temperature}"
+        again = 0 if self.is_pure else self.collected[group_id]
+        temperature = request.sampling.temperature
+        after = f"@{versions[0]}/{again}/{temperature}"
         luck = _drawn(f"{id_}{after}")
-        flat = _drawn(f"{request.group_id}/flat{after}") < self.flat_share
-        if flat or self.is_flat(request.group_id):
-            luck = _drawn(f"{request.group_id}{after}")
+        flat = _drawn(f"{group_id}/flat{after}") < self.flat_share
+        if flat or self.is_flat(group_id):
+            luck = _drawn(f"{group_id}{after}")
         luck = luck if self.luck is None else self.luck
         trajectory.stop_reason = trajectory_pb2.STOP_REASON_TERMINATED
         trajectory.environment_reward = luck
         trajectory.metrics["success"] = float(luck > 0.5)
         tokens = trajectory.histories.add().tokens
-        tokens.token_ids.append(1)
-        for version in dict.fromkeys(versions):
-            start = len(tokens.token_ids)
-            tokens.token_ids.append(2 + attempt)
-            tokens.logprobs.append(-1.0)
+        sampled = list(dict.fromkeys(versions))
+        tokens.token_ids.extend([1, *[2 + attempt] * len(sampled)])
+        tokens.logprobs.extend([-1.0] * len(sampled))
+        policy = request.policy.job
+        for start, version in enumerate(sampled, 1):
             tokens.spans.add(
                 start=start,
                 length=1,
-                policy=request.policy.job,
+                policy=policy,
                 weights_version=version,
-                temperature=request.sampling.temperature,
+                temperature=temperature,
             )
         self.tell(trajectory)
         return trajectory

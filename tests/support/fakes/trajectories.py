@@ -12,7 +12,7 @@ from podium_controller.domain.evaluation_reward import has_judge
 from podium_controller.domain.identifiers import WAITING_ROOM
 from podium_controller.domain.retention import last_spare_step
 from podium_controller.domain.timestamps import now_ns
-from support.fakes.database import GroupRow, JobRow, MemoryDatabase, Tombstone
+from support.fakes.database import JobRow, MemoryDatabase, Tombstone
 
 Write = Callable[[Callable[[], Any]], Awaitable[Any]]
 
@@ -35,14 +35,14 @@ class MemoryTrajectories:
         def work() -> list[StepTrajectories]:
             found = []
             for row in self._database.jobs.values():
-                for what, stored in _steps(row):
+                spec = spec_pb2.JobSpec.FromString(row.spec)
+                for what in _steps(row):
                     begun = (what.mode, what.step) in row.deleted_groups
                     ended = row.state in job_states.ENDED
-                    if not begun and (what.time >= before or not (ended or _done(row, what))):
+                    if not begun and (what.time >= before or not (ended or _done(row, spec, what))):
                         continue
                     rank = 0 if begun else 1 if ended else 2
-                    if stored:
-                        found.append((rank, what.time, what.step, what))
+                    found.append((rank, what.time, what.step, what))
             return [each[-1] for each in sorted(found, key=lambda each: each[:3])][:limit]
 
         return await self._database.transact(work)  # type: ignore[no-any-return]
@@ -64,15 +64,16 @@ class MemoryTrajectories:
         return await self._write(work)  # type: ignore[no-any-return]
 
 
-def _steps(row: JobRow) -> Iterator[tuple[StepTrajectories, list[GroupRow]]]:
-    for mode, step in sorted({(each.mode, each.step) for each in row.groups.values()}):
-        stored = [each for each in row.groups.values() if (each.mode, each.step) == (mode, step)]
-        time = max(each.time for each in stored)
-        yield StepTrajectories(row.id, bool(mode), step, mode, time), stored
+def _steps(row: JobRow) -> Iterator[StepTrajectories]:
+    times: dict[tuple[str, int], int] = {}
+    for each in row.groups.values():
+        key = each.mode, each.step
+        times[key] = max(each.time, times.get(key, 0))
+    for (mode, step), time in sorted(times.items()):
+        yield StepTrajectories(row.id, bool(mode), step, mode, time)
 
 
-def _done(row: JobRow, what: StepTrajectories) -> bool:
-    spec = spec_pb2.JobSpec.FromString(row.spec)
+def _done(row: JobRow, spec: spec_pb2.JobSpec, what: StepTrajectories) -> bool:
     if what.evaluation:
         needed = has_judge(spec) and what.step == spec.fork.version
         return (what.step, what.mode) in row.evaluations and not needed

@@ -122,7 +122,7 @@ def telling_success(trajectories: Iterable[trajectory_pb2.Trajectory]) -> set[st
 
 def sampled_tokens(trajectory: trajectory_pb2.Trajectory) -> int:
     """Tokens that the policy sampled in the attempt."""
-    return sum(span.length for history in trajectory.histories for span in history.tokens.spans)
+    return sum([span.length for history in trajectory.histories for span in history.tokens.spans])
 
 
 def tokens_per_second(trajectories: Iterable[trajectory_pb2.Trajectory]) -> float | None:

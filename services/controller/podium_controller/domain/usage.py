@@ -25,17 +25,17 @@ COUNTED = tuple(
 
 def of_groups(groups: Iterable[trajectory_pb2.Group]) -> pb.Usage:
     """What collecting these has used."""
-    usage = pb.Usage()
+    all_sampled, prompts, seconds = 0, 0, 0.0
     for trajectory in trajectories_of(groups):
         sampled = sampled_tokens(trajectory)
         tokens = sum(len(history.tokens.token_ids) for history in trajectory.histories)
-        usage.sampled_tokens += sampled
+        all_sampled += sampled
         # Of a client's own attempts, spans may say more than there are tokens.
-        usage.prompt_tokens += max(0, tokens - sampled)
+        prompts += max(0, tokens - sampled)
         if trajectory.HasField("start_time") and trajectory.HasField("end_time"):
             took = trajectory.end_time.ToNanoseconds() - trajectory.start_time.ToNanoseconds()
-            usage.episode_seconds += max(0.0, took / 1e9)
-    return usage
+            seconds += max(0.0, took / 1e9)
+    return pb.Usage(sampled_tokens=all_sampled, prompt_tokens=prompts, episode_seconds=seconds)
 
 
 def of_step(step: pb.Step) -> pb.Usage:
@@ -58,8 +58,9 @@ def of_judges(used: judge_pb.JudgeUsage) -> pb.Usage:
 
 def add(total: pb.Usage, more: pb.Usage) -> None:
     """Adds up what was counted."""
-    for name in COUNTED:
-        setattr(total, name, getattr(total, name) + getattr(more, name))
+    for field, amount in more.ListFields():
+        if field.name in COUNTED:
+            setattr(total, field.name, getattr(total, field.name) + amount)
 
 
 def price(usage: pb.Usage, gpu_hour: float) -> None:

@@ -71,7 +71,9 @@ class FairShare:
             on_wait: told when the job stands still for its project's share, and
                 NOTHING when it does not any more.
         """
-        job = self._jobs.setdefault(job_id, _Job(job_id, project))
+        job = self._jobs.get(job_id)
+        if job is None:
+            job = self._jobs[job_id] = _Job(job_id, project)
         group = _Group(episodes)
         job.waiting.append(group)
         self._start_all()
@@ -137,8 +139,11 @@ class FairShare:
 
     def _next(self) -> _Job | None:
         """Of the jobs whose first group may start, the one that has least."""
+        waiting = [job for job in self._jobs.values() if job.waiting]
+        if not waiting:
+            return None
         in_project = self._in_project()
-        ready = [job for job in self._jobs.values() if job.waiting and self._may(job, in_project)]
+        ready = [job for job in waiting if self._may(job, in_project)]
 
         def has(job: _Job) -> tuple[float, int, int]:
             weight = self._projects.of(job.project).weight

@@ -183,8 +183,8 @@ def _may_have_room(bound: SpendingBound, least: Amount) -> bool:
 
 def add_usage(total: judge_pb.JudgeUsage, more: judge_pb.JudgeUsage) -> None:
     """Adds up what judges have used."""
-    for field in judge_pb.JudgeUsage.DESCRIPTOR.fields:
-        setattr(total, field.name, getattr(total, field.name) + getattr(more, field.name))
+    for field, amount in more.ListFields():
+        setattr(total, field.name, getattr(total, field.name) + amount)
 
 
 def usage_until(error: PodiumError) -> judge_pb.JudgeUsage:

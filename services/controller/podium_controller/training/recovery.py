@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from podium.core.backoff import Backoff
@@ -159,10 +160,16 @@ class _Side:
     """What one call may lose: the service that it asks, or an environment behind that."""
 
     calls: _CallGroup
-    patience: _Patience
+    seconds: float
+    """How long its loss is waited for."""
     rebuild: Rebuild = _nothing
     ready: Ready = _nothing
     rebuilt: int = 0
+
+    @cached_property
+    def patience(self) -> _Patience:
+        """Of this call; most lose nothing, and need none."""
+        return _Patience(self.seconds)
 
 
 class Recovery:
@@ -198,10 +205,10 @@ class Recovery:
             PauseRequestedError: the job is to pause, and would have had to wait.
             PodiumError: what `call` raised, if time does not heal it.
         """
-        sides = {service: _Side(self._group(service), _Patience(self._timeout), rebuild, ready)}
+        sides = {service: _Side(self._group(service), self._timeout, rebuild, ready)}
         if environment is not None:
             calls = self._group(_key(environment))
-            sides[_ENVIRONMENT] = _Side(calls, _Patience(self._patience_with(calls)))
+            sides[_ENVIRONMENT] = _Side(calls, self._seconds_for(calls))
         while True:
             # From before the call: what was rebuilt while it ran is rebuilt for it too.
             began = time.monotonic()
@@ -221,7 +228,8 @@ class Recovery:
             else:
                 for side in sides.values():
                     side.calls.given_up = False
-                    await self._end_loss(side.calls, began)
+                    if side.calls.loss is not None:
+                        await self._end_loss(side.calls, side.calls.loss, began)
                 return result
 
     def has_given_up(self, environment: str) -> bool:
@@ -229,9 +237,12 @@ class Recovery:
         return self._group(_key(environment)).given_up
 
     def _group(self, key: str) -> _CallGroup:
-        return self._calls.setdefault(key, _CallGroup())
+        found = self._calls.get(key)
+        if found is None:
+            found = self._calls[key] = _CallGroup()
+        return found
 
-    def _patience_with(self, calls: _CallGroup) -> float:
+    def _seconds_for(self, calls: _CallGroup) -> float:
         return self._timeout * (_SHARE_ONCE_GIVEN_UP if calls.given_up else 1.0)
 
     async def _recover(self, side: _Side, called: str, error: PodiumError) -> None:
@@ -290,10 +301,9 @@ class Recovery:
             f" {self._timeout:g} seconds",
         )
 
-    async def _end_loss(self, calls: _CallGroup, began: float) -> None:
-        loss = calls.loss
+    async def _end_loss(self, calls: _CallGroup, loss: _Loss, began: float) -> None:
         # A call from before the loss proves nothing about what came after.
-        if loss is None or began < loss.last:
+        if began < loss.last:
             return
         calls.loss = None
         seconds = time.monotonic() - loss.since

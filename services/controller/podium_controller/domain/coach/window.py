@@ -70,7 +70,10 @@ class Window:
         for count, step in enumerate(reversed(self.steps), 1):
             taken += groups_of(step)
             if count >= steps and taken >= groups:
-                return Window(self.steps[-count:], self.spec)
+                found = Window((), self.spec)
+                # None of these is left out: the last one is the same.
+                found.steps = self.steps[-count:]
+                return found
         return self
 
     def latest(self) -> Window:
@@ -90,8 +93,7 @@ class Window:
 
     def values(self, name: str) -> list[float]:
         """A number of each step that has it, where it is one."""
-        found = (number(step, name) for step in self.steps)
-        return [value for value in found if value is not None]
+        return _values(self.steps, name)
 
     def total(self, *names: str) -> float:
         """The sum of numbers over all steps."""
@@ -106,7 +108,7 @@ class Window:
 
     def now(self, name: str) -> float | None:
         """The mean of the latest steps; None where too few of them have the number."""
-        found = self.newest(LATEST).values(name)
+        found = _values(self.steps[-LATEST:], name)
         return mean_of(found) if len(found) >= LATEST else None
 
     def smooth(self, name: str, steps: int = LATEST) -> list[float]:
@@ -177,6 +179,10 @@ def number(step: pb.Step, name: str) -> float | None:
     """A number of a step; None where it has none, or one with which nothing can be reckoned."""
     value = step.metrics.get(name, math.nan)
     return value if abs(value) < _MOST else None
+
+
+def _values(steps: Sequence[pb.Step], name: str) -> list[float]:
+    return [value for step in steps if (value := number(step, name)) is not None]
 
 
 def groups_of(step: pb.Step) -> int:
