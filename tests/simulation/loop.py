@@ -202,7 +202,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             heappop(timers)
         if not timers:
             raise StuckError("nothing is ready, and no timer runs")
-        now = self._now = max(self._now, timers[0][0])
+        now = timers[0][0]
+        if now > self._now:
+            self._now = now
+        else:
+            now = self._now
         if now > until:
             raise TimeoutError(f"not over after {until:g} seconds")
         while timers and timers[0][0] <= now:
@@ -216,17 +220,13 @@ class VirtualTime:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
+        self.monotonic = self.perf_counter = loop.time
 
     def time(self) -> float:
-        return _START + self._loop.time()
+        return _START + self._loop._now
 
     def time_ns(self) -> int:
-        return int(self.time() * 1e9)
-
-    def monotonic(self) -> float:
-        return self._loop.time()
-
-    perf_counter = monotonic
+        return int((_START + self._loop._now) * 1e9)
 
     def gmtime(self) -> None:
         return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +58,8 @@ class Network(Wire):
         self.members: dict[str, _Member] = {}
         self.cut_off: set[Process] = set()
         """Who cannot reach the database."""
+        self.transact = functools.partial(self.call, DATABASE, DATABASE)
+        """A transaction of the database."""
 
     def member(self, peer: str) -> _Member:
         found = self.members.get(peer)
@@ -89,10 +92,6 @@ class Network(Wire):
                 work()
 
         self.later(_STATE_SECONDS * self._choice(_BEHIND), done)
-
-    def transact(self, work: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
-        """A transaction of the database."""
-        return self.call(DATABASE, DATABASE, work)
 
     async def call(self, peer: str, method: str, handle: Callable[[], Any]) -> Any:
         """See `Wire`."""
@@ -182,7 +181,8 @@ class _Call:
     def _work(self) -> None:
         if self._is_over:
             return
-        if self._fault == REFUSED or not self._is_there():
+        member = self._member
+        if self._fault == REFUSED or not member.is_up or member.lives != self._lives:
             self._reply(None, _away(self._peer))
             return
         if self._peer == DATABASE:
@@ -211,11 +211,9 @@ class _Call:
             self._reply(result, error)
 
     def _arrive(self) -> None:
-        self._reply(self._result, self._error if self._is_there() else _away(self._peer))
-
-    def _is_there(self) -> bool:
         member = self._member
-        return member.is_up and member.lives == self._lives
+        is_there = member.is_up and member.lives == self._lives
+        self._reply(self._result, self._error if is_there else _away(self._peer))
 
     def _reply(self, result: Any, error: PodiumError | None) -> None:
         if self.answer.done():

@@ -16,10 +16,13 @@ from simulation.world import World
 from support.fakes.database import JobRow
 
 
-def stored_ids(row: JobRow, step: int) -> list[str]:
-    """The groups of a step that the database has, in their order."""
-    found = [(each.position, id_) for id_, each in row.groups.items() if _is_of(row, id_, step)]
-    return [id_ for _, id_ in sorted(found)]
+def stored_ids(row: JobRow) -> dict[int, list[str]]:
+    """The groups that the database has, in their order, by step."""
+    found: dict[int, list[tuple[int, str]]] = {}
+    for id_, each in row.groups.items():
+        if not each.mode:
+            found.setdefault(each.step, []).append((each.position, id_))
+    return {step: [id_ for _, id_ in sorted(ids)] for step, ids in found.items()}
 
 
 def faults_of_orders(world: World) -> list[str]:
@@ -28,25 +31,25 @@ def faults_of_orders(world: World) -> list[str]:
     steps = [pb.Step.FromString(body) for _, body in row.steps.values()]
     trained = Counter(id_ for each in steps for id_ in each.group_ids)
     found += [f"group {id_} trained {times} times" for id_, times in trained.items() if times > 1]
+    stored = stored_ids(row)
     for number, told in world.trainer.told.items():
         if len(told) > 1:
             found.append(f"step {number} was taken with {len(told)} sets of groups: {told}")
     for each in steps:
         if ("", each.number) not in row.deleted_groups:
-            found += _faults_of_step(world, each)
-    waiting = [id_ for id_ in row.groups if _is_of(row, id_, WAITING_ROOM)]
+            found += _faults_of_step(world, each, stored.get(each.number, []))
+    waiting = stored.get(WAITING_ROOM)
     if waiting and row.state == pb.JOB_STATE_SUCCEEDED:
         found.append(f"left over: {waiting}")
     return found
 
 
-def _faults_of_step(world: World, step: pb.Step) -> list[str]:
+def _faults_of_step(world: World, step: pb.Step, stored: list[str]) -> list[str]:
     row, spec, found = world.job, specification(world.shape), []
     rollout, loss = spec.rollout, spec.training.loss
-    if stored_ids(row, step.number) != list(step.group_ids):
+    if stored != list(step.group_ids):
         found.append(
-            f"step {step.number} trained {list(step.group_ids)}, the database has"
-            f" {stored_ids(row, step.number)}"
+            f"step {step.number} trained {list(step.group_ids)}, the database has {stored}"
         )
         return found
     groups = [trajectory_pb2.Group.FromString(row.groups[id_].body) for id_ in step.group_ids]
@@ -60,7 +63,3 @@ def _faults_of_step(world: World, step: pb.Step) -> list[str]:
     if first_step(counts, rollout.groups_per_step, attempts_allowed(rollout)) != len(groups):
         found.append(f"step {step.number} trained groups of which {counts} count")
     return found
-
-
-def _is_of(row: JobRow, id_: str, step: int) -> bool:
-    return not row.groups[id_].mode and row.groups[id_].step == step

@@ -171,10 +171,10 @@ def _even(world: World, weights: Weights) -> Weights:
 
 def _untrue_weights(world: World) -> list[str]:
     """Versions that were not trained on what the database has, once and in order."""
+    rows = world.job.groups
     stored = {
-        id_: fingerprint(trajectory_pb2.Group.FromString(row.body))
-        for id_, row in world.job.groups.items()
-        if not row.mode
+        step: tuple(fingerprint(trajectory_pb2.Group.FromString(rows[id_].body)) for id_ in ids)
+        for step, ids in stored_ids(world.job).items()
     }
     found = []
     versions = world.registry.models.get(JOB, {})
@@ -192,7 +192,7 @@ def _untrue_weights(world: World) -> list[str]:
         for step, learned, _ in weights[1:]:  # type: ignore[misc]
             if ("", step) in world.job.deleted_groups:
                 continue
-            has = tuple(stored[id_] for id_ in stored_ids(world.job, step))
+            has = stored.get(step, ())
             if learned != has:
                 found.append(
                     f"version {number}, step {step}: trained {learned}, the database has {has}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import random
 from collections.abc import Callable
@@ -101,11 +102,7 @@ def _stop(world: World) -> None:
     for controller in world.controllers:
         controller.stop()
     tasks = [task for each in world.controllers for task in each.process.tasks]
-    loop.run(lambda: all(map(_is_done, tasks)), until=loop.time() + 60, most=_MOST_WORK)
-
-
-def _is_done(task: object) -> bool:
-    return task.done()  # type: ignore[attr-defined,no-any-return]
+    loop.run(lambda: all(map(asyncio.Task.done, tasks)), until=loop.time() + 60, most=_MOST_WORK)
 
 
 def _differences(expected: Record, found: Record) -> list[str]:

@@ -105,8 +105,9 @@ def metric_means(trajectories: Sequence[trajectory_pb2.Trajectory]) -> dict[str,
     """
     values: dict[str, list[float]] = {}
     for trajectory in trajectories:
-        for name, value in trajectory.metrics.items():
-            values.setdefault(name, []).append(value)
+        metrics = trajectory.metrics
+        for name in metrics:
+            values.setdefault(name, []).append(metrics[name])
     means = {name: mean_of(found) for name, found in values.items()}
     if SUCCESS in values:
         told = telling_success(trajectories)
