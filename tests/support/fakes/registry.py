@@ -127,9 +127,9 @@ class FakeRegistry:
             kept |= {*resumable[-min(keep_last, 2) :], *keep_versions}
             ranked = []
             for number, stored in versions.items():
-                numbers = {**stored.manifest.metrics, **stored.evaluation}
-                if metric in numbers:
-                    value = numbers[metric]
+                own, made = stored.evaluation, stored.manifest.metrics
+                if metric in own or metric in made:
+                    value = own[metric] if metric in own else made[metric]
                     ranked.append((value if lower_is_better else -value, -number))
             kept |= {-number for _, number in sorted(ranked)[:keep_best]}
             kept |= {number for (name, _), number in self.aliases.items() if name == model}
