@@ -226,12 +226,12 @@ def test_what_is_said_apart_from_its_step_is_found() -> None:
 
 
 def test_a_skipped_fence_is_found() -> None:
-    assert "the database has" in first_found(WorldWithoutFence, 11)
+    assert "the database has" in first_found(WorldWithoutFence, 12)
 
 
 def test_a_lost_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "RolloutGroups", Forgets)
-    assert first_found(World, 103, of="g0")
+    assert first_found(World, 105, of="g0")
 
 
 def test_a_step_that_is_not_written_before_it_trains_is_found() -> None:
