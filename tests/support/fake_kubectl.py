@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import sys
@@ -67,11 +68,7 @@ class FakeKubectl:
 
     def play_release(self, address: str, token: str, case: str = "default") -> None:
         """Has the objects of one of the chart's golden files; one server plays every service."""
-        import yaml
-
-        text = (GOLDEN / f"{case}.yaml").read_text()
-        rendered = list(yaml.load_all(text, yaml.CSafeLoader))
-        self.objects = [o for o in rendered if o["kind"] in ("Service", "Deployment", "Secret")]
+        self.objects = json.loads(_release(case))
         for item in self.objects:
             if item["kind"] == "Secret" and "token" in item["data"]:
                 item["data"]["token"] = base64.b64encode(token.encode()).decode()
@@ -100,6 +97,15 @@ class FakeKubectl:
         lines = self._log.read_text().splitlines() if self._log.exists() else []
         entries = [json.loads(line) for line in lines]
         return [entry["pid"] for entry in entries if command in entry["arguments"]]
+
+
+@functools.cache
+def _release(case: str) -> str:
+    """What counts of a golden file, as JSON, which is read in a tenth of the time."""
+    import yaml
+
+    rendered = yaml.load_all((GOLDEN / f"{case}.yaml").read_text(), yaml.CSafeLoader)
+    return json.dumps([o for o in rendered if o["kind"] in ("Service", "Deployment", "Secret")])
 
 
 def main() -> None:
