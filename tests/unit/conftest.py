@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from podium.cli.job import file_logs
 from podium.kit.rpc import client_config, retry
-from podium.sdk import backend
+from podium.sdk import backend, jobs
 from support.one_authority import one_authority
 
 __all__ = ["one_authority"]
@@ -18,6 +18,7 @@ def asked_again_soon() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(client_config._RETRY_POLICY, "initialBackoff", "0.01s")
         patch.setattr(retry, "_FIRST_SECONDS", 0.001)
+        patch.setattr(jobs, "_FIRST_DELAY", 0.001)
         patch.setattr(backend, "_POLL_SECONDS", 0.01)
         patch.setattr(file_logs, "_POLL_SECONDS", 0.01)
         yield
