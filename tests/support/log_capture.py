@@ -17,7 +17,8 @@ _apart: list[logging.Logger] = []
 
 def find_loggers() -> None:
     """Before each test."""
-    loggers = logging.root.manager.loggerDict.values()
+    # A copy: another thread may be making one.
+    loggers = list(logging.root.manager.loggerDict.values())
     _apart[:] = [
         each for each in loggers if isinstance(each, logging.Logger) and not each.propagate
     ]
