@@ -39,6 +39,8 @@ class Guess(Environment):
 
     open: ClassVar[int] = 0
     """Episodes that were reset and not closed, in this process."""
+    hung: ClassVar[int] = 0
+    """How often one began to hang, in this process."""
     seeds: ClassVar[list[int]] = []
     """What each reset was given."""
 
@@ -98,4 +100,5 @@ async def _act(what: str) -> None:
         case "times out":
             raise TimeoutError("the database of the environment is slow")
         case "hang":
+            Guess.hung += 1
             await asyncio.sleep(3600)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import random
+from functools import cache
 
 from podium.core.contract import apply_defaults
 from podium.jobs.v1 import job_service_pb2 as jobs
@@ -124,6 +126,11 @@ def without_search(
 
 def episodes(version: int, valid: int, hit: int, success: int) -> list[trajectory_pb2.Trajectory]:
     """100 episodes, the first `success` of the first `hit` of the first `valid` successful."""
+    return copy.deepcopy(_episodes(version, valid, hit, success))
+
+
+@cache
+def _episodes(version: int, valid: int, hit: int, success: int) -> list[trajectory_pb2.Trajectory]:
     return [
         episode(version, index, valid=index < valid, hit=index < hit, success=index < success)
         for index in range(100)

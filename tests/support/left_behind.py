@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 # Libraries set variables of theirs as they are imported, whoever is the first to import them.
-_OURS = "PODIUM_"
+_OURS = b"PODIUM_"
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +31,11 @@ def unchanged() -> Iterator[None]:
     Podium's variables and `sys.path` are put right: commands set them, whose process ends with
     them, and only the first of several tests would be seen to leave them.
     """
-    variables, path, settings = _variables(), list(sys.path), _settings()
+    variables, path, settings = _environment().copy(), list(sys.path), _settings()
     yield
     changed = _settings()
-    for name in _variables().keys() - variables.keys():
-        del os.environ[name]
-    os.environ.update(variables)
+    if _environment() != variables:
+        _put_back(variables)
     sys.path[:] = path
     told = [
         f"{name} is {changed.get(name)!r}, was {value!r}"
@@ -46,8 +45,18 @@ def unchanged() -> Iterator[None]:
     assert not told, "it leaves in its process: " + "; ".join(told)
 
 
-def _variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
+def _environment() -> dict[bytes, bytes]:
+    """What `os.environ` holds; decoding it all for every test took a tenth of the tests' time."""
+    return os.environ._data  # type: ignore[attr-defined]
+
+
+def _put_back(variables: dict[bytes, bytes]) -> None:
+    ours = {name for name in _environment().keys() | variables.keys() if name.startswith(_OURS)}
+    for name in ours:
+        if name in variables:
+            os.environb[name] = variables[name]
+        else:
+            os.environb.pop(name, None)
 
 
 def _settings() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,4 +18,10 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     bundle.write_text(Path(certifi.where()).read_text().partition(end)[0] + end)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(bundle))
+        # A client that is to read no variables asks these.
+        paths = ssl.get_default_verify_paths()._replace(
+            cafile=str(bundle), capath=None, openssl_cafile=str(bundle), openssl_capath=""
+        )
+        patch.setattr(ssl, "get_default_verify_paths", lambda: paths)
+        patch.setattr(certifi, "where", lambda: str(bundle))
         yield

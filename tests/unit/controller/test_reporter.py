@@ -8,6 +8,7 @@ import pytest
 from podium_controller.domain.waits import NOTHING, Wait
 from podium_controller.training import reporter as module
 from podium_controller.training.reporter import RECOVER, TRAIN, Reporter
+from support.loop_clock import LoopClock
 from support.waiting import eventually
 
 LOST = Wait("TRAINER_LOST", "trainer cannot be reached")
@@ -86,8 +87,11 @@ async def test_a_loss_after_it_was_over_is_shown_again(
 
 
 async def test_nothing_is_written_after_the_end(ledger: LedgerDouble, reporter: Reporter) -> None:
+    clock = LoopClock()
     await lose(reporter)
     await reporter.close()
     writes = ledger.writes
-    await asyncio.sleep(0.5)
+    clock.advance(60)
+    for _ in range(100):
+        await asyncio.sleep(0)
     assert ledger.writes == writes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from podium.core.tool_calls import parse_reply, parse_tool_calls
 from podium.core.tool_formats import FORMATS
 from podium.types.v1 import trajectory_pb2 as pb
+from support.gathered import wrong_of
 from support.written_calls import ALONE, WRITTEN
 
 KIMI = "<|tool_call_begin|>functions.{}:{}<|tool_call_argument_begin|>{}<|tool_call_end|>"
@@ -49,28 +51,27 @@ def read(message: pb.Message) -> list[tuple[str, object]]:
     return [(call.name, json.loads(call.arguments_json)) for call in message.tool_calls]
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_two_calls_and_words_before_them(name: str) -> None:
+def misread(name: str) -> Iterator[str]:
+    """What one format makes of two calls, of one without arguments, and of words alone."""
     words = "" if name in ALONE else "I look.\n"
     reply = words + WRITTEN[name]([("search", HARD), ("read", {"id": 3})])
     message = parse_tool_calls(reply, name, tools=TOOLS)
-    assert read(message) == [("search", HARD), ("read", {"id": 3})]
-    assert message.content == words.strip()
-    assert not message.malformed_calls
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_call_without_arguments(name: str) -> None:
+    if read(message) != [("search", HARD), ("read", {"id": 3})] or message.malformed_calls:
+        yield f"of two calls {message}"
+    if message.content != words.strip():
+        yield f"of the words before them {message.content!r}"
     message = parse_tool_calls(WRITTEN[name]([("look", {})]), name)
-    assert read(message) == [("look", {})]
-    assert message.content == ""
+    if read(message) != [("look", {})] or message.content:
+        yield f"of a call without arguments {message}"
+    words = "I call nothing: [1], {2} or <b>."
+    message = parse_tool_calls(words, name)
+    if message != pb.Message(role=pb.ROLE_ASSISTANT, content=words):
+        yield f"of words alone {message}"
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_words_alone_are_words(name: str) -> None:
-    message = parse_tool_calls("I call nothing: [1], {2} or <b>.", name)
-    assert message == pb.Message(role=pb.ROLE_ASSISTANT, content=message.content)
-    assert message.content == "I call nothing: [1], {2} or <b>."
+def test_calls_and_words_are_read_in_every_format() -> None:
+    wrong = wrong_of([(name, name) for name in FORMATS], misread)
+    assert not wrong, wrong
 
 
 @pytest.mark.parametrize(

@@ -144,10 +144,11 @@ async def test_a_third_of_requests_refused_costs_no_attempt(api: FakeJudge) -> N
         found = await run_local(
             Six,
             {},
-            Six().scenarios("train"),
+            Six().scenarios("train")[:20],
             lambda seed: ChatModel(seed, client, "m", retries=QUICK),
         )
     assert summarise(found).success == 1.0
+    assert len(api.requests) > 20 * 6
     assert not any(each.failure for each in found)
     assert json.dumps(api.requests[0])
 

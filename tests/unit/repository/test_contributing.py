@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.sources import written
 
 ROOT = Path(__file__).parents[3]
 _ROW = re.compile(r"^\| (?P<question>.+\?) \| \[[^]]+\]\((?P<target>[^)]+)\) \|$", re.MULTILINE)
@@ -58,11 +59,6 @@ _REPEATS = re.compile(
 
 
 def test_every_module_that_repeats_with_growing_pauses_is_on_the_page_of_retries() -> None:
-    found = {
-        file.relative_to(ROOT).as_posix()
-        for folder in ("libs", "services")
-        for file in (ROOT / folder).rglob("*.py")
-        if "_pb2" not in file.name and _REPEATS.search(file.read_text())
-    }
+    found = {file for file, text in written("libs", "services").items() if _REPEATS.search(text)}
     assert len(found) >= 8
     assert sorted(found - set(code_named_by("retries.md"))) == []

@@ -6,9 +6,10 @@ from __future__ import annotations
 import datetime
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from support.gathered import wrong_of
 from support.programs import program
 
 ROOT = Path(__file__).parents[3]
@@ -47,17 +48,42 @@ def text_of(path: Path) -> str:
         return ""
 
 
-@pytest.mark.parametrize("number", PAGES)
-def test_a_decision_has_its_fields(number: int) -> None:
-    text = PAGES[number].read_text()
+def wrong_fields(page: Path) -> Iterator[str]:
+    text, number = page.read_text(), int(page.name[:4])
     head = _HEAD.match(text)
-    assert head is not None, text[:200]
-    assert int(head["number"]) == number
-    datetime.date.fromisoformat(head["date"])
+    if head is None:
+        yield f"does not begin with its number, title, date, status and decision: {text[:200]!r}"
+        return
+    if int(head["number"]) != number:
+        yield f"calls itself {head['number']}"
+    try:
+        datetime.date.fromisoformat(head["date"])
+    except ValueError as error:
+        yield f"{head['date']}: {error}"
     if head["by"]:
-        assert PAGES[int(head["by"])].name == head["page"]
-        assert int(head["by"]) > number
-    assert re.search(r"^\*\*Alternatives\.\*\* \S", text, re.MULTILINE)
+        later = PAGES.get(int(head["by"]))
+        if later is None or later.name != head["page"] or int(head["by"]) <= number:
+            yield f"no later decision is {head['by']}, {head['page']}"
+    if not re.search(r"^\*\*Alternatives\.\*\* \S", text, re.MULTILINE):
+        yield "names no alternatives"
+
+
+def test_a_decision_has_its_fields() -> None:
+    assert len(PAGES) > 50
+    wrong = wrong_of([(page.name, page) for page in PAGES.values()], wrong_fields)
+    assert not wrong, wrong
+
+
+def test_a_decision_that_lacks_a_field_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "0001-a.md"
+    page.write_text(
+        "# 2. A\n\nDate: 2026-02-30. Status: Superseded by [1](0001-a.md).\n\n**Decided.** B"
+    )
+    told = list(wrong_fields(page))
+    assert [each.partition(" ")[0] for each in told] == ["calls", "2026-02-30:", "no", "names"]
+    page.write_text("# 1. A\n\nWords.\n")
+    (told,) = wrong_fields(page)
+    assert "does not begin" in told
 
 
 def test_the_list_of_decisions_is_whole() -> None:

@@ -13,12 +13,16 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.sources import texts
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: Mapping[str, list[str]] = PROJECT["optional-dependencies"]
 
 OURS = {"podium", *(folder.name for folder in (ROOT / "services").glob("*/podium_*"))}
+NO_OTHERS = sys.stdlib_module_names | OURS
+_IMPORT = re.compile(r"(?:^|[;:])[ \t]*(from|import)[ \t]+(\w+)([^;\n]*)", re.MULTILINE)
+_BY_NAME = re.compile(r"\bneeded\(|\bimport_module\(")
 
 # Where the import's name is not the distribution's.
 DISTRIBUTIONS = {
@@ -102,8 +106,21 @@ def declared(extra: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def imported(source: str) -> Iterator[str]:
-    """The modules of others that a text imports anywhere, also by `needed`."""
+def may_import(source: str) -> bool:
+    """Whether a text is worth parsing: its imports are not all of the standard library and ours."""
+    return bool(_BY_NAME.search(source)) or any(
+        first not in NO_OTHERS or ("," in rest and word == "import")
+        for word, first, rest in _IMPORT.findall(source)
+    )
+
+
+@functools.cache
+def imported(source: str) -> frozenset[str]:
+    """The modules that a text imports anywhere, also by `needed`; none if none is of others."""
+    return frozenset(_imported(source)) if may_import(source) else frozenset()
+
+
+def _imported(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):
@@ -130,10 +147,7 @@ def undeclared(file: str, source: str) -> Iterator[str]:
     """What a file imports and an extra that it runs with does not declare, as sentences."""
     extras = SHIPPED[max((place for place in SHIPPED if file.startswith(place)), key=len)]
     modules = {
-        module
-        for module in imported(source)
-        if (top := module.split(".")[0]) not in sys.stdlib_module_names | OURS | OF_ITS_HOST
-        and top != "__future__"
+        module for module in imported(source) if module.split(".")[0] not in NO_OTHERS | OF_ITS_HOST
     }
     for name in sorted({distribution(module) for module in modules}):
         for extra in extras:
@@ -147,9 +161,9 @@ def idle(extra: str) -> set[str]:
         PROJECT["name"]
     }
     for place in (place for place, extras in SHIPPED.items() if extra in extras):
-        for file in (ROOT / place).parent.rglob("*.py"):
-            if file.as_posix().startswith((ROOT / place).as_posix()):
-                used = {distribution(module) for module in imported(file.read_text())}
+        for file, source in texts("libs", "services").items():
+            if file.startswith(place):
+                used = {distribution(module) for module in imported(source)}
                 found -= used | {OTHERWISE.get((extra, name), name) for name in used}
     return found
 
@@ -160,13 +174,9 @@ def test_what_an_extra_declares_is_imported() -> None:
 
 @pytest.mark.parametrize("folder", ["libs", "services"])
 def test_what_is_imported_is_declared(folder: str) -> None:
-    files = [
-        (path.relative_to(ROOT).as_posix(), path.read_text())
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if "/templates/" not in path.as_posix()
-    ]
+    files = {file: text for file, text in texts(folder).items() if "/templates/" not in file}
     assert len(files) > 100
-    assert [each for file in files for each in undeclared(*file)] == []
+    assert [each for file in files.items() for each in undeclared(*file)] == []
 
 
 @pytest.mark.parametrize(
@@ -179,6 +189,10 @@ def test_what_is_imported_is_declared(folder: str) -> None:
         ('needed("stranger.deep", "stranger>=1", "a task")', "stranger"),
         ('importlib.import_module("stranger")', "stranger"),
         ("from google import rpc_of_nobody", "google"),
+        ("if True: import os, stranger", "stranger"),
+        ("import os; import stranger", "stranger"),
+        ("import os, stranger", "stranger"),
+        ("from stranger import (\n    one,\n    two,\n)", "stranger"),
         (
             "import os, json\nfrom . import near\nimport httpx\nfrom google.rpc import code_pb2",
             None,
@@ -204,8 +218,8 @@ def test_what_is_asked_for_by_hand_is_what_an_extra_declares() -> None:
     names = {canonicalize_name(Requirement(text).name) for text in lines} - {"podium"}
     named = {
         value
-        for path in (ROOT / "libs").rglob("*.py")
-        for value in re.findall(r'(?:needed\([^,()]+, |REQUIREMENT = )"([^"]+)"', path.read_text())
+        for text in texts("libs").values()
+        for value in re.findall(r'(?:needed\([^,()]+, |REQUIREMENT = )"([^"]+)"', text)
         if not value.startswith("podium[")
     }
     assert named

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from podium.core.contract.fork_alias import take_alias
 from podium.types.v1 import spec_pb2
 from support.document_commands import commands, script_commands, unclassified
 from support.document_options import faults, podium_words, unknown_key
+from support.gathered import wrong_in
 from support.programs import missing
 
 if shutil.which("git") is None:
@@ -68,33 +70,41 @@ def make_faults(line: str) -> list[str]:
     return unknown
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_command_of_a_page_is_there(page: str) -> None:
-    wrong: list[str] = []
-    for line in commands((ROOT / page).read_text()):
+def wrong_commands(text: str) -> Iterator[str]:
+    for line in commands(text):
         words = podium_words(line)
-        wrong += faults(words) if words is not None else make_faults(line)
-    assert wrong == []
+        yield from faults(words) if words is not None else make_faults(line)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_line_of_a_block_is_a_command_that_is_known(page: str) -> None:
-    assert list(unclassified((ROOT / page).read_text())) == []
+def test_each_command_of_a_page_is_there() -> None:
+    wrong = wrong_in(PAGES, wrong_commands)
+    assert not wrong, wrong
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_each_command_of_an_example_is_there(script: str) -> None:
-    calls = [podium_words(line) for line in script_commands((ROOT / script).read_text())]
-    assert [fault for words in calls for fault in faults(words or [], whole=False)] == []
+def test_each_line_of_a_block_is_a_command_that_is_known() -> None:
+    wrong = wrong_in(PAGES, unclassified)
+    assert not wrong, wrong
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_command_that_a_page_names_has_the_options_that_it_is_named_with(page: str) -> None:
-    wrong: list[str] = []
-    for line in _INLINE.findall(_FENCED.sub("", (ROOT / page).read_text())):
+def wrong_calls(text: str) -> Iterator[str]:
+    for line in script_commands(text):
+        yield from faults(podium_words(line) or [], whole=False)
+
+
+def test_each_command_of_an_example_is_there() -> None:
+    wrong = wrong_in(SCRIPTS, wrong_calls)
+    assert not wrong, wrong
+
+
+def wrong_names(text: str) -> Iterator[str]:
+    for line in _INLINE.findall(_FENCED.sub("", text)):
         words = podium_words(line.replace("…", "").replace("...", ""))
-        wrong += faults(words or [], whole=False)
-    assert wrong == []
+        yield from faults(words or [], whole=False)
+
+
+def test_each_command_that_a_page_names_has_the_options_that_it_is_named_with() -> None:
+    wrong = wrong_in(PAGES, wrong_names)
+    assert not wrong, wrong
 
 
 def job_parts(text: str) -> list[str]:
@@ -111,18 +121,21 @@ def job_parts(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_part_of_a_job_file_holds_to_the_contract(page: str) -> None:
-    wrong: list[str] = []
-    for block in job_parts((ROOT / page).read_text()):
+def wrong_job_parts(text: str) -> Iterator[str]:
+    for block in job_parts(text):
         # An alias of the version to fork is for the client to look up.
         spec, found = parse_yaml(block, spec_pb2.JobSpec)
         _, found, _ = take_alias(block, found, ())
         for scorer in spec.reward.scorers:
             found = [*found, *scorer_violations(scorer, "reward.scorers")]
-        wrong += [f"{each.field}: {each.description}" for each in found]
-    # A section shows what it is about.
-    assert [each for each in wrong if "required" not in each] == []
+        told = (f"{each.field}: {each.description}" for each in found)
+        # A section shows what it is about.
+        yield from (each for each in told if "required" not in each)
+
+
+def test_each_part_of_a_job_file_holds_to_the_contract() -> None:
+    wrong = wrong_in(PAGES, wrong_job_parts)
+    assert not wrong, wrong
 
 
 def unknown_fields(text: str) -> list[str]:
@@ -142,9 +155,9 @@ def unknown_fields(text: str) -> list[str]:
     return unknown
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_each_field_of_a_job_that_a_page_names_is_in_the_contract(page: str) -> None:
-    assert unknown_fields((ROOT / page).read_text()) == []
+def test_each_field_of_a_job_that_a_page_names_is_in_the_contract() -> None:
+    wrong = wrong_in(PAGES, unknown_fields)
+    assert not wrong, wrong
 
 
 def test_a_program_that_no_test_knows_is_seen() -> None:

@@ -7,12 +7,14 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
 import pytest
 from podium.cli.default_group import DefaultGroup
 from podium.cli.main import cli
+from support.gathered import wrong_of
 from support.programs import missing
 
 if shutil.which("git") is None:
@@ -44,6 +46,7 @@ def code_of(text: str) -> str:
     return "\n".join(match.group() for match in _CODE.finditer(text))
 
 
+@cache
 def headings(text: str) -> set[str]:
     """The anchors of a document's headings, as GitHub makes them."""
     found = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
@@ -71,6 +74,7 @@ def paths(code: str) -> list[str]:
     return [each.group() for each in found if code[each.end() : each.end() + 1] not in set("*<{[…")]
 
 
+@cache
 def targets() -> set[str]:
     return set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -90,21 +94,24 @@ def unknown_commands(text: str) -> Iterator[str]:
             yield words
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_what_a_document_names_is_there(name: str) -> None:
-    document = ROOT / name
+def not_there(document: Path) -> Iterator[str]:
+    """What a document names and is not there."""
     text = document.read_text()
     code = code_of(text)
-    wrong = [f"link {each}" for each in broken_links(document)]
-    wrong += [
-        f"path {each}"
-        for each in paths(code)
-        if not any((folder / each).exists() for folder in (ROOT, document.parent))
-    ]
-    wrong += [f"make {each}" for each in _MAKE.findall(code) if each not in targets()]
-    wrong += [f"-m {each}" for each in _MODULE.findall(code) if not importlib.util.find_spec(each)]
-    wrong += [f"podium {each}" for each in unknown_commands(text)]
-    assert wrong == []
+    yield from (f"link {each}" for each in broken_links(document))
+    for each in paths(code):
+        if not any((folder / each).exists() for folder in (ROOT, document.parent)):
+            yield f"path {each}"
+    yield from (f"make {each}" for each in _MAKE.findall(code) if each not in targets())
+    for each in _MODULE.findall(code):
+        if not importlib.util.find_spec(each):
+            yield f"-m {each}"
+    yield from (f"podium {each}" for each in unknown_commands(text))
+
+
+def test_what_a_document_names_is_there() -> None:
+    wrong = wrong_of([(name, ROOT / name) for name in DOCUMENTS], not_there)
+    assert not wrong, wrong
 
 
 def test_the_checks_see_what_is_not_there(tmp_path: Path) -> None:

@@ -5,18 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from support.sources import written
 
-ROOT = Path(__file__).parents[3]
-FILES = [
-    path
-    for folder in ("libs/podium", "services")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-    if not path.stem.endswith(("_pb2", "_pb2_grpc"))
-]
-CALLS = re.compile(rb"(read_text|write_text|open)\(")
+CALLS = re.compile(r"(read_text|write_text|open)\((?!encoding=\"utf-8\"\))")
 TEXT_MODES = {"r", "w", "a", "x", "r+", "w+", "a+"}
 
 
@@ -37,11 +30,10 @@ def of_the_locale(tree: ast.AST) -> Iterator[str]:
 
 def test_no_line_reads_or_writes_text_as_the_locale_says() -> None:
     # Few files name any of these at all, and to parse the others takes seconds.
-    named = {path: text for path in FILES if CALLS.search(text := path.read_bytes())}
     found = {
-        str(path.relative_to(ROOT)): lines
-        for path, text in named.items()
-        if (lines := list(of_the_locale(ast.parse(text))))
+        file: lines
+        for file, text in written("libs", "services").items()
+        if CALLS.search(text) and (lines := list(of_the_locale(ast.parse(text))))
     }
     assert found == {}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import podium
 import pytest
 from support.document_commands import ROOT, commands, pages
+from support.gathered import wrong_in
 from support.programs import missing
 
 if shutil.which("git") is None:
@@ -62,9 +63,9 @@ def unset(lines: list[str]) -> list[str]:
     return unknown
 
 
-@pytest.mark.parametrize("page", pages())
-def test_a_page_sets_each_variable_before_it_uses_it(page: str) -> None:
-    assert unset(list(commands((ROOT / page).read_text()))) == []
+def test_a_page_sets_each_variable_before_it_uses_it() -> None:
+    wrong = wrong_in(pages(), lambda text: unset(list(commands(text))))
+    assert not wrong, wrong
 
 
 def test_a_variable_that_nothing_sets_is_seen() -> None:

@@ -39,11 +39,20 @@ def test_what_is_left_is_told(told: str) -> None:
     assert told in found
 
 
-def test_what_a_command_leaves_is_put_right() -> None:
+def test_what_a_command_leaves_is_put_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_CHANGED", "ä")
+    monkeypatch.setenv("PODIUM_GONE", "here")
+    monkeypatch.setenv("OF_A_LIBRARY", "old")
     with unchanged():
         os.environ["PODIUM_LEFT"] = "1"
+        os.environ["PODIUM_CHANGED"] = "2"
+        del os.environ["PODIUM_GONE"]
+        os.environ["OF_A_LIBRARY"] = "new"
         sys.path.insert(0, "left")
     assert "PODIUM_LEFT" not in os.environ
+    assert os.environ["PODIUM_CHANGED"] == "ä"
+    assert os.environ["PODIUM_GONE"] == "here"
+    assert os.environ["OF_A_LIBRARY"] == "new"
     assert "left" not in sys.path
 
 

@@ -5,12 +5,9 @@ The findings of a newcomer who tried it as the documents say, in his order.
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from support.gathered import wrong_of
+from support.held import gone
 
-import pytest
-
-TESTS = Path(__file__).parents[2]
 _DOCUMENTS = "integration/repository/test_document_commands.py"
 _INSTALLATIONS = "unit/cli/test_finding_installations.py"
 
@@ -138,8 +135,14 @@ HELD = {
 }
 
 
-@pytest.mark.parametrize("finding", HELD)
-def test_a_test_holds_it(finding: str) -> None:
-    for name in HELD[finding]:
-        file, _, test = name.partition("::")
-        assert re.search(rf"^(async )?def {test}\(", (TESTS / file).read_text(), re.MULTILINE), name
+def test_a_test_holds_each() -> None:
+    wrong = wrong_of(HELD.items(), gone)
+    assert not wrong, wrong
+
+
+def test_a_test_that_is_gone_is_seen() -> None:
+    there = "unit/repository/test_newcomers_findings.py::test_a_test_that_is_gone_is_seen"
+    assert list(gone([there, f"{there}_not", "unit/none.py::test_a"])) == [
+        f"{there}_not",
+        "unit/none.py::test_a",
+    ]

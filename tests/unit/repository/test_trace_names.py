@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from podium.kit.telemetry import attributes
+from support.sources import written
 
-ROOT = Path(__file__).parents[3]
-HOME = ROOT / "libs/podium/kit/telemetry/attributes.py"
+HOME = "libs/podium/kit/telemetry/attributes.py"
 FOLDERS = ("libs", "services", "examples", "bench")
 CONVENTIONS = re.compile(
     r"(gen_ai|rpc|error|exception|client|server|service|session|k8s)\.[a-z_.]+"
@@ -27,10 +26,9 @@ MAY_NAME = re.compile(
 """Parts the modules that are worth parsing from the many that are not."""
 
 
-def sources() -> list[Path]:
+def sources() -> dict[str, str]:
     """Everything that may write a span, but the generated contracts and the names' home."""
-    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    return [path for path in found if "_pb2" not in path.name and path != HOME]
+    return {file: text for file, text in written(*FOLDERS).items() if file != HOME}
 
 
 def literal_names(text: str) -> Iterator[tuple[int, str]]:
@@ -94,16 +92,16 @@ def test_what_names_no_attribute_is_let_be(code: str) -> None:
 
 def test_names_of_attributes_are_written_in_one_module() -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in sources()
-        for line, name in literal_names(path.read_text())
+        f"{file}:{line}: {name}"
+        for file, text in sources().items()
+        for line, name in literal_names(text)
     ]
     assert found == []
 
 
 def test_every_name_is_used() -> None:
     used = {
-        name for path in sources() for name in re.findall(r"\battributes\.(\w+)", path.read_text())
+        name for text in sources().values() for name in re.findall(r"\battributes\.(\w+)", text)
     }
     names = [name for name in vars(attributes) if re.fullmatch(r"[A-Z_]+|phase_seconds", name)]
     assert len(names) > 10

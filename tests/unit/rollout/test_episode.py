@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import hashlib
 
 import pytest
@@ -14,6 +15,7 @@ from podium_rollout.domain.episode import Episode, PolicyLostError
 from podium_rollout.domain.seeds import derive
 from prometheus_client import REGISTRY
 from support.guess_environment import Guess
+from support.loop_clock import LoopClock
 from support.rollout import (
     PolicyDouble,
     encode,
@@ -22,6 +24,7 @@ from support.rollout import (
     sampled_logprobs,
     script,
 )
+from support.waiting import eventually
 
 
 async def play(
@@ -124,9 +127,13 @@ async def test_a_first_prompt_that_does_not_fit_leaves_no_tokens() -> None:
 
 @pytest.mark.parametrize("reply", ["hang", "hold"])
 async def test_the_deadline_ends_an_episode_wherever_it_waits(reply: str) -> None:
-    request = group_request(timeout_seconds=2)
+    request = group_request(timeout_seconds=60)
     policy = PolicyDouble(script(request, {0: ["1", reply]}))
-    trajectory = await play(request, policy)
+    clock, hung = LoopClock(), Guess.hung
+    playing = asyncio.create_task(play(request, policy))
+    await eventually(lambda: policy.held + Guess.hung == hung + 1)
+    clock.advance(60)
+    trajectory = await playing
     assert trajectory.stop_reason == pb.STOP_REASON_DEADLINE
     assert not trajectory.HasField("failure")
     assert len(trajectory.histories[0].tokens.spans) == (2 if reply == "hang" else 1)

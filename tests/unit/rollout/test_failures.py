@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 from typing import ClassVar
@@ -25,7 +26,9 @@ from podium_rollout.adapters.environments import Environments
 from podium_rollout.domain import metrics
 from podium_rollout.domain.group import GroupRunner
 from support.guess_environment import Guess
+from support.loop_clock import LoopClock
 from support.rollout import PolicyDouble, group_request, script
+from support.waiting import eventually
 
 
 async def collect(
@@ -48,7 +51,7 @@ def good(trajectory: pb.Trajectory) -> bool:
     [
         ("raise", "RuntimeError", "the wheel came off"),
         ("times out", "TimeoutError", "the database of the environment is slow"),
-        ("hang", "TimeoutError", "the environment did not answer within 4 s"),
+        ("hang", "TimeoutError", "the environment did not answer within 60 s"),
         ("nan", "ValueError", "reward is nan; allowed are finite numbers"),
         ("inf", "ValueError", "reward is inf; allowed are finite numbers"),
         ("-inf", "ValueError", "reward is -inf; allowed are finite numbers"),
@@ -58,9 +61,15 @@ def good(trajectory: pb.Trajectory) -> bool:
     ],
 )
 async def test_a_step_that_breaks_fails_its_attempt_alone(said: str, kind: str, words: str) -> None:
-    # The others' steps have so long too, which must be enough for them on any machine.
-    request = group_request(attempts=3, step_timeout_seconds=4 if said == "hang" else 60)
-    found = await collect(request, PolicyDouble(script(request, {1: ["1", said]})))
+    request = group_request(attempts=3, step_timeout_seconds=60)
+    policy, clock, hung = PolicyDouble(), LoopClock(), Guess.hung
+    policy.replies = script(request, {1: ["1", said]})
+    collecting = asyncio.create_task(collect(request, policy))
+    if said == "hang":
+        # The others' steps have so long too.
+        await eventually(lambda: Guess.hung == hung + 1 and Guess.open == 1)
+        clock.advance(60)
+    found = await collecting
     assert good(found[0])
     assert good(found[2])
     broken = found[1]

@@ -76,15 +76,15 @@ def test_the_slower_the_turns_the_more_rollouts_are_traced(
     turn_seconds: float, traced: int
 ) -> None:
     world = World()
-    found = [world.round(400, 10, turn_seconds) for _ in range(40)]
+    found = [world.round(400, 10, turn_seconds) for _ in range(12)]
     # Before anything is known a span a second is supposed.
     assert found[0] == SPANS_A_SECOND
-    assert found[-1] == pytest.approx(traced, rel=0.05)
+    assert found[6:] == pytest.approx([traced] * 6, rel=0.05)
 
 
 def test_rollouts_of_another_pace_are_learned_while_they_run() -> None:
     world = World()
-    for _ in range(20):
+    for _ in range(8):
         world.round(400, 10, 10.0)
     # One that never ends is no obstacle: its spans count as they come.
     slow = [world.rollout() for _ in range(10)]
