@@ -147,3 +147,20 @@ async def test_half_a_renewal_changes_nothing(running, tmp_path: Path) -> None:
     tls = Tls.load(**authority.issue(tmp_path / "client", "client"))
     async with connect(f"127.0.0.1:{server.port}", tls=tls) as channel:
         await ask(channel)
+
+
+async def test_an_authority_that_is_cut_short_changes_nothing(running, tmp_path: Path) -> None:
+    authority = Authority("here")
+    theirs = authority.issue(tmp_path / "server", "127.0.0.1")
+    ours = authority.issue(tmp_path / "client", "client")
+    server = await running(**{f"tls_{name}_file": path for name, path in theirs.items()})
+    async with connect(f"127.0.0.1:{server.port}", tls=Tls.load(**ours)) as channel:
+        await ask(channel)
+        for files in (theirs, ours):
+            pem = files["authorities"].read_bytes()
+            put(files["authorities"], pem[:200] + pem[240:])
+        await ask(channel)
+    # Nor for who comes now.
+    late = Tls.load(**authority.issue(tmp_path / "late", "client"))
+    async with connect(f"127.0.0.1:{server.port}", tls=late) as channel:
+        await ask(channel)
