@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from pathlib import Path
@@ -93,6 +94,65 @@ def test_a_token_file_that_is_empty_is_no_token(tmp_path: Path) -> None:
     put(tmp_path / "token", "\n")
     with pytest.raises(FailedPreconditionError, match="is empty"):
         ServerSettings(token_file=tmp_path / "token").peer_token()
+
+
+@pytest.mark.parametrize("text", [f"{NEW}\n{OLD}\n", f"# mine\n{NEW}\n", "schlüssel", "a\x00b"])
+async def test_a_token_that_no_call_can_carry_leaves_the_one_before(
+    running, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens, token = tmp_path / "tokens", tmp_path / "token"
+    put(tokens, OLD)
+    put(token, OLD)
+    server = await running(auth_tokens_file=tokens)
+    async with connect_peer(
+        ServerSettings(token_file=token), f"127.0.0.1:{server.port}"
+    ) as channel:
+        put(token, text)
+        await ask(channel)
+    assert f"the token file {token} has " in caplog.text
+    assert not any(secret in caplog.text for secret in (OLD, NEW, "schl"))
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", " \r\n\r\n"])
+async def test_files_of_other_systems_hold_the_same_tokens(running, tmp_path: Path, end) -> None:
+    tokens, token = tmp_path / "tokens", tmp_path / "token"
+    put(tokens, f"\ufeff{OLD}{end or chr(10)}{NEW}{end}")
+    server = await running(auth_tokens_file=tokens)
+    for presented in (OLD, NEW):
+        put(token, f"\ufeff{presented}{end}")
+        async with connect(f"127.0.0.1:{server.port}", token=TokenFile(token)) as channel:
+            await ask(channel)
+    # As a variable made of such a file has it.
+    async with connect(f"127.0.0.1:{server.port}", token=f"{NEW}{end}") as channel:
+        await ask(channel)
+
+
+async def test_a_token_given_by_hand_that_no_call_can_carry_is_told(running) -> None:
+    server = await running()
+    async with connect(f"127.0.0.1:{server.port}", token=f"{OLD}\n{NEW}") as channel:
+        with pytest.raises(UnauthenticatedError, match="the bearer token has several lines"):
+            await ask(channel)
+
+
+def test_a_file_that_becomes_readable_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    put(token, OLD)
+    held = TokenFile(token)
+    readable = Path.read_text
+
+    def forbidden(path: Path, **options: Any) -> str:
+        if path == token:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return readable(path, **options)
+
+    put(token, NEW)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", forbidden)
+        assert [held(), held()] == [OLD, OLD]
+    assert caplog.text.count("stays in force") == 1
+    assert held() == NEW
 
 
 def replace(files: dict[str, Path], by: dict[str, Path]) -> None:
