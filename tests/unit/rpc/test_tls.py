@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from podium.core.errors import InvalidArgumentError, UnavailableError
@@ -16,6 +18,7 @@ from podium.kit.rpc import Server, ServerSettings, connect, load_settings, rpc_e
 from podium.kit.rpc.tls import Tls
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
+from prometheus_client import REGISTRY
 from pydantic_settings import SettingsConfigDict
 from support.certificates import Authority
 
@@ -120,6 +123,27 @@ def test_what_is_no_certificate_is_named(authority: Authority, tmp_path: Path) -
     with pytest.raises(InvalidArgumentError) as caught:
         Tls.load(**files)
     assert [v.field for v in caught.value.violations] == ["tls_certificate_file", "tls_key_file"]
+
+
+@pytest.mark.parametrize("end", [timedelta(days=1), timedelta(days=-2), timedelta(days=9000)])
+def test_until_when_a_certificate_is_valid_is_shown(
+    authority: Authority, tmp_path: Path, end: timedelta, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = authority.issue(tmp_path, "server", end=end)
+    Tls.load(**files)
+    made = x509.load_pem_x509_certificate(files["certificate"].read_bytes())
+    shown = {
+        bound: REGISTRY.get_sample_value(
+            "podium_tls_certificate_timestamp_seconds", {"bound": bound}
+        )
+        for bound in ("start", "end")
+    }
+    assert shown == {
+        "start": made.not_valid_before_utc.timestamp(),
+        "end": made.not_valid_after_utc.timestamp(),
+    }
+    told = f"{made.not_valid_after_utc:%Y-%m-%d %H:%M} UTC, and it is " in caplog.text
+    assert told == (end < timedelta(0))
 
 
 def with_passphrase(key: bytes) -> bytes:

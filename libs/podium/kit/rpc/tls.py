@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import ssl
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.kit.rpc.metrics import CERTIFICATE
+from podium.kit.rpc.validity import validity
 from podium.kit.rpc.watched_files import WatchedFiles
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ class Tls:
             wrong.append(Violation("tls_authorities_file", problem))
         if wrong:
             raise InvalidArgumentError(violations=wrong)
+        _tell_validity(found.certificate, certificate)
         return found
 
     @classmethod
@@ -106,3 +113,20 @@ class Tls:
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """For a channel to such a port."""
         return grpc.ssl_channel_credentials(self.authorities, self.key, self.certificate)
+
+
+def _tell_validity(pem: bytes, path: Path) -> None:
+    try:
+        begin, end = validity(pem)
+    except ValueError:
+        # OpenSSL has taken it.
+        return
+    for bound, moment in (("start", begin), ("end", end)):
+        CERTIFICATE.labels(bound).set(moment.timestamp())
+    now = datetime.now(UTC)
+    if not begin <= now <= end:
+        logger.error(
+            "no peer takes the certificate %s: it is valid from %s to %s, and it is %s",
+            path,
+            *(f"{moment:%Y-%m-%d %H:%M} UTC" for moment in (begin, end, now)),
+        )
