@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium_controller.domain.waits import Wait
 from support.empty_database import empty_database
+from support.statements import statements
 from support.stores import SqlStores, lead, new
 
 
@@ -19,21 +18,6 @@ async def stores(tmp_path: Path) -> AsyncIterator[SqlStores]:
     made = SqlStores(await empty_database(tmp_path))
     yield made
     await made.close()
-
-
-@contextmanager
-def statements() -> Iterator[list[tuple[str, object]]]:
-    """Those that any database is sent inside, with their values."""
-    sent: list[tuple[str, object]] = []
-
-    def note(_c: object, _k: object, statement: str, values: object, *_: object) -> None:
-        sent.append((statement, values))
-
-    sa.event.listen(sa.Engine, "before_cursor_execute", note)
-    try:
-        yield sent
-    finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
 async def test_a_long_line_is_told_at_once_what_it_waits_for(stores: SqlStores) -> None:
