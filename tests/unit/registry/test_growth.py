@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from podium.kit.sql import Database
-from podium_registry.adapters.blobs import Blobs
+from podium_registry.adapters.blobs import Blobs, measure
 from podium_registry.adapters.garbage_collector import GarbageCollector
 from podium_registry.adapters.history import ChangeLog
 from podium_registry.adapters.object_store import ObjectBlobStore
@@ -58,3 +58,13 @@ async def test_what_is_not_retained_is_deleted_at_once(registry: Registry) -> No
         assert deleted == list(range(1, number - 1))
         counts.append(len(sent))
     assert counts[0] == counts[1]
+
+
+async def test_what_is_stored_is_added_up_without_being_read(registry: Registry) -> None:
+    with statements() as sent:
+        await measure(registry.database)
+    ((added, values),) = [each for each in sent if each[0].startswith("SELECT")]
+    async with registry.database.read() as connection:
+        plan = await connection.exec_driver_sql(f"explain query plan {added}", values)
+        (told,) = [row.detail for row in plan]
+    assert "USING COVERING INDEX" in told
