@@ -12,6 +12,7 @@ from typing import Any
 import podium_controller
 import pytest
 import sqlalchemy as sa
+from podium.core.errors import NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit import sql
 from podium_controller.domain.errors import DatabaseUnavailableError
@@ -185,6 +186,51 @@ async def test_a_database_that_is_away_is_unavailable() -> None:
     with pytest.raises(DatabaseUnavailableError):
         await away.migrate()
     await away.close()
+
+
+async def test_a_database_that_turns_read_only_is_waited_for(postgres: Postgres) -> None:
+    # As a standby that a service's connections were moved to, or a server with a full disk.
+    stores = SqlStores(postgres.create_database())
+    await stores.database.migrate()
+    ledger = await lead(stores)
+    await _set(stores, "default_transaction_read_only = on")
+    moved = stores.another()
+    for write in (
+        lambda: moved.jobs.create(new()),
+        lambda: moved.ledger(1).set_phase("job", "collect"),
+        lambda: moved.leases.renew("test", 1, 60),
+    ):
+        with pytest.raises(DatabaseUnavailableError, match="read-only") as caught:
+            await write()
+        assert caught.value.reason == "DATABASE_READ_ONLY"
+    with pytest.raises(NotFoundError):
+        await moved.jobs.get("job")
+    await ledger.counts()
+    await stores.close()
+
+
+async def test_a_user_without_rights_is_told_as_that(
+    postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = SqlStores(url := postgres.create_database())
+    await stores.database.migrate()
+    async with stores.database.write() as connection:
+        await connection.execute(sa.text("drop role if exists weak"))
+        await connection.execute(sa.text("create role weak login"))
+    weak = Database(url.replace("podium@", "weak@"))
+    with pytest.raises(DatabaseUnavailableError, match="refuses its user") as caught:
+        await weak.migrate()
+    assert caught.value.reason == "DATABASE_FORBIDDEN"
+    assert "permission denied for table alembic_version" in caplog.text
+    await weak.close()
+    await stores.close()
+
+
+async def _set(stores: SqlStores, setting: str) -> None:
+    """For connections from now on."""
+    async with stores.database.write() as connection:
+        name = await connection.scalar(sa.text("select current_database()"))
+        await connection.execute(sa.text(f"alter database {name} set {setting}"))
 
 
 async def test_a_step_that_breaks_off_leaves_nothing(

@@ -12,6 +12,7 @@ import pytest
 from podium.core.errors import (
     AbortedError,
     DataLossError,
+    FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
     OutOfRangeError,
@@ -26,7 +27,7 @@ from podium_registry.domain.digests import of_bytes
 from support.cutting_proxy import CuttingProxy
 from support.registry import manifest_of
 from support.registry_service import MIB, Calls, RegistryService, chunk, chunks, running
-from support.small_disks import Disk, LimitedFiles, SmallMount
+from support.small_disks import Disk, LimitedFiles, ReadOnlyUploads, SmallMount
 
 
 @pytest.fixture(scope="module")
@@ -353,3 +354,34 @@ async def test_a_full_disk_is_said_so_and_the_service_goes_on(disk: Disk) -> Non
         assert await calls.download(of_bytes(data)) == data
         await calls.publish("m", 1, data)
     assert "Traceback" not in disk.service.log()
+
+
+async def test_a_disk_that_turns_read_only_is_said_so_and_uploads_go_on_after_it(
+    tmp_path: Path,
+) -> None:
+    service = RegistryService(tmp_path)
+    disk = ReadOnlyUploads(service)
+    try:
+        await service.start()
+        async with service.calls() as calls:
+            data = os.urandom(2 * MIB)
+            upload_id = (await calls.start_upload(data)).upload_id
+            disk.forbid()
+            for refused in (
+                calls.start_upload(b"another"),
+                calls.send(chunks(data, upload_id)),
+            ):
+                with pytest.raises(
+                    FailedPreconditionError, match="Read-only file system"
+                ) as caught:
+                    await refused
+                assert caught.value.reason == "STORE_FORBIDDEN"
+                assert str(tmp_path) not in str(caught.value)
+            disk.allow()
+            kept = (await calls.start_upload(data)).persisted_size
+            assert (await calls.send(chunks(data, upload_id, kept))).complete
+            assert await calls.download(of_bytes(data)) == data
+        assert "Traceback" not in service.log()
+    finally:
+        service.kill()
+        disk.remove()

@@ -41,12 +41,22 @@ class Authority:
     def pem(self) -> bytes:
         return _pem(self._certificate)
 
-    def issue(self, folder: Path, *names: str) -> dict[str, Path]:
-        """Files of a certificate for DNS names and addresses: certificate, key, authorities."""
+    def issue(self, folder: Path, *names: str, end: datetime.timedelta = _DAY) -> dict[str, Path]:
+        """Files of a certificate for DNS names and addresses: certificate, key, authorities.
+
+        Args:
+            end: from now; it begins a day before that and now.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
         made = _signed(
-            _named(names[0]), self._name, key, self._key, names=names, identified=self._identified
+            _named(names[0]),
+            self._name,
+            key,
+            self._key,
+            names=names,
+            identified=self._identified,
+            end=end,
         )
         written = {
             "certificate": _pem(made),
@@ -77,6 +87,7 @@ def _signed(
     names: tuple[str, ...] = (),
     authority: bool = False,
     identified: bool,
+    end: datetime.timedelta = _DAY,
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
     builder = (
@@ -85,8 +96,8 @@ def _signed(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _DAY)
-        .not_valid_after(now + _DAY)
+        .not_valid_before(min(now, now + end) - _DAY)
+        .not_valid_after(now + end)
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
     )
     if identified:

@@ -1,9 +1,10 @@
-"""Disks of a registry that are too small at first."""
+"""Disks of a registry that refuse what is written at first."""
 
 from __future__ import annotations
 
 import resource
 import subprocess
+from pathlib import Path
 
 import pytest
 from support.registry_service import MIB, RegistryService
@@ -52,5 +53,30 @@ class SmallMount(Disk):
         assert self._run("umount") == 0
 
     def _run(self, *command: str) -> int:
-        folder = str(self.service.data_dir)
-        return subprocess.run([*command, folder], capture_output=True, timeout=10).returncode
+        return _of_folder(self.service.data_dir, *command)
+
+
+class ReadOnlyUploads:
+    """A tmpfs of the registry's uploads that the kernel makes read-only (EROFS), as after a fault.
+
+    Not of all that it has: a disk with a database that is open cannot be remounted.
+    """
+
+    def __init__(self, service: RegistryService) -> None:
+        self._folder = service.data_dir / "uploads"
+        self._folder.mkdir(parents=True)
+        if _of_folder(self._folder, "mount", "-t", "tmpfs", "tmpfs"):
+            pytest.skip("mounting needs root")
+
+    def forbid(self) -> None:
+        assert _of_folder(self._folder, "mount", "-o", "remount,ro") == 0
+
+    def allow(self) -> None:
+        assert _of_folder(self._folder, "mount", "-o", "remount,rw") == 0
+
+    def remove(self) -> None:
+        assert _of_folder(self._folder, "umount") == 0
+
+
+def _of_folder(folder: Path, *command: str) -> int:
+    return subprocess.run([*command, str(folder)], capture_output=True, timeout=10).returncode

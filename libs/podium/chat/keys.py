@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.core.secrets import of_header
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class ApiKeys:
             trusted: whether keys may be sent to the address that it is for.
 
         Raises:
-            InvalidArgumentError: a variable of another name or that is not set, or an address
-                that is not trusted.
+            InvalidArgumentError: a variable of another name, that is not set or holds no key, or
+                an address that is not trusted.
         """
         if not re.fullmatch(rf"{self.prefix}[A-Z0-9_]*", variable):
             problem = f"allowed are names that begin with {self.prefix}"
@@ -49,5 +50,8 @@ class ApiKeys:
         elif not environ.get(variable):
             problem = f"{self.service} has no such environment variable"
         else:
-            return environ[variable]
+            try:
+                return of_header(environ[variable])
+            except ValueError as error:
+                problem = f"the variable {error}"
         raise InvalidArgumentError(violations=[Violation(field, f"got {variable!r}; {problem}")])

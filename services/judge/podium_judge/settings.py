@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from podium.core.contract.judging import is_judge_address
+from podium.core.errors import FailedPreconditionError
+from podium.core.secrets import of_header
 from podium.kit.rpc import ServerSettings
 from podium.kit.rpc.watched_files import TokenFile
 from pydantic import Field, IPvAnyNetwork, NonNegativeFloat, SecretStr, field_validator
@@ -68,9 +70,13 @@ class Settings(ServerSettings):
         """What is shown where a job names no key.
 
         Raises:
-            FailedPreconditionError: the file cannot be read or is empty.
+            FailedPreconditionError: the file cannot be read or is empty, or the key is none.
         """
-        key = self.key.get_secret_value()
+        try:
+            key = of_header(self.key.get_secret_value())
+        except ValueError as error:
+            text = f"the judge service's own key {error}"
+            raise FailedPreconditionError(text, reason="JUDGE_MISCONFIGURED") from None
         return key if key or self.key_file is None else TokenFile(self.key_file).current()
 
     @field_validator("base_url")

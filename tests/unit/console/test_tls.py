@@ -103,6 +103,56 @@ async def test_a_certificate_that_is_renewed_is_shown_without_a_restart(
                 await asyncio.sleep(0.01)
 
 
+async def test_callers_of_another_authority_are_taken_and_those_of_the_old_one_no_more(
+    fake: FakePodium,
+    files: dict[str, Path],
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "_LOOK_SECONDS", 0.01)
+    new = Authority("new")
+    async with console(fake, **files) as here:
+        for name, path in new.issue(tmp_path / "new", *NAMES).items():
+            path.replace(files[f"tls_{name}_file"])
+        async with asyncio.timeout(60):
+            while not await heard(here, shows=new, folder=tmp_path / "theirs"):
+                await asyncio.sleep(0.01)
+        assert not await heard(here, shows=authority, folder=tmp_path / "old")
+
+
+async def test_half_a_renewal_leaves_the_certificate_that_is_shown(
+    fake: FakePodium,
+    files: dict[str, Path],
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(http_server, "_LOOK_SECONDS", 0.01)
+    async with console(fake, **files, client_certificates=False) as here:
+        before = await shown(here, authority)
+        new = authority.issue(tmp_path / "new", *NAMES)
+        new["certificate"].replace(files["tls_certificate_file"])
+        async with asyncio.timeout(60):
+            while "stays in force" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert await shown(here, authority) == before
+
+
+async def heard(here: Console, *, shows: Authority, folder: Path) -> bool:
+    """Whether a person with a certificate of this authority is answered, whatever is shown."""
+    mine = shows.issue(folder, "a-person")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(mine["certificate"], mine["key"])
+    async with httpx.AsyncClient(base_url=here.url, verify=context, timeout=60) as person:
+        try:
+            return (await person.get("/")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
 async def shown(here: Console, authority: Authority) -> bytes | None:
     """The certificate of a new connection."""
     context = ssl.create_default_context(cadata=authority.pem.decode())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import Counter
 
 import pytest
 from podium.core.errors import AlreadyExistsError, InternalError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
+from podium_controller.training import loop
 from prometheus_client import REGISTRY
 from support.controlled import ATTEMPTS, GROUPS, small_job
 from support.memory_fixtures import client, fleet
@@ -46,6 +48,18 @@ async def test_series_of_a_running_job(fleet: MemoryFleet, client: MemoryClient)
     # A job's own series end with it.
     await eventually(lambda: sample("steps_total", job_id=job.id) is None)
     assert sample("reward_mean", job_id=job.id) is None
+
+
+async def test_a_step_takes_no_less_than_nothing_when_the_clock_is_set_back(
+    fleet: MemoryFleet, client: MemoryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "now_ns", lambda: time.time_ns() - 3600 * 10**9)
+    before = sample("step_duration_seconds_sum", phase="total") or 0.0
+    job = await client.create(small_job(1))
+    await client.succeeded(job.id)
+    (step,) = await client.steps(job.id)
+    assert step.start_time.ToNanoseconds() <= step.commit_time.ToNanoseconds()
+    assert (sample("step_duration_seconds_sum", phase="total") or 0.0) >= before
 
 
 async def test_t22_collection_overlaps_training_within_its_staleness(

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from podium.core.errors import InvalidArgumentError
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.types.v1 import spec_pb2
 from podium_judge.adapters.endpoints import resolve_judges
 from podium_judge.domain.judge_config import Endpoint
@@ -53,6 +53,27 @@ def test_a_key_file_is_read_again_and_goes_where_the_key_goes(tmp_path: Path) ->
         assert resolve(**settings).key == token
     assert resolve(spec_pb2.RulerSpec(base_url=OTHER), **settings).key == ""
     assert resolve(**{**settings, "key": SecretStr("own-key")}).key == "own-key"
+
+
+@pytest.mark.parametrize("key", ["own-key\n", "own-key\r\n", " own-key "])
+def test_a_key_has_no_end_of_its_line(key: str) -> None:
+    # As a Secret that was made of a file gives it to a variable.
+    assert resolve(key=SecretStr(key)).key == "own-key"
+    named = spec_pb2.RulerSpec(api_key_env="PODIUM_JUDGE_KEY_OTHER")
+    (judge,), _ = resolve_judges(
+        named, "ruler", Settings(base_url=OWN), {"PODIUM_JUDGE_KEY_OTHER": key}
+    )
+    assert judge.endpoint.key == "own-key"
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "one\ntwo"])
+def test_a_key_that_no_header_carries_is_told_without_it(key: str) -> None:
+    with pytest.raises(FailedPreconditionError) as caught:
+        resolve(key=SecretStr(key))
+    named = spec_pb2.RulerSpec(api_key_env="PODIUM_JUDGE_KEY_OTHER")
+    with pytest.raises(InvalidArgumentError, match=r"api_key_env.* the variable has ") as other:
+        resolve_judges(named, "ruler", Settings(base_url=OWN), {"PODIUM_JUDGE_KEY_OTHER": key})
+    assert key not in f"{caught.value} {other.value}"
 
 
 def test_another_address_gets_no_key_and_no_model_of_ours() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -70,6 +72,21 @@ async def test_the_names_of_sixty_environments_of_jobs_make_one_label(address: s
 async def test_a_built_in_environment_has_its_name() -> None:
     await play("guess")
     assert any("guess" in each for each in series())
+
+
+async def test_an_episode_takes_no_less_than_nothing_when_the_clock_is_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hours = itertools.count(500_000, -1)
+    monkeypatch.setattr(time, "time", lambda: 3600.0 * next(hours))
+    name, labels = "podium_rollout_episode_seconds_sum", {"environment": "guess"}
+    before = REGISTRY.get_sample_value(name, labels) or 0.0
+    environments = Environments()
+    (trajectory,) = await Episode(group_request(), 0, environments, PolicyDouble()).run()
+    await environments.close()
+    took = trajectory.end_time.ToNanoseconds() - trajectory.start_time.ToNanoseconds()
+    assert 0 <= took < 3600e9
+    assert 0 <= (REGISTRY.get_sample_value(name, labels) or 0.0) - before < 3600
 
 
 def scraped(name: str, **labels: str) -> float:

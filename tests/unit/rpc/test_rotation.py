@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from pathlib import Path
@@ -95,6 +96,65 @@ def test_a_token_file_that_is_empty_is_no_token(tmp_path: Path) -> None:
         ServerSettings(token_file=tmp_path / "token").peer_token()
 
 
+@pytest.mark.parametrize("text", [f"{NEW}\n{OLD}\n", f"# mine\n{NEW}\n", "schlüssel", "a\x00b"])
+async def test_a_token_that_no_call_can_carry_leaves_the_one_before(
+    running, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens, token = tmp_path / "tokens", tmp_path / "token"
+    put(tokens, OLD)
+    put(token, OLD)
+    server = await running(auth_tokens_file=tokens)
+    async with connect_peer(
+        ServerSettings(token_file=token), f"127.0.0.1:{server.port}"
+    ) as channel:
+        put(token, text)
+        await ask(channel)
+    assert f"the token file {token} has " in caplog.text
+    assert not any(secret in caplog.text for secret in (OLD, NEW, "schl"))
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", " \r\n\r\n"])
+async def test_files_of_other_systems_hold_the_same_tokens(running, tmp_path: Path, end) -> None:
+    tokens, token = tmp_path / "tokens", tmp_path / "token"
+    put(tokens, f"\ufeff{OLD}{end or chr(10)}{NEW}{end}")
+    server = await running(auth_tokens_file=tokens)
+    for presented in (OLD, NEW):
+        put(token, f"\ufeff{presented}{end}")
+        async with connect(f"127.0.0.1:{server.port}", token=TokenFile(token)) as channel:
+            await ask(channel)
+    # As a variable made of such a file has it.
+    async with connect(f"127.0.0.1:{server.port}", token=f"{NEW}{end}") as channel:
+        await ask(channel)
+
+
+async def test_a_token_given_by_hand_that_no_call_can_carry_is_told(running) -> None:
+    server = await running()
+    async with connect(f"127.0.0.1:{server.port}", token=f"{OLD}\n{NEW}") as channel:
+        with pytest.raises(UnauthenticatedError, match="the bearer token has several lines"):
+            await ask(channel)
+
+
+def test_a_file_that_becomes_readable_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    put(token, OLD)
+    held = TokenFile(token)
+    readable = Path.read_text
+
+    def forbidden(path: Path, **options: Any) -> str:
+        if path == token:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return readable(path, **options)
+
+    put(token, NEW)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", forbidden)
+        assert [held(), held()] == [OLD, OLD]
+    assert caplog.text.count("stays in force") == 1
+    assert held() == NEW
+
+
 def replace(files: dict[str, Path], by: dict[str, Path]) -> None:
     """One file after the other, so that there is a moment at which they do not fit."""
     for name in ("certificate", "key", "authorities"):
@@ -146,4 +206,21 @@ async def test_half_a_renewal_changes_nothing(running, tmp_path: Path) -> None:
     put(theirs["key"], authority.issue(tmp_path / "other", "127.0.0.1")["key"].read_bytes())
     tls = Tls.load(**authority.issue(tmp_path / "client", "client"))
     async with connect(f"127.0.0.1:{server.port}", tls=tls) as channel:
+        await ask(channel)
+
+
+async def test_an_authority_that_is_cut_short_changes_nothing(running, tmp_path: Path) -> None:
+    authority = Authority("here")
+    theirs = authority.issue(tmp_path / "server", "127.0.0.1")
+    ours = authority.issue(tmp_path / "client", "client")
+    server = await running(**{f"tls_{name}_file": path for name, path in theirs.items()})
+    async with connect(f"127.0.0.1:{server.port}", tls=Tls.load(**ours)) as channel:
+        await ask(channel)
+        for files in (theirs, ours):
+            pem = files["authorities"].read_bytes()
+            put(files["authorities"], pem[:200] + pem[240:])
+        await ask(channel)
+    # Nor for who comes now.
+    late = Tls.load(**authority.issue(tmp_path / "late", "client"))
+    async with connect(f"127.0.0.1:{server.port}", tls=late) as channel:
         await ask(channel)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import codecs
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from podium.core.errors import InvalidArgumentError, UnavailableError
 from podium.kit.rpc import Server, ServerSettings, connect, load_settings, rpc_errors
 from podium.kit.rpc.tls import Tls
 from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
+from prometheus_client import REGISTRY
 from pydantic_settings import SettingsConfigDict
 from support.certificates import Authority
 
@@ -118,6 +123,71 @@ def test_what_is_no_certificate_is_named(authority: Authority, tmp_path: Path) -
     with pytest.raises(InvalidArgumentError) as caught:
         Tls.load(**files)
     assert [v.field for v in caught.value.violations] == ["tls_certificate_file", "tls_key_file"]
+
+
+@pytest.mark.parametrize("end", [timedelta(days=1), timedelta(days=-2), timedelta(days=9000)])
+def test_until_when_a_certificate_is_valid_is_shown(
+    authority: Authority, tmp_path: Path, end: timedelta, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = authority.issue(tmp_path, "server", end=end)
+    Tls.load(**files)
+    made = x509.load_pem_x509_certificate(files["certificate"].read_bytes())
+    shown = {
+        bound: REGISTRY.get_sample_value(
+            "podium_tls_certificate_timestamp_seconds", {"bound": bound}
+        )
+        for bound in ("start", "end")
+    }
+    assert shown == {
+        "start": made.not_valid_before_utc.timestamp(),
+        "end": made.not_valid_after_utc.timestamp(),
+    }
+    told = f"{made.not_valid_after_utc:%Y-%m-%d %H:%M} UTC, and it is " in caplog.text
+    assert told == (end < timedelta(0))
+
+
+def with_passphrase(key: bytes) -> bytes:
+    form = serialization.BestAvailableEncryption(b"secret")
+    return serialization.load_pem_private_key(key, None).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, form
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "words"),
+    [
+        ("authorities", lambda pem: pem[:200] + pem[240:], "a certificate is broken"),
+        ("authorities", lambda pem: pem + pem[:200] + pem[240:], "a certificate is broken"),
+        ("key", with_passphrase, "has a passphrase"),
+        ("certificate", lambda pem: pem[:200] + pem[240:], "no key of"),
+    ],
+)
+def test_a_file_that_is_broken_is_named(
+    authority: Authority,
+    tmp_path: Path,
+    name: str,
+    broken: Callable[[bytes], bytes],
+    words: str,
+) -> None:
+    files = authority.issue(tmp_path, "server")
+    files[name].write_bytes(broken(files[name].read_bytes()))
+    with pytest.raises(InvalidArgumentError, match=words):
+        Tls.load(**files)
+
+
+async def test_a_mark_of_byte_order_is_no_part_of_a_file(
+    authority: Authority, tmp_path: Path
+) -> None:
+    files = authority.issue(tmp_path / "server", "127.0.0.1")
+    theirs = authority.issue(tmp_path / "client", "client")
+    for file in (*files.values(), *theirs.values()):
+        file.write_bytes(codecs.BOM_UTF8 + file.read_bytes().replace(b"\n", b"\r\n"))
+    made = Server("registry", ServerSettings(**{f"tls_{n}_file": p for n, p in files.items()}))
+    name = "podium.registry.v1.RegistryService"
+    made.add(pb_grpc.add_RegistryServiceServicer_to_server, Registry(), name)
+    await made.start()
+    await call(made, tls=Tls.load(**theirs))
+    await made.stop(0)
 
 
 def test_a_half_of_tls_is_refused_at_the_start(

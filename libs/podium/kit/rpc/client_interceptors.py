@@ -11,6 +11,8 @@ from grpc.aio import ClientCallDetails, Metadata
 from opentelemetry import propagate, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
+from podium.core.errors import UnauthenticatedError
+from podium.core.secrets import of_header
 from podium.kit.rpc.ended import StatusStreamUnaryCall, code_now, on_end
 from podium.kit.rpc.metrics import CLIENT_HANDLED
 from podium.kit.rpc.watched_files import Token, token_now
@@ -84,7 +86,7 @@ class _Client:
         carrier: dict[str, str] = {}
         propagate.inject(carrier, trace.set_span_in_context(own) if own else None)
         if token:
-            carrier["authorization"] = f"Bearer {token}"
+            carrier["authorization"] = f"Bearer {_presented(token)}"
         # A new object: the caller may use its own for the next call too.
         metadata = Metadata(*(details.metadata or ()), *carrier.items())
         timeout = details.timeout
@@ -93,6 +95,14 @@ class _Client:
         return ClientCallDetails(
             details.method, timeout, metadata, details.credentials, details.wait_for_ready
         )
+
+
+def _presented(token: str) -> str:
+    try:
+        return of_header(token)
+    except ValueError as error:
+        text = f"the bearer token {error}"
+        raise UnauthenticatedError(text, reason="TOKEN_MALFORMED") from None
 
 
 class UnaryInterceptor(_Client):

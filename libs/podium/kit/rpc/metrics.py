@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 SERVER_HANDLED = Counter(
     "podium_grpc_server_handled_total",
@@ -19,4 +19,9 @@ CLIENT_HANDLED = Counter(
     "podium_grpc_client_handled_total",
     "Calls to other services that ended, by status code.",
     ("service", "method", "code"),
+)
+CERTIFICATE = Gauge(
+    "podium_tls_certificate_timestamp_seconds",
+    "From when (start) until when (end) the certificate that is shown is valid.",
+    ("bound",),
 )

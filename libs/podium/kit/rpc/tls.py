@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
+import logging
 import ssl
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from podium.core.errors import InvalidArgumentError, Violation
+from podium.kit.rpc.metrics import CERTIFICATE
+from podium.kit.rpc.validity import validity
 from podium.kit.rpc.watched_files import WatchedFiles
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,8 @@ class Tls:
         shows the new certificate from the next connection on.
 
         Raises:
-            InvalidArgumentError: a file cannot be read, or is no PEM.
+            InvalidArgumentError: a file cannot be read, is no PEM or is broken, or the key is
+                another certificate's or has a passphrase.
         """
         paths = (certificate, key, authorities)
         first = cls._read(*paths)
@@ -42,14 +50,25 @@ class Tls:
     def _read_pair(cls, certificate: Path, key: Path, authorities: Path) -> Tls:
         """As `load`, and raises where one file is renewed and the other is not yet."""
         found = cls._read(certificate, key, authorities)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        wrong = []
+        if b"ENCRYPTED" in found.key:
+            # OpenSSL would ask the terminal for it.
+            wrong.append(Violation("tls_key_file", f"got {str(key)!r}, which has a passphrase"))
+        else:
+            try:
+                context.load_cert_chain(certificate, key)
+            except (ssl.SSLError, OSError):
+                problem = f"got {str(key)!r}: no key of {str(certificate)!r}"
+                wrong.append(Violation("tls_key_file", problem))
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-        except (ssl.SSLError, OSError) as error:
-            raise InvalidArgumentError(
-                violations=[
-                    Violation("tls_key_file", f"got {str(key)!r}: no key of {str(certificate)!r}")
-                ]
-            ) from error
+            context.load_verify_locations(authorities)
+        except (ssl.SSLError, OSError):
+            problem = f"got {str(authorities)!r}, of which a certificate is broken"
+            wrong.append(Violation("tls_authorities_file", problem))
+        if wrong:
+            raise InvalidArgumentError(violations=wrong)
+        _tell_validity(found.certificate, certificate)
         return found
 
     @classmethod
@@ -58,7 +77,8 @@ class Tls:
         found, wrong = {}, []
         for name, path in files.items():
             try:
-                found[name] = path.read_bytes()
+                # gRPC finds nothing behind a mark of byte order.
+                found[name] = path.read_bytes().removeprefix(codecs.BOM_UTF8)
             except OSError as error:
                 wrong.append(Violation(f"tls_{name}_file", f"got {str(path)!r}: {error.strerror}"))
                 continue
@@ -93,3 +113,20 @@ class Tls:
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """For a channel to such a port."""
         return grpc.ssl_channel_credentials(self.authorities, self.key, self.certificate)
+
+
+def _tell_validity(pem: bytes, path: Path) -> None:
+    try:
+        begin, end = validity(pem)
+    except ValueError:
+        # OpenSSL has taken it.
+        return
+    for bound, moment in (("start", begin), ("end", end)):
+        CERTIFICATE.labels(bound).set(moment.timestamp())
+    now = datetime.now(UTC)
+    if not begin <= now <= end:
+        logger.error(
+            "no peer takes the certificate %s: it is valid from %s to %s, and it is %s",
+            path,
+            *(f"{moment:%Y-%m-%d %H:%M} UTC" for moment in (begin, end, now)),
+        )

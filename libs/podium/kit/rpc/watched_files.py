@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from podium.core.errors import FailedPreconditionError, PodiumError
+from podium.core.secrets import of_header
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ class WatchedFiles(Generic[T]):
 
     Looked at whenever it is asked for, as the cost is a `stat`. What cannot be used is logged once
     and changes nothing: a file may be seen half written, and who replaces several does so one
-    after the other.
+    after the other. It is read again until it can be, for a right to read it changes no `stat`.
     """
 
     def __init__(self, paths: Sequence[Path], load: Callable[[], T]) -> None:
@@ -33,21 +34,28 @@ class WatchedFiles(Generic[T]):
         self._load = load
         self._lock = threading.Lock()
         self._seen = self._stamp()
+        self._refused = ""
         self._value = load()
 
     def current(self) -> T:
         """What they say now, or said when they last could be used."""
         with self._lock:
             stamp = self._stamp()
-            if stamp != self._seen:
+            if stamp != self._seen or self._refused:
                 self._seen = stamp
-                names = ", ".join(map(str, self._paths))
-                try:
-                    self._value = self._load()
-                    logger.info("read again: %s", names)
-                except PodiumError as error:
-                    logger.error("what was read before stays in force: %s", error.message)
+                self._read_again()
             return self._value
+
+    def _read_again(self) -> None:
+        try:
+            self._value = self._load()
+        except PodiumError as error:
+            if error.message != self._refused:
+                logger.error("what was read before stays in force: %s", error.message)
+            self._refused = error.message
+        else:
+            logger.info("read again: %s", ", ".join(map(str, self._paths)))
+            self._refused = ""
 
     def _stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(map(_stamp, self._paths))
@@ -60,14 +68,19 @@ class TokensFile(WatchedFiles[tuple[str, ...]]):
         """Reads it. An `optional` file may be missing or empty, which is no token.
 
         Raises:
-            FailedPreconditionError: the file cannot be read or holds no token.
+            FailedPreconditionError: the file cannot be read or holds no token, or one that no
+                caller could present.
         """
 
         def load() -> tuple[str, ...]:
             if optional and not path.exists():
                 return ()
             lines = [line.strip() for line in _text(path, "tokens").splitlines()]
-            tokens = tuple(line for line in lines if line and not line.startswith("#"))
+            tokens = tuple(
+                _of_file(line, f"line {number} of the tokens file {path}")
+                for number, line in enumerate(lines, 1)
+                if line and not line.startswith("#")
+            )
             if not tokens and not optional:
                 raise FailedPreconditionError(
                     f"there is no token in {path} that a caller could present"
@@ -84,11 +97,11 @@ class TokenFile(WatchedFiles[str]):
         """Reads it.
 
         Raises:
-            FailedPreconditionError: the file cannot be read or is empty.
+            FailedPreconditionError: the file cannot be read, is empty or holds more than a token.
         """
 
         def load() -> str:
-            token = _text(path, "token").strip()
+            token = _of_file(_text(path, "token"), f"the token file {path}")
             if not token:
                 raise FailedPreconditionError(f"the token file {path} is empty")
             return token
@@ -116,10 +129,17 @@ def token_now(token: Token) -> str:
 
 def _text(path: Path, what: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise FailedPreconditionError(f"cannot read the {what} file {path}: {why}") from error
+
+
+def _of_file(text: str, where: str) -> str:
+    try:
+        return of_header(text)
+    except ValueError as error:
+        raise FailedPreconditionError(f"{where} {error}") from None
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from podium.core.backoff import Backoff
-from podium.core.errors import InvalidArgumentError, ResourceExhaustedError, UnavailableError
+from podium.core.errors import UnavailableError
+from podium.kit.sql.failures import busy, translated
 from podium.kit.sql.url import database_url
 
 logger = logging.getLogger(__name__)
@@ -56,9 +55,9 @@ class Database:
         """A transaction that only reads.
 
         Raises:
-            UnavailableError: the database cannot be reached.
+            PodiumError: as `translated`.
         """
-        with _translated():
+        with translated():
             async with self._engine.connect() as connection:
                 yield connection
 
@@ -71,12 +70,9 @@ class Database:
                 worth nothing when it comes late, as a lease's renewal is.
 
         Raises:
-            UnavailableError: the database cannot be reached, or is locked for
-                too long.
-            ResourceExhaustedError: STORAGE_FULL.
-            InvalidArgumentError: NOT_STORABLE: a value that no column holds.
+            PodiumError: as `translated`; DATABASE_BUSY, too, when it is locked for too long.
         """
-        with _translated():
+        with translated():
             engine = self._urgent_engine if urgent else self._engine
             async with self._writing(urgent), engine.connect() as connection:
                 connection = await connection.execution_options(**{_WRITE: True})
@@ -96,7 +92,7 @@ class Database:
                         await held.enter_async_context(self._queue)
                     await held.enter_async_context(self._writer)
             except TimeoutError as error:
-                raise _busy() from error
+                raise busy() from error
             yield
 
     async def reachable(self, within_seconds: float) -> None:
@@ -128,24 +124,20 @@ class Database:
         """Brings the schema to the newest revision in an Alembic folder.
 
         Replicas that start together wait for each other.
+
+        Raises:
+            FailedPreconditionError: as `upgrade`: it is a newer program's, or another service's.
+            PodiumError: as `translated`.
         """
-        # Imported here: who migrates nothing need not wait for it.
-        from alembic import command
-        from alembic.config import Config
-
-        config = Config()
-        config.set_main_option("script_location", str(scripts))
-
-        def upgrade(connection: sa.Connection) -> None:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+        # Imported here, as Alembic is by it: who migrates nothing need not wait for it.
+        from podium.kit.sql.upgrade import upgrade
 
         async with self.write() as connection:
             if not self.is_sqlite:
                 await connection.execute(
                     sa.text("select pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK}
                 )
-            await connection.run_sync(upgrade)
+            await connection.run_sync(upgrade, scripts)
 
     async def close(self) -> None:
         """Closes every connection."""
@@ -154,6 +146,8 @@ class Database:
 
 
 def _engine(url: sa.URL, **options: Any) -> AsyncEngine:
+    # Errors are logged; what they would say of a statement's values may be a conversation.
+    options["hide_parameters"] = True
     if url.get_backend_name() != "sqlite":
         # One is a connection's, and behind a pooler the next transaction may have another.
         options["connect_args"] = {"prepare_threshold": None}
@@ -164,37 +158,6 @@ def _engine(url: sa.URL, **options: Any) -> AsyncEngine:
     sa.event.listen(engine.sync_engine, "begin", _begin_sqlite)
     sa.event.listen(engine.sync_engine, "invalidate", _roll_back_sqlite)
     return engine
-
-
-class _translated:  # noqa: N801 - reads as a function
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, PoolTimeoutError):
-            raise _busy() from error
-        if not isinstance(error, DBAPIError):
-            return
-        text = str(error.orig).lower()
-        if "disk is full" in text or "no space left" in text:
-            raise ResourceExhaustedError(
-                "the database's disk is full", reason="STORAGE_FULL"
-            ) from error
-        if isinstance(error, DataError):
-            # The contract's rules should have refused it, and would have named its field.
-            logger.warning("database: %s", error.orig)
-            raise InvalidArgumentError(
-                "a text or number of the request cannot be stored", reason="NOT_STORABLE"
-            ) from error
-        if isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated:
-            logger.warning("database: %s", error.orig)
-            raise UnavailableError(
-                "the database cannot be reached", reason="DATABASE_UNAVAILABLE"
-            ) from error
-
-
-def _busy() -> UnavailableError:
-    return UnavailableError("the database is busy; try again", reason="DATABASE_BUSY")
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:

@@ -236,7 +236,7 @@ def _read_token(file: Path, field: str) -> str:
                 f"others may read {file} (mode {mode:04o}); 'chmod 600' it, and change the token "
                 "if they have",
             )
-        token = file.read_text(encoding="utf-8").strip()
+        token = file.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _broken(field, f"cannot be read: {error}") from None
     if not token:

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from podium.core.errors import UnavailableError
 from podium.core.tasks import cancel_and_wait
+from podium.kit.rpc.tls import Tls
 from podium.kit.rpc.watched_files import WatchedFiles
 
 from podium_console.settings import Settings
@@ -27,7 +28,11 @@ async def serving(app: Any, settings: Settings) -> AsyncIterator[int]:
 
     Raises:
         UnavailableError: the port cannot be bound.
+        InvalidArgumentError: as `Tls.load`.
     """
+    tls = settings.tls()
+    files = tls.files if tls is not None else None
+    first = files.current() if files is not None else None
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -54,7 +59,9 @@ async def serving(app: Any, settings: Settings) -> AsyncIterator[int]:
             "host is not this machine's",
             reason="PORT_UNAVAILABLE",
         )
-    renewing = asyncio.create_task(_renew(settings, config.ssl)) if config.ssl else None
+    renewing = None
+    if files is not None and first is not None and config.ssl is not None:
+        renewing = asyncio.create_task(_renew(files, first, settings, config.ssl))
     try:
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
@@ -83,26 +90,37 @@ async def _serve(server: uvicorn.Server) -> None:
         logger.debug("uvicorn ended")
 
 
-async def _renew(settings: Settings, context: ssl.SSLContext) -> None:
-    """Handshakes that come after the files were renewed show the new certificate."""
-    certificate, key = settings.tls_certificate_file, settings.tls_key_file
-    assert certificate is not None
-    assert key is not None
-    seen: list[None] = []
+async def _renew(
+    files: WatchedFiles[Tls], shown: Tls, settings: Settings, context: ssl.SSLContext
+) -> None:
+    """Handshakes that come after the files were renewed show the new certificate, and take callers
+    of the new authorities alone."""
+    newest = context
 
-    def load() -> None:
-        if seen:
-            try:
-                context.load_cert_chain(certificate, key)
-            except (ssl.SSLError, OSError):
-                # One file is renewed and the other not yet: the next look finds both.
-                logger.warning("the certificate cannot be read; the one before stays in force")
-        seen.append(None)
+    # A context forgets no authority, and half a renewal would leave it without a certificate.
+    def choose(connection: ssl.SSLObject, _name: str | None, _first: ssl.SSLContext) -> None:
+        connection.context = newest
 
-    files: WatchedFiles[None] = WatchedFiles([certificate, key], load)
+    context.sni_callback = choose
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        files.current()
+        now = files.current()
+        if now is shown:
+            continue
+        try:
+            newest = _renewed(settings, context)
+        except (ssl.SSLError, OSError):
+            logger.warning("the certificate is just being replaced; looking again")
+        else:
+            shown = now
+
+
+def _renewed(settings: Settings, first: ssl.SSLContext) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(settings.tls_certificate_file, settings.tls_key_file)  # type: ignore[arg-type]
+    made.load_verify_locations(settings.tls_authorities_file)
+    made.verify_mode = first.verify_mode
+    return made
 
 
 class _Server(uvicorn.Server):

@@ -18,7 +18,7 @@ _MIGRATIONS = Path(__file__).resolve().parents[1] / "migrations"
 class Database:
     """Opens transactions on SQLite or PostgreSQL; see `podium.kit.sql.Database`.
 
-    Whatever keeps it from doing so, a full disk included, is a
+    Whatever keeps it from doing so, a full disk, a read-only or a damaged database included, is a
     DatabaseUnavailableError: jobs wait for it and then go on.
     """
 

@@ -11,7 +11,7 @@ from podium.core.errors import InternalError, NotFoundError
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Row, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
@@ -88,13 +88,18 @@ class SqlLedger:
         """Says what queued jobs wait for, by their ids."""
         if not waits:
             return
+        # Of a long line all may change at once, and other writers wait for this.
+        query = (
+            update(jobs)
+            .where(jobs.c.id == bindparam("job"), jobs.c.state == pb.JOB_STATE_QUEUED)
+            .values(wait_reason=bindparam("reason"), wait_message=bindparam("message"))
+        )
+        told = [
+            {"job": job_id, "reason": wait.reason, "message": wait.message}
+            for job_id, wait in waits.items()
+        ]
         async with self._write() as connection:
-            for job_id, wait in waits.items():
-                await connection.execute(
-                    update(jobs)
-                    .where(jobs.c.id == job_id, jobs.c.state == pb.JOB_STATE_QUEUED)
-                    .values(wait_reason=wait.reason, wait_message=wait.message)
-                )
+            await connection.execute(query, told)
 
     async def settle(
         self, job_id: str, outcome: job_states.State, *, reason: str = "", message: str = ""

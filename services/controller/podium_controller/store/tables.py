@@ -65,6 +65,8 @@ jobs = Table(
     Column("usage_mark", BigInteger, nullable=False, server_default="0"),
     # A deleted job's row stays: its id names checkpoints and is never given again.
     Column("deleted", Boolean, nullable=False),
+    # They are counted at each look of the scheduler, and have bodies.
+    Index(None, "project", "state", "deleted"),
 )
 
 requests = Table(

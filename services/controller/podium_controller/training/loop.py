@@ -343,6 +343,8 @@ class TrainingLoop:
     ) -> None:
         """Makes the step visible; `batch` is None for a step that an earlier run published."""
         now = now_ns()
+        # A clock may have been set back meanwhile.
+        begun = min(begun or now, now)
         numbers = dict(published.metrics)
         trace_id = ""
         if batch is not None:
@@ -353,7 +355,7 @@ class TrainingLoop:
             version=published.version,
             group_ids=published.group_ids,
             metrics=numbers,
-            start_time=timestamp(begun or now),
+            start_time=timestamp(begun),
             commit_time=timestamp(now),
             trace_id=trace_id,
         )
@@ -374,7 +376,8 @@ class TrainingLoop:
         trained = len(published.group_ids) - len(published.skipped_groups)
         metrics.count_group(job, metrics.TRAINED, trained)
         if batch is not None:
-            metrics.STEP_SECONDS.labels("total").observe((now - batch.start_ns) / 1e9, exemplar())
+            took = (now - made.start_time.ToNanoseconds()) / 1e9
+            metrics.STEP_SECONDS.labels("total").observe(took, exemplar())
 
     async def _evaluate_if_due(self) -> None:
         if is_due(self._spec, self._completed):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -32,7 +32,18 @@ class Change(IntEnum):
 async def record(
     connection: AsyncConnection, change: Change, model: str, version: int, alias: str = ""
 ) -> None:
-    """Appends a change in the transaction that makes it.
+    """Appends a change in the transaction that makes it; see `record_all`."""
+    await record_all(connection, change, model, [version], alias)
+
+
+async def record_all(
+    connection: AsyncConnection,
+    change: Change,
+    model: str,
+    numbers: Sequence[int],
+    alias: str = "",
+) -> None:
+    """Appends the same change of several versions of a model, in this order.
 
     On PostgreSQL a sequence number is handed out before its transaction
     commits; taking the table's lock first keeps a watch from seeing number
@@ -40,10 +51,9 @@ async def record(
     """
     if connection.dialect.name == "postgresql":
         await connection.execute(sa.text("lock table changes in exclusive mode"))
+    same = {"change": int(change), "model": model, "alias": alias, "time": time.time()}
     await connection.execute(
-        sa.insert(changes).values(
-            change=int(change), model=model, version=version, alias=alias, time=time.time()
-        )
+        sa.insert(changes), [same | {"version": version} for version in numbers]
     )
 
 

@@ -23,6 +23,8 @@ from podium.core.errors import (
     UnavailableError,
 )
 
+from podium_registry.adapters.disk import on_disk
+
 logger = logging.getLogger(__name__)
 
 # An outage ends by itself; a wrong credential is for the operator to mend.
@@ -90,7 +92,8 @@ class ObjectBlobStore:
             raise _translate(error) from error
         if self._folder is not None:
             # The store itself does not; a version must not outlive its blobs.
-            await asyncio.to_thread(_sync, self._folder / key, self._folder)
+            with on_disk(length):
+                await asyncio.to_thread(_sync, self._folder / key, self._folder)
 
     async def size(self, digest: str) -> int | None:
         """See `BlobStore`."""
@@ -134,7 +137,8 @@ def _open(url: str) -> tuple[ObjectStore, Path | None]:
     parts = urlsplit(url)
     if parts.scheme == "file":
         folder = Path(unquote(parts.path))
-        folder.mkdir(parents=True, exist_ok=True)
+        with on_disk(0):
+            folder.mkdir(parents=True, exist_ok=True)
         return LocalStore(folder), folder
     return from_url(url), None
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
 import json
 import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import google_crc32c
-from podium.core.errors import (
-    AbortedError,
-    DataLossError,
-    NotFoundError,
-    OutOfRangeError,
-    ResourceExhaustedError,
-)
+from podium.core.errors import AbortedError, DataLossError, NotFoundError, OutOfRangeError
+
+from podium_registry.adapters.disk import on_disk
 
 logger = logging.getLogger(__name__)
 
@@ -53,16 +49,17 @@ class Upload:
 
         Raises:
             NotFoundError: the upload has ended.
-            ResourceExhaustedError: STORAGE_FULL.
+            PodiumError: as `on_disk`.
         """
-        with self._file:
+        with self._file, on_disk(self._synced):
             self._check_unfinished()
+            if not self.path.exists():
+                # Somebody has tidied up.
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.touch()
             received = self.received
             if self._synced != received:
-                try:
-                    _sync(self.path)
-                except OSError as error:
-                    raise _full(error, self._synced) from error
+                _sync(self.path)
                 self._synced = received
             return received
 
@@ -73,7 +70,7 @@ class Upload:
             NotFoundError: the upload has ended.
             OutOfRangeError: WRONG_OFFSET: the chunk does not continue the
                 file; PAST_DECLARED_SIZE.
-            ResourceExhaustedError: STORAGE_FULL; what was there stays.
+            PodiumError: as `on_disk`; what was there stays.
         """
         with self._file:
             self._check_unfinished()
@@ -92,13 +89,15 @@ class Upload:
                     reason="PAST_DECLARED_SIZE",
                     metadata={"persisted_size": str(persisted), "size": str(self.size)},
                 )
-            try:
-                with self.path.open("ab") as file:
-                    file.write(data)
-            except OSError as error:
-                # A part of the chunk may be on disk; its crc32c covers only the whole.
-                os.truncate(self.path, received)
-                raise _full(error, received) from error
+            with on_disk(received):
+                try:
+                    with self.path.open("ab") as file:
+                        file.write(data)
+                except OSError:
+                    # A part of the chunk may be on disk; its crc32c covers only the whole.
+                    with suppress(OSError):
+                        os.truncate(self.path, received)
+                    raise
             if self.received - self._synced >= _SYNC_BYTES:
                 self.persist()
 
@@ -111,8 +110,9 @@ class Upload:
         Raises:
             NotFoundError: the upload has ended.
             DataLossError: another digest; the upload begins again at 0.
+            PodiumError: as `on_disk`.
         """
-        with self._file:
+        with self._file, on_disk(self._synced):
             self._check_unfinished()
             hasher = hashlib.sha256()
             checks = bytearray()
@@ -132,8 +132,12 @@ class Upload:
             return bytes(checks)
 
     def finish(self) -> None:
-        """Deletes the bytes; from now on the upload has ended. Blocking."""
-        with self._file:
+        """Deletes the bytes; from now on the upload has ended. Blocking.
+
+        Raises:
+            PodiumError: as `on_disk`; it has ended all the same.
+        """
+        with self._file, on_disk(self._synced):
             if self._finished:
                 return
             self._finished = True
@@ -150,11 +154,19 @@ class Staging:
     """The uploads of one registry process, kept in a folder that is its own."""
 
     def __init__(self, folder: Path) -> None:
-        """Finds the uploads that an earlier process left."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Finds the uploads that an earlier process left.
+
+        Raises:
+            PodiumError: as `on_disk`.
+        """
         self._folder = folder
         self._lock = threading.Lock()
         self._uploads: dict[str, Upload] = {}
+        with on_disk(0):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._find(folder)
+
+    def _find(self, folder: Path) -> None:
         for record in folder.glob("*.json"):
             try:
                 raw = json.loads(record.read_text(encoding="utf-8"))
@@ -172,7 +184,7 @@ class Staging:
         """The unfinished upload of a digest and size, or a new one. Blocking.
 
         Raises:
-            ResourceExhaustedError: STORAGE_FULL.
+            PodiumError: as `on_disk`.
         """
         # Names the content, so that a finished upload can still be told from an unknown one.
         upload_id = f"{digest.removeprefix('sha256:')}-{size:x}"
@@ -181,15 +193,18 @@ class Staging:
                 return self._uploads[upload_id]
             record = self._folder / f"{upload_id}.json"
             draft = record.with_suffix(".draft")
-            try:
-                draft.write_text(json.dumps({"digest": digest, "size": size}), encoding="utf-8")
-                _sync(draft)
-                draft.replace(record)
-                upload = self._add(upload_id, digest, size)
-                _sync(self._folder)
-            except OSError as error:
-                draft.unlink(missing_ok=True)
-                raise _full(error, 0) from error
+            with on_disk(0):
+                try:
+                    self._folder.mkdir(parents=True, exist_ok=True)
+                    draft.write_text(json.dumps({"digest": digest, "size": size}), encoding="utf-8")
+                    _sync(draft)
+                    draft.replace(record)
+                    upload = self._add(upload_id, digest, size)
+                    _sync(self._folder)
+                except OSError:
+                    with suppress(OSError):
+                        draft.unlink(missing_ok=True)
+                    raise
             return upload
 
     def get(self, upload_id: str) -> Upload:
@@ -264,13 +279,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _full(error: OSError, persisted: int) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return ResourceExhaustedError(
-            "the registry's disk is full",
-            reason="STORAGE_FULL",
-            metadata={"persisted_size": str(persisted)},
-        )
-    return error

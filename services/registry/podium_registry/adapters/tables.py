@@ -42,7 +42,8 @@ blobs = sa.Table(
     "blobs",
     metadata,
     sa.Column("digest", sa.String(80), primary_key=True),
-    sa.Column("size", sa.BigInteger, nullable=False),
+    # Added up after each upload.
+    sa.Column("size", sa.BigInteger, nullable=False, index=True),
     sa.Column("touch_time", sa.Float, nullable=False),
     # Of each MiB, big-endian: damage is seen at any offset without reading it all.
     sa.Column("chunk_crc32c", sa.LargeBinary, nullable=False),

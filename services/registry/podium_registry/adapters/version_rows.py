@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from podium.registry.v1 import registry_service_pb2 as pb
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from podium_registry.adapters.history import Change, record
+from podium_registry.adapters.history import Change, record_all
 from podium_registry.adapters.tables import aliases, leases, version_blobs, versions
 from podium_registry.domain import metrics
 from podium_registry.domain.manifests import no_version
+
+# Of one statement.
+_AT_ONCE = 1000
 
 
 async def row_of(
@@ -25,18 +29,34 @@ async def row_of(
 
 async def read_version(connection: AsyncConnection, model: str, version: int) -> pb.Version:
     """A version as the contract has it. Raises NotFoundError."""
-    row = await row_of(connection, model, version)
-    if row is None:
-        raise no_version(model, version)
+    (found,) = await read_versions(connection, model, [version])
+    return found
+
+
+async def read_versions(
+    connection: AsyncConnection, model: str, numbers: Sequence[int]
+) -> list[pb.Version]:
+    """Versions of a model, in this order. Raises NotFoundError."""
+    wanted = sa.and_(versions.c.model == model, versions.c.version.in_(numbers))
+    rows = {row.version: row for row in await connection.execute(sa.select(versions).where(wanted))}
     names = await connection.execute(
-        sa.select(aliases.c.alias)
-        .where(aliases.c.model == model, aliases.c.version == version)
+        sa.select(aliases.c.alias, aliases.c.version)
+        .where(aliases.c.model == model, aliases.c.version.in_(numbers))
         .order_by(aliases.c.alias)
     )
+    pointing: dict[int, list[str]] = {}
+    for name in names:
+        pointing.setdefault(name.version, []).append(name.alias)
+    if missing := set(numbers) - set(rows):
+        raise no_version(model, min(missing))
+    return [_message(rows[number], pointing.get(number, [])) for number in numbers]
+
+
+def _message(row: sa.Row[Any], names: Sequence[str]) -> pb.Version:
     result = pb.Version(
         manifest=pb.Manifest.FromString(row.manifest),
         manifest_digest=row.manifest_digest,
-        aliases=[name.alias for name in names],
+        aliases=names,
         total_bytes=row.total_bytes,
         evaluation_metrics=row.evaluation,
         state_files=state_files(row),
@@ -99,11 +119,22 @@ async def user_of(connection: AsyncConnection, model: str, version: int) -> str:
     return "" if holder is None else f"lease of {holder!r}"
 
 
-async def delete_version(connection: AsyncConnection, model: str, version: int) -> None:
-    """Deletes a version, with its leases, and records it."""
-    for table in (versions, version_blobs, leases):
-        await connection.execute(
-            sa.delete(table).where(table.c.model == model, table.c.version == version)
-        )
-    await record(connection, Change.DELETED, model, version)
-    metrics.VERSIONS_DELETED.inc()
+async def used_versions(connection: AsyncConnection, model: str) -> set[int]:
+    """Those that somebody keeps from being deleted, as `user_of` tells of one."""
+    pointed = sa.select(aliases.c.version).where(aliases.c.model == model)
+    leased = sa.select(leases.c.version).where(
+        leases.c.model == model, leases.c.expire_time > time.time()
+    )
+    return set(await connection.scalars(pointed)) | set(await connection.scalars(leased))
+
+
+async def delete_versions(connection: AsyncConnection, model: str, numbers: Sequence[int]) -> None:
+    """Deletes versions, with their leases, and records each, in this order."""
+    for first in range(0, len(numbers), _AT_ONCE):
+        some = numbers[first : first + _AT_ONCE]
+        for table in (versions, version_blobs, leases):
+            await connection.execute(
+                sa.delete(table).where(table.c.model == model, table.c.version.in_(some))
+            )
+        await record_all(connection, Change.DELETED, model, some)
+    metrics.VERSIONS_DELETED.inc(len(numbers))

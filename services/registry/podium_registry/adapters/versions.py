@@ -28,11 +28,13 @@ from podium_registry.adapters.history import Change, ChangeLog, record
 from podium_registry.adapters.tables import aliases, leases, requests, version_blobs, versions
 from podium_registry.adapters.version_rows import (
     add_alias,
-    delete_version,
+    delete_versions,
     newest_version,
     point_alias,
     read_version,
+    read_versions,
     row_of,
+    used_versions,
     user_of,
     version_of_alias,
 )
@@ -166,7 +168,7 @@ class Versions:
                 query.order_by(versions.c.version.desc()).limit(size + 1)
             )
             numbers = [row.version for row in rows]
-            page = [await read_version(connection, model, number) for number in numbers[:size]]
+            page = await read_versions(connection, model, numbers[:size])
         more = len(numbers) > size
         return page, encode_page_token([numbers[size - 1]], ["versions", model]) if more else ""
 
@@ -204,7 +206,7 @@ class Versions:
                     reason="VERSION_IN_USE",
                     metadata={"model": model, "version": str(version), "user": user},
                 )
-            await delete_version(connection, model, version)
+            await delete_versions(connection, model, [version])
         self._history.wake()
 
     async def set_alias(
@@ -352,7 +354,6 @@ class Versions:
             raise InvalidArgumentError(
                 violations=[Violation("metric", "must be set when keep_best is above 0")]
             )
-        deleted = []
         async with self._database.write() as connection:
             rows = list(
                 await connection.execute(
@@ -363,11 +364,9 @@ class Versions:
                 )
             )
             keep = kept([_rated(row) for row in rows], Rule(last, best, metric, lower_is_better))
-            keep |= set(named)
-            for row in rows:
-                if row.version not in keep and not await user_of(connection, model, row.version):
-                    await delete_version(connection, model, row.version)
-                    deleted.append(row.version)
+            keep |= set(named) | await used_versions(connection, model)
+            deleted = [row.version for row in rows if row.version not in keep]
+            await delete_versions(connection, model, deleted)
         if deleted:
             self._history.wake()
         return sorted(deleted)

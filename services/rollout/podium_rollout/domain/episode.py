@@ -111,7 +111,7 @@ class Episode:
             PodiumError: the policy could not act, or the environment refused to begin; the
                 group cannot be completed. UnavailableError (ENVIRONMENT_UNAVAILABLE): it is away.
         """
-        self._progress.began = time.time()
+        self._progress.begin()
         head = pb.Trajectory(
             id=self._id,
             group_id=self._request.group_id,
@@ -149,7 +149,7 @@ class Episode:
         outcome = pb.StopReason.Name(head.stop_reason).removeprefix("STOP_REASON_").lower()
         metrics.EPISODES.labels(label, outcome).inc()
         metrics.TURNS.labels(label).observe(sum(progress.turns.values()))
-        metrics.EPISODE_SECONDS.labels(label).observe(time.time() - progress.began, exemplar())
+        metrics.EPISODE_SECONDS.labels(label).observe(progress.seconds(), exemplar())
         metrics.rewarded(label, progress.reward)
 
     async def _run(self) -> pb.StopReason.ValueType:
@@ -160,7 +160,7 @@ class Episode:
             asked = time.monotonic()
             with metrics.EPISODES_WAITING.track_inprogress():
                 session = await self._opened(stack.enter_async_context(opening))
-            self._progress.began = time.time()
+            self._progress.begin()
             wait = self._request.episode.session_wait_seconds
             left = max(0.0, wait - (time.monotonic() - asked))
             try:

@@ -47,9 +47,21 @@ class EpisodeProgress:
     score: environment_pb.ScoreResponse = field(default_factory=environment_pb.ScoreResponse)
     info: struct_pb2.Struct = field(default_factory=struct_pb2.Struct)
     metrics: dict[str, float] = field(default_factory=dict)
-    began: float = field(default_factory=time.time)
-    """When the episode had its session."""
+    began: float = 0.0
+    """When the episode had its session, in seconds since the epoch."""
     reset: bool = False
+    _clock: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """The episode begins now."""
+        self.began, self._clock = time.time(), time.monotonic()
+
+    def seconds(self) -> float:
+        """Since it began, whatever the machine's clock was set to meanwhile."""
+        return time.monotonic() - self._clock
 
     def took(self, conversation: str, result: environment_pb.StepResponse) -> None:
         """Takes over a step."""
@@ -142,7 +154,7 @@ def _fill(
         trajectory.metrics["history_splits"] = float(splits)
     trajectory.info.CopyFrom(progress.info)
     trajectory.start_time.FromNanoseconds(int(progress.began * 1e9))
-    trajectory.end_time.GetCurrentTime()
+    trajectory.end_time.FromNanoseconds(int((progress.began + progress.seconds()) * 1e9))
 
 
 def _tell_steps(
