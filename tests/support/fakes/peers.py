@@ -42,6 +42,7 @@ class FakeInference:
         self.weight_mode = inference_pb.WEIGHT_MODE_MERGED
         self.max_lora_rank = 0
         self.untrainable = ""
+        self.unrenderable = ""
         self.pool_gpus = 0
         self.job = ""
         self.version = -1
@@ -69,6 +70,7 @@ class FakeInference:
             weight_mode=self.weight_mode,
             max_lora_rank=self.max_lora_rank,
             untrainable=self.untrainable,
+            unrenderable=self.unrenderable,
             vocabulary_digest=self.vocabulary,
             rendering=self.rendering,
         )
