@@ -29,11 +29,12 @@ from podium.core.errors import (
 )
 from podium.core.hub_address import VARIABLE, wrong_hub_address
 from podium.core.proxies import any_named, keep_direct
+from podium.local.models.configuration import unsupported
 from podium.local.models.digest import digest
 from podium.local.models.locate import cache_path, cached, models_dir, own_folder, places
 from podium.local.models.package import GGUF, gguf_folder
 from podium.local.models.recipe import BUILT_IN, RECIPE_FILE, is_model, made_by, recipe
-from podium.local.models.supported import check_whole, unsupported
+from podium.local.models.supported import check_whole
 
 _SMOLLM2 = BUILT_IN[0]
 _OF_THE_LOADING = ("is_local", "local_files_only")
