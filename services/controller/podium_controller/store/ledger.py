@@ -193,6 +193,8 @@ class SqlLedger:
     async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
         """See `ports.Ledger`."""
         async with self._write() as connection:
+            # One that is repeated while the first is still being written comes after it.
+            await _locked(connection, key.job_id)
             await store_group(connection, key, status, group)
 
     async def save_judged(
