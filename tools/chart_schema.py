@@ -4,7 +4,9 @@ usage: python tools/chart_schema.py [--check]
 
 A key's type is that of its default; `# -- text` above it describes it, and `# @schema {...}` adds
 JSON Schema. No key is allowed that values.yaml does not have, and those must be there whose default
-is not empty: null takes them away, and `--reuse-values` brings none that an older chart lacked.
+is not empty: null takes them away, and `--reuse-values` brings none that an older chart lacked. But
+for what is off by default, and off as well without any values, and what says `mayBeAbsent`, of
+which the templates tell when it is needed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 import yaml
 
 CHART = Path(__file__).resolve().parent.parent / "charts" / "podium"
+_MAY_BE_ABSENT = "mayBeAbsent"
 TABLE = ("<!-- values: written by `make chart-schema` -->", "<!-- /values -->")
 
 _NAME = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?$"}
@@ -154,6 +157,7 @@ def _schema_of(node: yaml.Node, comments: _Comments) -> dict[str, Any]:
         properties = {}
         for key, value in node.value:
             description, extra = comments.above(key.start_mark.line)
+            extra.pop(_MAY_BE_ABSENT, None)
             if "$ref" in extra:
                 properties[key.value] = {"description": description, **extra}
                 continue
@@ -168,18 +172,33 @@ def _schema_of(node: yaml.Node, comments: _Comments) -> dict[str, Any]:
     return {"type": {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}[kind]}
 
 
-def _with_required(made: dict[str, Any], node: yaml.Node) -> dict[str, Any]:
-    """A schema of `_schema_of` that asks for every key whose default is not empty."""
+def _is_off(node: yaml.Node) -> bool:
+    """Whether a default is a feature that is off, or several of them and nothing else."""
+    if not isinstance(node, yaml.MappingNode) or not node.value:
+        return False
+    switches = [value.value for key, value in node.value if key.value == "enabled"]
+    return switches == ["false"] or all(_is_off(value) for _, value in node.value)
+
+
+def _with_required(made: dict[str, Any], node: yaml.Node, comments: _Comments) -> dict[str, Any]:
+    """A schema of `_schema_of` that asks for every key whose default is not empty, nor off."""
     if not isinstance(node, yaml.MappingNode) or "properties" not in made:
         return made
     defaults = {key.value: value for key, value in node.value}
+    free = {
+        key.value
+        for key, value in node.value
+        if value.value in ("", [])
+        or _is_off(value)
+        or comments.above(key.start_mark.line)[1].get(_MAY_BE_ABSENT)
+    }
     return {
         **made,
         "properties": {
-            name: _with_required(inner, defaults[name])
+            name: _with_required(inner, defaults[name], comments)
             for name, inner in made["properties"].items()
         },
-        "required": [name for name, value in defaults.items() if value.value not in ("", [])],
+        "required": [name for name in defaults if name not in free],
     }
 
 
@@ -188,7 +207,7 @@ def schema() -> dict[str, Any]:
     text = (CHART / "values.yaml").read_text()
     # Of pools and pods, which take the same keys, each may leave out any.
     properties = _schema_of(_root(text), _Comments(text))["properties"]
-    made = _with_required(_schema_of(_root(text), _Comments(text)), _root(text))
+    made = _with_required(_schema_of(_root(text), _Comments(text)), _root(text), _Comments(text))
     pod = {k: v for k, v in properties["podDefaults"].items() if k != "description"}
     pool = {
         "type": "object",
@@ -228,6 +247,7 @@ def _rows(node: yaml.Node, comments: _Comments, path: str = "") -> Iterator[str]
     for key, value in node.value:
         name = f"{path}{key.value}"
         description, extra = comments.above(key.start_mark.line)
+        extra.pop(_MAY_BE_ABSENT, None)
         if isinstance(value, yaml.MappingNode) and value.value and not extra:
             yield from _rows(value, comments, f"{name}.")
             continue

@@ -40,13 +40,58 @@ def over(values: Values, more: Values) -> Values:
     return merged
 
 
-def test_an_empty_value_may_be_null() -> None:
-    def without_secrets(values: Values) -> list[Values]:
-        return [each for each in render(values) if each["kind"] != "Secret"]
+def without_secrets(values: Values) -> list[Values]:
+    """The objects but for those whose tokens are new each time."""
+    return [each for each in render(values) if each["kind"] != "Secret"]
 
+
+def at(path: str, value: Any) -> Values:
+    """Values that hold one at a path."""
+    *above, name = path.split(".")
+    values: Values = {name: value}
+    for each in reversed(above):
+        values = {each: values}
+    return values
+
+
+def test_an_empty_value_may_be_null() -> None:
     values = over(emptied(DEFAULTS), EVERYTHING)
     assert values["controller"]["settings"] is values["image"]["tag"] is None
     assert without_secrets(values) == without_secrets(EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "gitops",
+        "tracking",
+        "console.ingress",
+        "monitoring",
+        *(f"monitoring.{part}" for part in ("podMonitor", "rules", "dashboards")),
+        *(f"{of}.autoscaling" for of in ("rollout", "judge", "poolDefaults")),
+        "trainerPoolDefaults.autoscaling",
+        "modelCache.persistence",
+    ],
+)
+def test_what_is_off_by_default_may_be_null(path: str) -> None:
+    """As people write it to unset a default."""
+    assert without_secrets(at(path, None)) == without_secrets({})
+
+
+def test_of_monitoring_a_part_may_be_null_beside_others() -> None:
+    for part in EVERYTHING["monitoring"]:
+        off = over(EVERYTHING, at(f"monitoring.{part}", {"enabled": False}))
+        assert without_secrets(over(EVERYTHING, at(f"monitoring.{part}", None))) == (
+            without_secrets(off)
+        )
+
+
+def test_a_database_of_ones_own_needs_no_values_of_the_charts() -> None:
+    values = over(EVERYTHING, {"database": {"internal": None, "existingSecret": "mine"}})
+    with_theirs = over(EVERYTHING, {"database": {"existingSecret": "mine"}})
+    assert without_secrets(values) == without_secrets(with_theirs)
+    with pytest.raises(HelmError, match=r"database\.internal is missing, by which the chart runs"):
+        render({"database": {"internal": None}})
 
 
 @pytest.mark.parametrize(
@@ -56,11 +101,8 @@ def test_an_empty_value_may_be_null() -> None:
 )
 def test_another_value_that_is_null_is_named(path: str) -> None:
     *above, name = path.split(".")
-    values: Values = {name: None}
-    for each in above:
-        values = {each: values}
     with pytest.raises(HelmError, match=f"at '{'/'.join(['', *above])}': missing property '{name}"):
-        render(values)
+        render(at(path, None))
 
 
 def test_values_of_an_older_chart_are_refused_by_what_they_lack(tmp_path: Path) -> None:

@@ -213,9 +213,12 @@ def test_a_pool_is_scaled_by_a_series_of_its_own_pods() -> None:
     assert given >= set(labels) - {"namespace"}
 
 
-def boards(name: str = "one", namespace: str = "ns", **more: Any) -> dict[str, dict[str, Any]]:
+def boards(
+    name: str = "one", namespace: str = "ns", own: dict[str, Any] | None = None, **more: Any
+) -> dict[str, dict[str, Any]]:
     """A release's dashboards as Grafana's sidecar finds them, by file."""
-    values = {"monitoring": {"dashboards": {"enabled": True, "labels": {"find": "me"}}} | more}
+    monitoring = {"dashboards": {"enabled": True, "labels": {"find": "me"}}} | more
+    values = {"monitoring": monitoring, **(own or {})}
     objects = of_kind(render(values, name=name, namespace=namespace), "ConfigMap")
     found = {}
     for each in objects:
@@ -242,6 +245,21 @@ def test_two_releases_share_a_grafana() -> None:
             text = json.dumps(board)
             for word in ("RELEASE_", "CONSOLE_URL", "RUNBOOK_URL"):
                 assert word not in text
+
+
+def test_two_aliases_in_one_release_have_dashboards_of_their_own() -> None:
+    """As dependencies of a chart; the one that is called podium keeps what links name."""
+    releases = [boards(), *(boards(own={"nameOverride": name}) for name in ("lab", "prod"))]
+    for unique in ("uid", "title"):
+        found = [board[unique] for each in releases for board in each.values()]
+        assert len(set(found)) == len(found)
+    files = [file for each in releases for file in each]
+    assert len(set(files)) == len(files)
+    assert boards(own={"nameOverride": "podium"}) == releases[0]
+    # Links to other dashboards find theirs by the id in a tag.
+    for each in releases:
+        (tag,) = {tag for board in each.values() for tag in board["tags"] if tag != "podium"}
+        assert all(f"podium-{tag}-" in board["uid"] for board in each.values())
 
 
 def test_a_dashboard_goes_into_the_folder_that_the_values_name() -> None:

@@ -121,6 +121,7 @@ def test_a_name_that_kubernetes_takes_is_not_changed(
     "values",
     [
         {"nameOverride": "Podium"},
+        {"fullnameOverride": "Podium"},
         {"nameOverride": "7"},
         {"fullnameOverride": "a_b"},
         {"fullnameOverride": "7b"},
@@ -130,8 +131,10 @@ def test_a_name_that_kubernetes_takes_is_not_changed(
 def test_names_that_kubernetes_would_refuse_are_refused_by_their_value(
     values: dict[str, str],
 ) -> None:
-    (field,) = values
-    with pytest.raises(HelmError, match=field):
+    ((field, given),) = values.items()
+    with pytest.raises(
+        HelmError, match=f"{field}: got '{given}'; allowed are up to 40 small letters"
+    ):
         render(values)
 
 

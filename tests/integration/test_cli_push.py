@@ -104,6 +104,8 @@ async def test_what_a_hub_refuses_is_told(published: FakePodium, tmp_path: Path)
         ({"model_type": "gpt_oss"}, "model_type is 'gpt_oss'"),
         ({"rope_parameters": {"rope_type": "llama3", "factor": 8}}, "rope_type is 'llama3'"),
         ({"dtype": "float8"}, "dtype is 'float8'"),
+        # Of the class, where the file is silent.
+        ({"model_type": "mistral"}, "attention is 'a sliding window'"),
     ],
 )
 def test_what_has_no_gguf_here_is_told_with_who_makes_one(

@@ -17,10 +17,13 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.kit import sql
 from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.domain.ports import JUDGED, GroupKey
+from podium_controller.domain.stop_signals import StopSignals
 from podium_controller.store import Database, EvaluationStore
+from podium_controller.store.groups import store_group
 from podium_controller.store.leases import check_fence
 from podium_controller.store.rows import live_job
 from podium_controller.store.tables import jobs, metadata, steps
+from podium_controller.training.patient_ledger import PatientLedger
 from sqlalchemy.ext.asyncio import AsyncConnection
 from support.batch_contract import *  # noqa: F403 : the tests
 from support.evaluation_contract import *  # noqa: F403 : the tests
@@ -322,6 +325,24 @@ async def test_who_holds_a_job_lets_rows_be_written_that_refer_to_it(stores: Sql
         await live_job(connection, "job", lock=True)
         saved = ledger.save_group(GroupKey("job", 2, 0), JUDGED, group(2, 0))
         await asyncio.wait_for(saved, 30)
+
+
+async def test_a_group_that_is_written_again_meets_its_first_write(stores: SqlStores) -> None:
+    """Whose connection broke as it was committed: the run's ledger repeats it, and it is there."""
+    ledger = await lead(stores)
+    await committed(stores, ledger, "job", 1)
+    key, waits = GroupKey("job", 2, 0), sa.text("select count(*) from pg_locks where not granted")
+    async with stores.database.write() as connection:
+        await store_group(connection, key, JUDGED, group(2, 0))
+        patient = PatientLedger(ledger, StopSignals())
+        again = asyncio.create_task(patient.save_group(key, JUDGED, group(2, 0)))
+        async with asyncio.timeout(30):
+            while not again.done():
+                async with stores.database.read() as looking:
+                    if await looking.scalar(waits):
+                        break
+    await again
+    assert set(await ledger.stored_groups("job", 2)) == {0}
 
 
 async def test_nothing_is_prepared_since_a_pooler_may_stand_before_the_database(

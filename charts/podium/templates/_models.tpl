@@ -32,7 +32,7 @@
     sizeLimit: {{ .values.sharedMemory }}
 - name: models
   {{- with .root.Values.modelCache }}
-  {{- if .persistence.enabled }}
+  {{- if (.persistence).enabled }}
   persistentVolumeClaim:
     claimName: {{ default (include "podium.componentName" (list $.root "models")) .persistence.existingClaim }}
   {{- else }}

@@ -2,7 +2,7 @@
 
 {{/* A value of the labels that select, which never change: as it was given. */}}
 {{- define "podium.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- default .Chart.Name (include "podium.override" (list . "nameOverride")) | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* A name of at most so many characters, with a digest in place of what is left out: (list name length) */}}
@@ -19,13 +19,25 @@
      a chart has this one as a dependency, may. What is too long is cut off, and Helm refuses a second release to which
      another's objects would belong. */}}
 {{- define "podium.fullname" -}}
-{{- $full := .Values.fullnameOverride -}}
-{{- if not $full -}}
-{{- $name := include "podium.name" . | lower | replace "_" "-" -}}
-{{- $full = contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) | replace "." "-" -}}
-{{- if not (regexMatch "^[a-z]" $full) }}{{ $full = printf "r-%s" $full }}{{ end -}}
+{{- default (include "podium.prefix" (list . (include "podium.name" .))) (include "podium.override" (list . "fullnameOverride")) -}}
 {{- end -}}
+
+{{/* The same by the release and a chart's name alone: (list root "podium"). */}}
+{{- define "podium.prefix" -}}
+{{- $release := (index . 0).Release.Name -}}
+{{- $name := last . | lower | replace "_" "-" -}}
+{{- $full := contains $name $release | ternary $release (printf "%s-%s" $release $name) | replace "." "-" -}}
+{{- if not (regexMatch "^[a-z]" $full) }}{{ $full = printf "r-%s" $full }}{{ end -}}
 {{- $full | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* A name that the values give, or nothing: (list root "nameOverride"). */}}
+{{- define "podium.override" -}}
+{{- $given := get (index . 0).Values (last .) -}}
+{{- if and $given (not (regexMatch "^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$" $given)) -}}
+{{- fail (printf "%s: got '%s'; allowed are up to 40 small letters, digits and hyphens, a letter first and no hyphen last, as in names of Kubernetes" (last .) $given) -}}
+{{- end -}}
+{{- $given -}}
 {{- end -}}
 
 {{/* A size such as 40Gi in bytes. */}}

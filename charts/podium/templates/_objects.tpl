@@ -53,7 +53,7 @@ spec:
 {{- end -}}
 
 {{- define "podium.autoscaler" -}}
-{{- if .values.autoscaling.enabled }}
+{{- if (.values.autoscaling).enabled }}
 ---
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
@@ -73,7 +73,7 @@ spec:
 
 {{/* KEDA's. What waits is summed over the pods, and KEDA divides it by `threshold` to get how many. */}}
 {{- define "podium.poolScaler" -}}
-{{- $scaling := .values.autoscaling -}}
+{{- $scaling := default dict .values.autoscaling -}}
 {{- if $scaling.enabled }}
 {{- if not $scaling.prometheusAddress -}}
 {{- fail (printf "pools: autoscaling of '%s' needs prometheusAddress, the URL of the Prometheus that scrapes its pods" .values.name) -}}
@@ -147,13 +147,13 @@ spec:
 {{- define "podium.expectedReplicas" -}}
 {{- $all := list -}}
 {{- range $component := list "controller" "registry" "rollout" "judge" "gitops" "tracking" "console" -}}
-{{- $all = append $all (dict "component" $component "values" (index $.Values $component)) -}}
+{{- $all = append $all (dict "component" $component "values" (index $.Values $component | default (dict "enabled" false))) -}}
 {{- end -}}
 {{- range (include "podium.pools" . | fromJson).pools -}}
 {{- $all = append $all (dict "component" (printf "inference-%s" .name) "values" .) -}}
 {{- end -}}
 {{- range (include "podium.trainerPools" . | fromJson).pools -}}
-{{- $all = append $all (dict "component" (printf "trainers-%s" .name) "values" (dict "replicas" (ternary 0 1 .autoscaling.enabled))) -}}
+{{- $all = append $all (dict "component" (printf "trainers-%s" .name) "values" (dict "replicas" (ternary 0 1 (default false (.autoscaling).enabled)))) -}}
 {{- end -}}
 {{- $found := list -}}
 {{- range $all -}}
@@ -169,7 +169,7 @@ spec:
 {{/* The links of a dashboard or panel whose places the values name, as JSON {"links": [...]}: (list
      monitoring links). */}}
 {{- define "podium.dashboardLinks" -}}
-{{- $urls := dict "RUNBOOK_URL" (default "" (index . 0).rules.runbookBaseUrl) "CONSOLE_URL" (default "" (index . 0).dashboards.consoleUrl) -}}
+{{- $urls := dict "RUNBOOK_URL" (default "" ((index . 0).rules).runbookBaseUrl) "CONSOLE_URL" (default "" (index . 0).dashboards.consoleUrl) -}}
 {{- $kept := list -}}
 {{- range $link := index . 1 -}}
 {{- $known := true -}}

@@ -48,7 +48,7 @@ kind: LeaderWorkerSet
 metadata:
   {{- include "podium.metadata" (list .root $nodes) | nindent 2 }}
 spec:
-  {{- if not .values.autoscaling.enabled }}
+  {{- if not (.values.autoscaling).enabled }}
   replicas: {{ .values.replicas }}
   {{- end }}
   startupPolicy: LeaderCreated
@@ -65,8 +65,8 @@ spec:
 {{/* vLLM's processes trust whoever reaches them, on ports that they choose: the pods of one group reach
      each other, and nobody else does. */}}
 {{- define "podium.groupPolicies" -}}
-{{- $scaling := .values.autoscaling -}}
-{{- $groups := ternary $scaling.maxReplicas .values.replicas $scaling.enabled | int -}}
+{{- $scaling := default dict .values.autoscaling -}}
+{{- $groups := ternary $scaling.maxReplicas .values.replicas (default false $scaling.enabled) | int -}}
 {{- $nodes := include "podium.nodesName" . -}}
 {{- range $index := until $groups }}
 ---

@@ -34,7 +34,7 @@
 {{- range (include "podium.trainerPools" . | fromJson).pools -}}
 {{- $address := include "podium.address" (list $ (printf "trainers-%s" .name) "trainer") -}}
 {{- $setting := dict "address" $address "base_model" .baseModel "max_jobs" (int .maxJobs) "gpus" (int .gpus) -}}
-{{- if .autoscaling.enabled }}{{ $_ := set $setting "scales_to_zero" true }}{{ end -}}
+{{- if (.autoscaling).enabled }}{{ $_ := set $setting "scales_to_zero" true }}{{ end -}}
 {{- $_ := set $told .name $setting -}}
 {{- end -}}
 {{- $told | toJson -}}
@@ -44,7 +44,7 @@
      away there is no number, which is an error to KEDA (ignoreNullValues), and on an error it leaves the
      pool as it is (no `fallback`). */}}
 {{- define "podium.trainerPoolScaler" -}}
-{{- $scaling := .values.autoscaling -}}
+{{- $scaling := default dict .values.autoscaling -}}
 {{- if $scaling.enabled }}
 {{- if not $scaling.prometheusAddress -}}
 {{- fail (printf "trainerPools: autoscaling of '%s' needs prometheusAddress, the URL of the Prometheus that scrapes the controller" .values.name) -}}

@@ -13,7 +13,7 @@ from typing import Any
 
 from podium.core.errors import FailedPreconditionError
 from podium.core.packages import needed
-from podium.local.models import weight_files
+from podium.local.models import config_of, weight_files, whole_config
 
 REQUIREMENT = "gguf>=0.19"
 _FAMILIES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"}
@@ -37,15 +37,16 @@ def write_gguf(model: Path, target: Path, name: str) -> None:
             not written here; the message names what it is and what is allowed.
     """
     gguf = needed("gguf", REQUIREMENT, "--gguf")
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    given = config_of(model)
     tokenizer = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))
-    architecture = _architecture(gguf, config)
+    architecture, file_type = _architecture(gguf, given), _file_type(gguf, given)
+    config = _whole(model)
     pre_tokenizer = _pre_tokenizer(tokenizer)
     writer = gguf.GGUFWriter(target, gguf.MODEL_ARCH_NAMES[architecture], use_temp_file=True)
     writer.add_type(gguf.GGUFType.MODEL)
     writer.add_name(name)
     _add_shape(writer, config)
-    writer.add_file_type(_file_type(gguf, config))
+    writer.add_file_type(file_type)
     _add_tokenizer(gguf, writer, model, tokenizer, pre_tokenizer, int(config["vocab_size"]))
     _add_tensors(gguf, writer, model, config, architecture)
     writer.write_header_to_file()
@@ -70,9 +71,16 @@ def _architecture(gguf: Any, config: Mapping[str, Any]) -> Any:
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise _refusal("rope_type", kind, "default")
-    if config.get("use_sliding_window") or (family == "mistral" and config.get("sliding_window")):
-        raise _refusal("attention", "a sliding window", "attention to all that came before")
     return gguf.MODEL_ARCH[_FAMILIES[family]]
+
+
+def _whole(model: Path) -> dict[str, Any]:
+    """What Transformers makes of the file: windows and sizes of heads have defaults by class."""
+    config = whole_config(model)
+    # Llama has none, whatever its file says; Qwen's is none where `use_sliding_window` is false.
+    if config["model_type"] != "llama" and config.get("sliding_window"):
+        raise _refusal("attention", "a sliding window", "attention to all that came before")
+    return config
 
 
 def _pre_tokenizer(tokenizer: Mapping[str, Any]) -> str:
@@ -98,7 +106,6 @@ def _pre_tokenizer(tokenizer: Mapping[str, Any]) -> str:
 def _add_shape(writer: Any, config: Mapping[str, Any]) -> None:
     heads = int(config["num_attention_heads"])
     head = int(config.get("head_dim") or config["hidden_size"] // heads)
-    rope = config.get("rope_parameters") or {}
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -108,7 +115,7 @@ def _add_shape(writer: Any, config: Mapping[str, Any]) -> None:
     writer.add_key_length(head)
     writer.add_value_length(head)
     writer.add_rope_dimension_count(head)
-    writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
 

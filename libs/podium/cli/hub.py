@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from podium.cli.checkpoint_files import FileFormat, name_of
 from podium.cli.exits import CliError, Exit
+from podium.core.hub_address import VARIABLE, wrong_hub_address
 from podium.core.packages import needed
 from podium.core.proxies import any_named, proxy_of
 
@@ -73,6 +74,8 @@ def push(folder: Path, repository: str, revision: str | None, private: bool, mes
     Raises:
         CliError: the hub refused or cannot be reached, with its words.
     """
+    if wrong := wrong_hub_address():
+        raise CliError(f"{VARIABLE}: {wrong}", code=Exit.USAGE)
     hub = needed("huggingface_hub", "huggingface_hub>=1", "podium checkpoint push")
     errors = needed("huggingface_hub.errors", "huggingface_hub>=1", "podium checkpoint push")
     api = hub.HfApi()
@@ -108,11 +111,7 @@ _TOKEN = "Set HF_TOKEN to a token that may write, or run 'hf auth login'."
 def _away(error: Exception, endpoint: str) -> CliError:
     words = str(error).rstrip(".") or type(error).__name__
     parts = urlsplit(endpoint)
-    try:
-        asked = proxy_of(parts.scheme, parts.hostname or "", parts.port)
-    except ValueError:
-        # It has a port that is none.
-        asked = ""
+    asked = proxy_of(parts.scheme, parts.hostname or "", parts.port)
     proxy = " The environment's proxy was asked." if asked else ""
     return CliError(f"{endpoint} cannot be reached: {words}.{proxy}", code=Exit.UNREACHABLE)
 

@@ -10,6 +10,9 @@ import math
 import sys
 from collections.abc import Iterable
 
+MOST_SQUARED = 1e100
+"""Up to it a square, and what is made of many squares, are far from where numbers end."""
+
 _UNIT = 2.0**64
 """Of the sum where it is beyond a double, at its end or on the way: a power of two is exact."""
 
@@ -35,6 +38,16 @@ def mean_of(values: Iterable[float]) -> float:
     # Rounded up, that of the greatest numbers is beyond them.
     most = sys.float_info.max
     return max(-most, min(most, units / len(held) * _UNIT))
+
+
+def unit_of(largest: float) -> float:
+    """In which numbers up to `largest` are at most `MOST_SQUARED`; 1 where they are.
+
+    A power of two, so that counting in it rounds nothing.
+    """
+    if largest <= MOST_SQUARED:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(largest / MOST_SQUARED)[1])
 
 
 def _units_of(values: list[float]) -> float:

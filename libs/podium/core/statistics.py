@@ -12,11 +12,11 @@ import random
 from collections.abc import Collection, Sequence
 from itertools import chain, product
 
+from podium.core.means import unit_of
+
 _Z_95 = 1.959963984540054
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t, two-sided 95 %, for 1 to 9 degrees of freedom."""
-_MOST_SQUARED = 1e100
-"""Up to it a square, and what is made of squares here, are far from where numbers end."""
 _EXACT = 14
 """Differences up to which every choice of signs is counted."""
 _DRAWS = 20_000
@@ -91,7 +91,7 @@ def clustered_mean_interval(
     every = list(chain.from_iterable(clusters))
     if len(clusters) < 2 or not all(map(math.isfinite, every)):
         return None
-    if (unit := _unit(every)) > 1:
+    if (unit := unit_of(_largest(every))) > 1:
         clusters = [[value / unit for value in cluster] for cluster in clusters]
     plain = _interval_of_values(clusters)
     low, high = plain if successes is None else _interval_of_kinds(clusters, successes, plain)
@@ -241,7 +241,7 @@ def paired_interval(
     count = len(differences)
     if count < 2 or not all(map(math.isfinite, differences)):
         return None
-    if (unit := _unit(differences)) > 1:
+    if (unit := unit_of(_largest(differences))) > 1:
         found = paired_interval([value / unit for value in differences], pseudo)
         return found and (found[0] * unit, found[1] * unit)
     total = count + pseudo
@@ -260,12 +260,8 @@ def _ratio_variance(clusters: Sequence[Sequence[float]], mean: float) -> float:
     return count / (count - 1) * math.fsum(r * r for r in residuals) / trials**2
 
 
-def _unit(values: Collection[float]) -> float:
-    """In which finite values are at most 1e100: a power of two, with which nothing is rounded."""
-    largest = max(map(abs, values), default=0.0)
-    if largest <= _MOST_SQUARED:
-        return 1.0
-    return math.ldexp(1.0, math.frexp(largest / _MOST_SQUARED)[1])
+def _largest(values: Collection[float]) -> float:
+    return max(map(abs, values), default=0.0)
 
 
 def _t_95(freedom: float) -> float:
@@ -314,7 +310,7 @@ def sign_flip_p_value(differences: Sequence[float]) -> float:
     """
     if not all(map(math.isfinite, differences)):
         return math.nan
-    unit = _unit(differences)
+    unit = unit_of(_largest(differences))
     values = [value / unit for value in differences if value]
     observed = abs(math.fsum(values)) - 1e-12
     if len(values) <= _EXACT:

@@ -136,7 +136,7 @@ async def _planned(
     held = await read(heldout, "heldout") if heldout is not None else []
     if again := duplicates(rows):
         logger.warning("%d of %d rows are there already, token for token", again, len(rows))
-    if seen := len({row.body for row in rows} & {row.body for row in held}):
+    if seen := len({row.body for row in held}.intersection(row.body for row in rows)):
         logger.warning("%d rows that are held out are trained on too", seen)
     return plan(spec, rows, held)
 

@@ -121,6 +121,7 @@ def main() -> None:
             gpus=engine.gpus,
             vocabulary_digest=vocabulary_digest(engine.tokenizer.get_vocab()),
             untrainable=models.untrainable(folder, models.causal_kinds()),
+            unrenderable="" if renderer.has_template else NO_TEMPLATE,
             rendering=spec_pb2.Rendering(
                 chat_template_digest=digest_of(
                     settings.chat_template or getattr(engine.tokenizer, "chat_template", None)

@@ -42,6 +42,7 @@ class FakeInference:
         self.weight_mode = inference_pb.WEIGHT_MODE_MERGED
         self.max_lora_rank = 0
         self.untrainable = ""
+        self.unrenderable = ""
         self.pool_gpus = 0
         self.job = ""
         self.version = -1
@@ -69,6 +70,7 @@ class FakeInference:
             weight_mode=self.weight_mode,
             max_lora_rank=self.max_lora_rank,
             untrainable=self.untrainable,
+            unrenderable=self.unrenderable,
             vocabulary_digest=self.vocabulary,
             rendering=self.rendering,
         )
@@ -199,6 +201,8 @@ class FakeRollout:
         self.splits = {"train": 8, "heldout": 2}
         self.collected: Counter[str] = Counter()
         """By id of the group, those that were collected to the end."""
+        self.asked: Counter[str] = Counter()
+        """The same, whatever became of them."""
         self.fails: Callable[[str], bool] = lambda group_id: False
         """Whether all attempts of a group break."""
         self.refused: Callable[[str], bool] = lambda scenario_id: False
@@ -224,6 +228,7 @@ class FakeRollout:
         self, request: rollout_pb.CollectGroupRequest
     ) -> list[trajectory_pb2.Trajectory]:
         began = now_ns()
+        self.asked[request.group_id] += 1
         turns = _SLOW_TURNS if _drawn(f"{request.group_id}/slow") < self.slow_share else 2
         versions: list[int] = []
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from podium_controller.cluster import trainers
-from podium_controller.training import recovery, useless
+from podium_controller.training import patient_ledger, recovery, useless
 from support.spans import exporter, spans
 
 __all__ = ["exporter", "spans"]
@@ -15,6 +15,7 @@ __all__ = ["exporter", "spans"]
 def tried_again_soon() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recovery, "_FIRST_PAUSE", 0.001)
+        patch.setattr(patient_ledger, "_FIRST_PAUSE", 0.001)
         patch.setattr(useless, "_FIRST_PAUSE", 0.001)
         patch.setattr(trainers, "_FIRST_PAUSE", 0.01)
         yield

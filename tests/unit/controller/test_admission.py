@@ -128,6 +128,21 @@ async def test_a_job_on_a_model_that_cannot_train_is_refused(
     )
 
 
+async def test_a_job_on_a_model_that_renders_no_conversation_is_refused() -> None:
+    """A base model without a chat template: every episode would fail."""
+    bench, admission = asked()
+    bench.inference.unrenderable = "the model has no chat template; SETTING names one"
+    (model,) = await admission.check_model(bench.spec)
+    assert model.field == "job.spec.base_model"
+    assert model.description == (
+        f"got {bench.spec.base_model!r}, of which no conversation can be rendered: the model has"
+        " no chat template; SETTING names one"
+    )
+    # Its client may bring tokens, as with /v1/completions.
+    bench.spec.client.SetInParent()
+    assert await admission.check_model(bench.spec) == []
+
+
 async def test_a_pool_that_never_answered_may_serve_it() -> None:
     bench, admission = asked()
     bench.before("engine", away("inference"))

@@ -27,9 +27,10 @@ from prometheus_client import REGISTRY
 from simulation import network
 from simulation.befalls import die, freeze, lose_answers
 from simulation.loop import StuckError, VirtualLoop
-from simulation.run import simulate, undisturbed
+from simulation.record import faults_of
+from simulation.run import live, simulate, undisturbed
 from simulation.scenario import Shape, shape_of
-from simulation.world import World
+from simulation.world import World, clocks_of
 from support.fakes import trajectories
 from support.fakes.ledger import MemoryLedger
 from support.full import long
@@ -60,6 +61,25 @@ def test_what_befalls_a_job_costs_it_nothing_but_time(seeds: int) -> None:
     assert sum(outcome.replays for outcome in outcomes) > seeds // 50
     # However a job's runs ended, and whoever led then: nothing of it is shown any more.
     assert series_of_jobs() <= before
+
+
+@pytest.mark.parametrize("shape", [Shape(groups=3, at_once=3), Shape(staleness=1, ready=True)])
+def test_an_outage_of_the_database_within_the_lease_cuts_no_group(shape: Shape) -> None:
+    """A lone controller leads on for as long again as its lease lasts, and its groups go on."""
+    work = undisturbed(shape.left_alone).work
+    for point in range(work // 8, work, work // 8):
+        world = World(shape, point, disturbed=False)
+
+        def lose(world: World = world) -> None:
+            world.network.lose(network.DATABASE)
+            world.loop.world(12.0, lambda: world.network.restore(network.DATABASE))
+
+        world.loop.at(point, lose)
+        with clocks_of(world, point):
+            live(world)
+            assert not faults_of(world)
+        assert world.job.state == pb.JOB_STATE_SUCCEEDED
+        assert set(world.rollout.asked.values()) == {1}, point
 
 
 def series_of_jobs() -> set[tuple[str, str]]:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from podium.cli.exits import CliError, Exit
 from podium.cli.hub import push
-from podium.core.errors import InvalidArgumentError, UnavailableError
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError, UnavailableError
+from podium.core.hub_address import wrong_hub_address
+from podium.environments.scenarios import ScenarioSource, load_scenarios
 from podium.local.models.prepare import _fetch_from_hub, prepare
 from support.hub_here import hub_at
 from support.hub_uploads import TOKEN, upload_hub
@@ -33,6 +35,58 @@ def test_a_name_that_the_hub_cannot_have_is_named_as_wrong(name: str) -> None:
     (violation,) = caught.value.violations
     assert violation.field == "base_model"
     assert violation.description.startswith(f"got {name!r}, no name of a Hugging Face model: ")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "http://hub.example:99999",
+        "http://hub:abc",
+        "hub.example",
+        "http://[::1",
+        "ftp://hub.example",
+        "http://",
+        "http:// hub/",
+        "https://hub/?a=b",
+        "",
+    ],
+)
+def test_an_address_that_is_no_hubs_is_named_with_its_variable(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", given)
+    with pytest.raises(InvalidArgumentError) as caught:
+        prepare("org/model")
+    (violation,) = caught.value.violations
+    assert violation.field == "HF_ENDPOINT"
+    assert violation.description.startswith(f"got {given!r}; allowed are http:// or https://, ")
+    with pytest.raises(CliError, match=r"^HF_ENDPOINT: got ") as refused:
+        push(tmp_path, "me/agent", None, False, "x")
+    assert refused.value.code == Exit.USAGE
+    with pytest.raises(FailedPreconditionError, match="HF_ENDPOINT: got ") as unread:
+        load_scenarios(ScenarioSource(dataset="org/tasks"), "train")
+    assert unread.value.reason == "DATASET_UNREACHABLE"
+
+
+def test_of_an_address_that_is_no_hubs_no_password_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for given in ("http://me:s3cret@hub:99999", "me:s3/cret@hub"):
+        monkeypatch.setenv("HF_ENDPOINT", given)
+        told = wrong_hub_address()
+        assert "…@hub" in told
+        assert "cret" not in told
+
+
+@pytest.mark.parametrize("given", [None, "https://hub.example", "HTTP://[::1]:8080/hf/"])
+def test_an_address_of_a_hub_is_none_to_complain_of(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if given is None:
+        monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    else:
+        monkeypatch.setenv("HF_ENDPOINT", given)
+    assert wrong_hub_address() == ""
 
 
 @pytest.mark.parametrize("scheme", ["socks", "socks5"])

@@ -131,6 +131,23 @@ async def test_rows_are_left_out_when_asked_and_counted(caplog: pytest.LogCaptur
         await demonstrations([talk(1, "refused")], skip_bad=True)
 
 
+async def test_rows_are_let_go_of_as_they_become_tokens() -> None:
+    """A million of them, as messages and as tokens, filled a machine."""
+    rows = read_rows([talk(n) for n in range(40)]).rows
+    left = []
+
+    async def watched(
+        request: inference_pb.RenderDemonstrationRequest,
+    ) -> inference_pb.RenderDemonstrationResponse:
+        left.append(len(rows))
+        return demonstrated(request)
+
+    found = await rendered(rows, watched, spec_pb2.EpisodeSpec())
+    assert [row.where for row in found] == [f"data[{n}]" for n in range(40)]
+    assert all(there < 40 - asked for asked, there in enumerate(left))
+    assert len(rows) == 0
+
+
 async def test_what_is_there_twice_is_counted() -> None:
     assert duplicates(await demonstrations([talk(1), talk(2), talk(1), talk(1)])) == 2
 

@@ -8,6 +8,7 @@ import logging
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow.parquet
 import pytest
 from podium.core.errors import InvalidArgumentError
 from podium.training.sft.files import ReadRows, Source, read_rows
+from podium.training.sft.rows import Conversation, conversation_of
 from podium.types.v1 import trajectory_pb2 as pb
 
 ASK = {"role": "user", "content": "one?"}
@@ -364,3 +366,16 @@ def test_no_command_writes_over_the_file_that_it_reads(tmp_path: Path) -> None:
     assert wrong(odd)[-1].split("`")[1].endswith("' ./-n.jsonl > lines.jsonl")
     odd.write_text('[{"prompt": "a"}]')
     assert "`jq -c '.[]' ./-n.jsonl > lines.jsonl`" in wrong(odd)[0]
+
+
+def test_rows_are_held_as_bytes_and_come_back_as_they_were_read(tmp_path: Path) -> None:
+    """As messages they took five times the memory: 450 MB of 100,000 rows."""
+    thought = {**YES, "reasoning_content": "hm", "weight": 0}
+    values = {"messages": [ASK, thought, ASK, CALL, SEEN, YES], "tools": [TOOL]}
+    made = conversation_of(values, "train.jsonl:1")
+    assert isinstance(made, Conversation)
+    assert (len(made.tools), made.trained) == (1, (3, 5))
+    rows = read_rows(lines(tmp_path, values, values)).rows
+    assert rows[0] == made
+    assert rows[-1:] == [replace(made, where="train.jsonl:2")]
+    assert rows[0].messages[0] is not rows[0].messages[0]

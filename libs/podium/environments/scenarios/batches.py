@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -50,7 +52,7 @@ def iterate_dataset(
             raise ValueError(f"{name}: got {value}; allowed are whole numbers from {least} up")
     per_epoch = -(-len(dataset) // groups_per_step)
     for epoch in range(initial_step // per_epoch, num_epochs):
-        order = sorted(range(len(dataset)), key=lambda place: _rank(seed, epoch, place))
+        order = _order(len(dataset), seed, epoch)
         skipped = max(0, initial_step - epoch * per_epoch)
         for epoch_step in range(skipped, per_epoch):
             chosen = order[epoch_step * groups_per_step : (epoch_step + 1) * groups_per_step]
@@ -60,6 +62,12 @@ def iterate_dataset(
                 epoch,
                 epoch_step,
             )
+
+
+@lru_cache(maxsize=2)
+def _order(count: int, seed: int, epoch: int) -> Sequence[int]:
+    """Of an epoch. Kept, for a run asks for it anew each step; of a million rows it takes long."""
+    return array("q", sorted(range(count), key=lambda place: _rank(seed, epoch, place)))
 
 
 def _rank(seed: int, epoch: int, place: int) -> bytes:

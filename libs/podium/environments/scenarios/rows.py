@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.core.errors import FailedPreconditionError, InvalidArgumentError, Violation
+from podium.core.hub_address import VARIABLE, wrong_hub_address
 from podium.core.packages import needed
 from podium.environments.scenarios.source import ScenarioSource
 
@@ -161,6 +162,11 @@ def _of_split(
 
 
 def _splits(source: ScenarioSource, path: Path | None) -> dict[str, Any]:
+    if path is None and (wrong := wrong_hub_address()):
+        raise FailedPreconditionError(
+            f"the data set {source.dataset!r} cannot be fetched: {VARIABLE}: {wrong}",
+            reason="DATASET_UNREACHABLE",
+        )
     datasets = needed("datasets", "datasets", "a Hugging Face data set")
     saved = path is not None and any(
         (path / marker).is_file() for marker in ("dataset_dict.json", "state.json")

@@ -741,6 +741,7 @@ class GetEngineResponse(_message.Message):
     RENDERING_FIELD_NUMBER: _builtins.int
     MAX_LORA_RANK_FIELD_NUMBER: _builtins.int
     UNTRAINABLE_FIELD_NUMBER: _builtins.int
+    UNRENDERABLE_FIELD_NUMBER: _builtins.int
     base_model: _builtins.str
     """The base model's name, as jobs write it."""
     base_model_digest: _builtins.str
@@ -769,6 +770,11 @@ class GetEngineResponse(_message.Message):
     """Why no job can train on its base model, such as quantised weights; empty
     where its files say nothing against it.
     """
+    unrenderable: _builtins.str
+    """Why it renders no conversation, such as a model without a chat template;
+    empty where it does. Jobs of clients with tokens of their own train all the
+    same.
+    """
     @_builtins.property
     def load(self) -> Global___EngineLoad:
         """How busy it is now; absent where it does not say."""
@@ -793,10 +799,11 @@ class GetEngineResponse(_message.Message):
         rendering: _spec_pb2.Rendering | None = ...,
         max_lora_rank: _builtins.int = ...,
         untrainable: _builtins.str = ...,
+        unrenderable: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "rendering", b"rendering"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_lora_rank", b"max_lora_rank", "max_model_len", b"max_model_len", "rendering", b"rendering", "untrainable", b"untrainable", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_model", b"base_model", "base_model_digest", b"base_model_digest", "dtype", b"dtype", "gpus", b"gpus", "http_port", b"http_port", "load", b"load", "max_lora_rank", b"max_lora_rank", "max_model_len", b"max_model_len", "rendering", b"rendering", "unrenderable", b"unrenderable", "untrainable", b"untrainable", "vocab_size", b"vocab_size", "vocabulary_digest", b"vocabulary_digest", "weight_mode", b"weight_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

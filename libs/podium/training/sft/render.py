@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from podium.core.errors import InvalidArgumentError, Violation
@@ -13,6 +13,7 @@ from podium.core.outside import clean
 from podium.core.tasks import cancel_and_wait
 from podium.inference.v1 import inference_service_pb2 as inference_pb
 from podium.training.sft.files import ReadRows, first_violations
+from podium.training.sft.packed import PackedConversations
 from podium.training.sft.rows import Conversation
 from podium.types.v1 import spec_pb2
 from podium.types.v1 import trajectory_pb2 as pb
@@ -37,7 +38,7 @@ _MANY = 10_000
 _MOST_NAME = 256
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Demonstration:
     """A row in tokens, ready to be sent."""
 
@@ -66,7 +67,7 @@ def demonstration(where: str, histories: Iterable[pb.History]) -> Demonstration:
 
 
 async def rendered(
-    rows: Sequence[Conversation],
+    rows: PackedConversations,
     demonstrate: Demonstrate,
     episode: spec_pb2.EpisodeSpec,
     max_tokens: int = 0,
@@ -77,6 +78,7 @@ async def rendered(
     """Every row in tokens, in order.
 
     Args:
+        rows: are let go of as they are rendered, and none is left in it.
         episode: what templates are told, and how of tools.
         max_tokens: of the longest row that trains; 0 for the default of jobs.
         skip_bad: rows that the template refuses, and those that are too long, are left out,
@@ -88,12 +90,13 @@ async def rendered(
     """
     found: list[Demonstration | list[Violation]] = []
     waiting: list[asyncio.Task[Demonstration | list[Violation]]] = []
+    count = len(rows)
     try:
-        for row in rows:
+        for row in rows.taken():
             if len(waiting) == _AT_ONCE:
                 found.append(await waiting.pop(0))
                 if len(found) % _MANY == 0:
-                    say(f"{len(found)} of {len(rows)} rows are in tokens")
+                    say(f"{len(found)} of {count} rows are in tokens")
             waiting.append(asyncio.create_task(_one(row, demonstrate, episode, max_tokens)))
         while waiting:
             found.append(await waiting.pop(0))

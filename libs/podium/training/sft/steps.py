@@ -12,6 +12,7 @@ from podium.training.backend import Backend, TrainResult
 from podium.training.bars import shown
 from podium.training.sft.attempts import rows_of
 from podium.training.sft.files import File, read_rows
+from podium.training.sft.packed import PackedConversations
 from podium.training.sft.render import Demonstration, rendered
 from podium.training.step_config import SFT_LEARNING_RATE, TrainSFTConfig, check_rate
 from podium.training.trajectories import Trajectory
@@ -36,7 +37,7 @@ async def take_steps(
     _check_turns(config)
     given = read_rows(rows_of(rows), name="rows").rows
     if config.assistant_turns == "last":
-        given = [replace(row, trained=row.trained[-1:]) for row in given]
+        given = _last_turns(given)
     count = -(-len(given) // size)
     rates = _rates(config, spec, len(given), count)
     training = spec.training
@@ -58,6 +59,13 @@ async def take_steps(
                 loss = result.metrics.get(_LOSS)
                 bar.show(number + 1, count, "" if loss is None else f"loss {loss:.4f}")
     return result
+
+
+def _last_turns(rows: PackedConversations) -> PackedConversations:
+    found = PackedConversations()
+    for row in rows.taken():
+        found.add(replace(row, trained=row.trained[-1:]))
+    return found
 
 
 def _batches(rows: Sequence[Demonstration], size: int) -> Iterator[Sequence[Demonstration]]:

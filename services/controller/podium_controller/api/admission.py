@@ -69,7 +69,11 @@ class Admission:
         serving = [offer for offer in offers if offer.serves(spec)]
         if not serving:
             if others := [offer for offer in offers if offer.has_model(spec)]:
-                return _rendered_otherwise(spec, others) + _not_taken(spec, others)
+                return [
+                    *_rendered_otherwise(spec, others),
+                    *_not_rendered(spec, others),
+                    *_not_taken(spec, others),
+                ]
             raise _not_served(spec.base_model, offers)
         window = _window(serving)
         complete_row_length(spec, window)
@@ -274,6 +278,15 @@ def _rendered_otherwise(spec: spec_pb2.JobSpec, offers: Sequence[Offer]) -> list
         text = f"got {value!r}; of {spec.base_model!r} {told}"
         violations.append(Violation(f"job.spec.rollout.episode.rendering.{field.name}", text))
     return violations
+
+
+def _not_rendered(spec: spec_pb2.JobSpec, offers: Sequence[Offer]) -> list[Violation]:
+    """Why the pools render no conversation at all, which episodes are."""
+    why = next(filter(None, (offer.cannot_render(spec) for offer in offers)), "")
+    if not why:
+        return []
+    text = f"got {spec.base_model!r}, of which no conversation can be rendered: {why}"
+    return [Violation("job.spec.base_model", text)]
 
 
 def _not_taken(spec: spec_pb2.JobSpec, offers: Sequence[Offer]) -> list[Violation]:

@@ -39,6 +39,7 @@ class Offer:
         """Whether it has the job's base model, renders as it asks for and takes what it trains."""
         return (
             self.has_model(spec)
+            and not self.cannot_render(spec)
             and not self.renders_otherwise(spec)
             and self.takes_weights(spec.training)
         )
@@ -46,6 +47,15 @@ class Offer:
     def has_model(self, spec: spec_pb2.JobSpec) -> bool:
         """Whether it has the job's base model."""
         return self.engine is not None and self.engine.base_model == spec.base_model
+
+    def cannot_render(self, spec: spec_pb2.JobSpec) -> str:
+        """Why it renders none of the job's conversations; empty where it does.
+
+        A job that its client drives may bring tokens, which nobody renders here.
+        """
+        if self.engine is None or spec.HasField("client"):
+            return ""
+        return self.engine.unrenderable
 
     def renders_otherwise(self, spec: spec_pb2.JobSpec) -> dict[str, str]:
         """What it has in place of what the job asks for, by the fields of `Rendering`."""

@@ -28,6 +28,7 @@ from podium_controller.pools.pools import Pool
 from podium_controller.pools.projects import ProjectLimits
 from podium_controller.training.judge_spending import ProjectAccounts
 from podium_controller.training.loop import TrainingLoop
+from podium_controller.training.patient_ledger import PatientLedger
 
 logger = logging.getLogger(__name__)
 
@@ -124,12 +125,13 @@ class JobRun:
         logger.info("job run ended", extra={"job": self._job.id, "state": job_states.name(state)})
 
     async def _loop(self) -> _End:
+        ledger = PatientLedger(self._ledger, self._control)
         loop = TrainingLoop(
             self._job,
             self._peers,
             self._pool,
             self._trainer,
-            self._ledger,
+            ledger,
             self._control,
             self._limits,
             self._meter,
@@ -139,20 +141,26 @@ class JobRun:
         work = asyncio.create_task(loop.run())
         cancelled = asyncio.create_task(self._control.cancel.wait())
         try:
-            end = await self._ended(loop, work, cancelled)
+            end = await self._ended(loop, ledger, work, cancelled)
             if end.outcome != pb.JOB_STATE_SUCCEEDED:
                 await self._keep_state(loop)
             return end
         finally:
+            ledger.give_up()
             await cancel_and_wait(work, cancelled)
             await loop.close()
 
     async def _ended(
-        self, loop: TrainingLoop, work: asyncio.Task[None], cancelled: asyncio.Task[Any]
+        self,
+        loop: TrainingLoop,
+        ledger: PatientLedger,
+        work: asyncio.Task[None],
+        cancelled: asyncio.Task[Any],
     ) -> _End:
         try:
             await asyncio.wait((work, cancelled), return_when=asyncio.FIRST_COMPLETED)
             if self._control.cancel.is_set():
+                ledger.give_up()
                 await cancel_and_wait(work)
                 await self._adopt_last(loop)
                 return _End(pb.JOB_STATE_CANCELLED)

@@ -12,10 +12,12 @@ from podium.jobs.v1 import job_service_pb2 as pb
 from podium.judge.v1 import judge_service_pb2 as judge_pb
 from podium.types.v1 import spec_pb2, trajectory_pb2
 from sqlalchemy import Row, bindparam, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from podium_controller.domain import job_states
 from podium_controller.domain.coach import CoachEvent
+from podium_controller.domain.errors import DatabaseUnavailableError
 from podium_controller.domain.notifications import Notifications
 from podium_controller.domain.ports import (
     CONSUMED,
@@ -197,8 +199,12 @@ class SqlLedger:
 
     async def save_group(self, key: GroupKey, status: str, group: trajectory_pb2.Group) -> None:
         """See `ports.Ledger`."""
-        async with self._write() as connection:
-            await store_group(connection, key, status, group)
+        try:
+            async with self._write() as connection:
+                await store_group(connection, key, status, group)
+        except IntegrityError as error:
+            # One that is repeated meets the first, whose connection broke as it was committed.
+            raise DatabaseUnavailableError("the group was being written already") from error
 
     async def save_judged(
         self,

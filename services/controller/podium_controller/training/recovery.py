@@ -75,7 +75,7 @@ _MOST_LOSSES = 10
 
 def is_transient(error: PodiumError) -> bool:
     """Whether the same call may work later."""
-    # The run ends and begins anew when it is back: whatever is done here would have to be written.
+    # The ledger has waited for it: the run ends, and begins anew when it is back.
     if isinstance(error, DatabaseUnavailableError):
         return False
     return isinstance(error, _TRANSIENT) or error.reason in _FORGOTTEN

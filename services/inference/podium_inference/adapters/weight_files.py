@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import torch
-from podium.core.errors import FailedPreconditionError
+from podium.core.errors import FailedPreconditionError, InvalidArgumentError
 from podium.local.models import name_in_files, tensors_of, unread, weight_files
 from safetensors import SafetensorError, safe_open
 
@@ -54,7 +54,7 @@ def check_model(base: Path, folder: Path) -> None:
                 for name in weights.keys():  # noqa: SIM118 - not a dict
                     if not bool(torch.isfinite(weights.get_tensor(name)).all()):
                         raise _bad_model(f"{name} holds values that are not finite")
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError, InvalidArgumentError) as error:
         raise _bad_model(f"its files cannot be read: {type(error).__name__}") from error
 
 

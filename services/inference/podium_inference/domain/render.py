@@ -32,7 +32,8 @@ _PROBE = pb.ToolCall(id="probe0000", name="probe", arguments_json='{"x": 1}')
 _SEEN = "probed"
 NO_TEMPLATE = (
     "the model has no chat template, as base models have none;"
-    " PODIUM_INFERENCE_CHAT_TEMPLATE names one"
+    " PODIUM_INFERENCE_CHAT_TEMPLATE names one (pools[].chatTemplate in the chart), and a"
+    " chat_template.jinja in its folder is one"
 )
 _REFUSED = "\u2042podium-refused\u2042"
 

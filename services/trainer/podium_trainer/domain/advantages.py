@@ -15,16 +15,15 @@ whole group, over all its turns, as in GRPO's process supervision (arXiv 2402.03
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from podium.core.means import unit_of
 from podium.core.variance import VARIANCE_TOLERANCE
 from podium.types.v1 import spec_pb2
 
 EPSILON = 1e-6
-_MOST_SQUARED = 1e100
 
 Rewards = NDArray[np.float64]
 
@@ -71,12 +70,12 @@ def advantages(
 
 
 def _unit(rewards: Iterable[Rewards]) -> float:
-    """In which finite rewards have squares that are numbers: a power of two, which rounds nothing.
+    """In which finite rewards have squares that are numbers.
 
     Of 1e200 the deviation would be infinite, and all advantages 0.
     """
     most = max((float(np.abs(each).max()) for each in rewards if len(each)), default=0.0)
-    return 1.0 if most <= _MOST_SQUARED else math.ldexp(1.0, math.frexp(most / _MOST_SQUARED)[1])
+    return unit_of(most)
 
 
 def turns_alike(returns: Sequence[Rewards]) -> bool:

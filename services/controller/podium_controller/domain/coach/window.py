@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median, pvariance
 
-from podium.core.means import mean_of
+from podium.core.means import MOST_SQUARED, mean_of
 from podium.jobs.v1 import job_service_pb2 as pb
 from podium.types.v1 import spec_pb2
 
@@ -24,8 +24,6 @@ _TREND_STEPS = 20
 _LEAST_TREND = 6
 _DEVIATIONS = 2.5
 _EARLY_GAIN = 0.25
-# Sums and squares of such numbers are numbers.
-_MOST = 1e100
 # Half the distance of two normal draws to their standard deviation.
 _DEVIATION_OF_MEDIAN = 1.048
 
@@ -178,7 +176,7 @@ class Fall:
 def number(step: pb.Step, name: str) -> float | None:
     """A number of a step; None where it has none, or one with which nothing can be reckoned."""
     value = step.metrics.get(name, math.nan)
-    return value if abs(value) < _MOST else None
+    return value if abs(value) < MOST_SQUARED else None
 
 
 def _values(steps: Sequence[pb.Step], name: str) -> list[float]:
