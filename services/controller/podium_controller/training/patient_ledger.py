@@ -48,6 +48,7 @@ class PatientLedger:
         self._ledger = ledger
         self._control = control
         self._gave_up = False
+        self._is_away = False
 
     def give_up(self) -> None:
         """From now on nothing is repeated: the run ends, and must not wait in what it cleans up."""
@@ -61,15 +62,19 @@ class PatientLedger:
         attempt = call
         while True:
             try:
-                return await attempt()
+                result = await attempt()
+                self._is_away = False
+                return result
             except DatabaseUnavailableError as error:
                 if self._gave_up or self._control.pause.is_set():
                     raise
-                if attempt is call:
+                # Once an outage, and not for each group that is underway.
+                if not self._is_away:
                     logger.warning(
                         "the database cannot be reached; what is underway waits for it",
                         extra={"error": error.message},
                     )
+                self._is_away = True
                 attempt = again or call
             await asyncio.sleep(backoff.next())
 
