@@ -15,7 +15,6 @@ import pytest
 import setuptools  # noqa: F401
 from support.dealing import Dealing, collected_elsewhere, rank
 from support.left_behind import nothing_left_behind
-from support.log_capture import find_loggers
 from xdist.remote import Producer
 
 __all__ = ["nothing_left_behind"]
@@ -79,12 +78,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Dealing
 @pytest.hookimpl(specname="pytest_collection_modifyitems")
 def pytest_longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank(item.nodeid))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol() -> Generator[None, object, object]:
-    find_loggers()
-    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
