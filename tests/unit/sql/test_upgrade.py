@@ -36,7 +36,7 @@ def revisions(folder: Path) -> list[str]:
 OLDER = [
     pytest.param(folder, revision, id=f"{name}-{revision}")
     for name, folder in FOLDERS.items()
-    for revision in {revisions(folder)[1], revisions(folder)[-1]}
+    for revision in dict.fromkeys((revisions(folder)[1], revisions(folder)[-1]))
 ]
 
 
