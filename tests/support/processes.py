@@ -10,13 +10,13 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 from support.folders import service_folder
+from support.forked_service import ForkedService
 
 if TYPE_CHECKING:
     from support.fleet import Fleet
@@ -65,7 +65,7 @@ class RegistryProcess:
         self._folder = folder
         self.port = free_port()
         self._health, self._metrics = free_port(), free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedService | None = None
 
     @property
     def address(self) -> str:
@@ -134,7 +134,7 @@ class ControllerProcess:
         self._folder.mkdir()
         self._url = database_url
         self._ports = [free_port() for _ in range(3)]
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedService | None = None
 
     @property
     def address(self) -> str:
@@ -188,21 +188,12 @@ class ControllerProcess:
             database.close()
 
 
-def start_process(
-    module: str, environment: dict[str, str], folder: Path
-) -> subprocess.Popen[bytes]:
-    """`python -m module`, logging into the folder."""
-    with (folder / f"{module}.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", module],
-            env={**os.environ, **environment},
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-        )
+def start_process(module: str, environment: dict[str, str], folder: Path) -> ForkedService:
+    """The service as `python -m module` runs it, logging into the folder."""
+    return ForkedService(module, {**os.environ, **environment}, folder, folder / f"{module}.log")
 
 
-async def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+async def wait_for_port(port: int, process: ForkedService | subprocess.Popen[bytes]) -> None:
     """Returns when something listens."""
     for _ in range(1800):
         assert process.poll() is None, f"the process ended with {process.returncode}"
