@@ -22,6 +22,7 @@ from podium_controller.store.rows import live_job
 from podium_controller.store.tables import jobs, metadata, steps
 from sqlalchemy.ext.asyncio import AsyncConnection
 from support.batch_contract import *  # noqa: F403 : the tests
+from support.empty_database import CONTROLLER
 from support.evaluation_contract import *  # noqa: F403 : the tests
 from support.evaluation_contract import EvaluationStores
 from support.postgres import Postgres
@@ -35,17 +36,23 @@ from support.usage_contract import *  # noqa: F403 : the tests
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite+aiosqlite:///{tmp_path}/new/controller.db"
     server: Postgres = request.getfixturevalue("postgres")
     return server.create_database()
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return await CONTROLLER.sqlite(tmp_path)
+    return await CONTROLLER.postgresql(request.getfixturevalue("postgres"))
+
+
 @pytest.fixture
 async def both(url: str) -> AsyncIterator[SqlStores]:
     replica = SqlStores(url)
-    await replica.database.migrate()
     yield replica
     await replica.close()
 
@@ -53,8 +60,7 @@ async def both(url: str) -> AsyncIterator[SqlStores]:
 @pytest.fixture
 async def stores(postgres: Postgres) -> AsyncIterator[SqlStores]:
     """For the contract, which tests/unit holds the SQLite store to."""
-    replica = SqlStores(postgres.create_database())
-    await replica.database.migrate()
+    replica = SqlStores(await CONTROLLER.postgresql(postgres))
     yield replica
     await replica.close()
 
@@ -146,12 +152,13 @@ async def test_a_page_shows_no_part_of_a_step_whose_deletion_begins_before_its_g
     assert await shown(stores) == [2, 3, 4, 5]
 
 
-async def test_replicas_that_start_together_migrate_once(url: str) -> None:
+async def test_replicas_that_start_together_migrate_once(empty: str) -> None:
     replicas = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", _MIGRATE, url) for _ in range(4)
+        await asyncio.create_subprocess_exec(sys.executable, "-c", _MIGRATE, empty)
+        for _ in range(2)
     ]
-    assert [await replica.wait() for replica in replicas] == [0] * 4
-    stores = SqlStores(url)
+    assert [await replica.wait() for replica in replicas] == [0] * 2
+    stores = SqlStores(empty)
     await stores.jobs.create(new())
     assert (await stores.jobs.get("job")).id == "job"
     await stores.close()

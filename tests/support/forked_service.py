@@ -1,9 +1,8 @@
 """Services as processes, forked by a program that has imported what they need.
 
-A service imports for a second or two of a core before it serves, and tests that kill services
-start hundreds. What tests run here is `main()` of the service's module, in a process of its own
-with its own environment, folder and log; that `python -m` gets there is shown wherever a launcher
-starts services.
+A service imports for a second or two of a core before it serves, a trainer for six, and tests that
+kill services start hundreds (decision 113). What a test runs is `main()` of the service's module,
+in a process of its own with its own environment, folder and log.
 """
 
 from __future__ import annotations
@@ -16,13 +15,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from multiprocessing import forkserver
 from pathlib import Path
 
-FORKED = ("podium_registry", "podium_controller", "podium_rollout")
-"""Those that tests start again and again; none of them has threads before it serves."""
-
+_imported = [f"podium_{name}.__main__" for name in ("registry", "controller", "rollout")]
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([f"{module}.__main__" for module in FORKED])
+_context.set_forkserver_preload(_imported)
+
+
+def import_before(module: str) -> None:
+    """Has a module imported before anything is forked; to be called before the first test.
+
+    It may start no thread, which whatever is forked would lack.
+    """
+    _imported.append(module)
+    _context.set_forkserver_preload(_imported)
 
 
 class ForkedService:
@@ -31,7 +38,8 @@ class ForkedService:
     def __init__(
         self, module: str, environment: Mapping[str, str], folder: Path, log: Path
     ) -> None:
-        """In `folder`, with this environment alone, its output appended to `log`."""
+        """`main` of `module.__main__`, in this folder and environment; appends to the log."""
+        _run_server()
         # As a daemon it ends with the tests.
         self._process = _context.Process(
             target=_main, args=(module, dict(environment), folder, log), daemon=True
@@ -64,6 +72,19 @@ class ForkedService:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def _run_server() -> None:
+    before = os.environ.get("PYTHONPATH")
+    # It looks where we look; else it passes over what it does not find.
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _main(module: str, environment: dict[str, str], folder: Path, log: Path) -> None:
