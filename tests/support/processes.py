@@ -10,6 +10,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,13 +135,14 @@ class ControllerProcess:
         self._folder.mkdir()
         self._url = database_url
         self._ports = [free_port() for _ in range(3)]
-        self.process: ForkedService | None = None
+        self.process: ForkedService | subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._ports[0]}"
 
-    async def start(self) -> None:
+    async def start(self, *, anew: bool = False) -> None:
+        """As `python -m` where it is `anew`: its sets have another order than before."""
         port, health, metrics = self._ports
         environment = {
             "PODIUM_CONTROLLER_PORT": str(port),
@@ -152,7 +154,8 @@ class ControllerProcess:
             "PODIUM_CONTROLLER_POLL_SECONDS": "0.1",
             **self._fleet.variables(),
         }
-        self.process = start_process("podium_controller", environment, self._folder)
+        start = start_anew if anew else start_process
+        self.process = start("podium_controller", environment, self._folder)
         await wait_for_port(port, self.process)
 
     def kill(self) -> None:
@@ -191,6 +194,18 @@ class ControllerProcess:
 def start_process(module: str, environment: dict[str, str], folder: Path) -> ForkedService:
     """The service as `python -m module` runs it, logging into the folder."""
     return ForkedService(module, {**os.environ, **environment}, folder, folder / f"{module}.log")
+
+
+def start_anew(module: str, environment: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
+    """The same, and not forked."""
+    with (folder / f"{module}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module],
+            env={**os.environ, **environment},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
 
 
 async def wait_for_port(port: int, process: ForkedService | subprocess.Popen[bytes]) -> None:
