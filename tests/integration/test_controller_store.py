@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -83,19 +82,6 @@ async def test_migrations_make_the_tables_that_the_code_expects(both: SqlStores)
         assert await connection.run_sync(differences) == []
 
 
-_MIGRATE = """
-import asyncio, sys
-from podium_controller.store import Database, EvaluationStore
-
-async def main():
-    database = Database(sys.argv[1])
-    await database.migrate()
-    await database.close()
-
-asyncio.run(main())
-"""
-
-
 async def test_an_older_databases_trajectories_are_counted_when_it_is_migrated(
     both: SqlStores,
 ) -> None:
@@ -153,15 +139,12 @@ async def test_a_page_shows_no_part_of_a_step_whose_deletion_begins_before_its_g
 
 
 async def test_replicas_that_start_together_migrate_once(empty: str) -> None:
-    replicas = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", _MIGRATE, empty)
-        for _ in range(2)
-    ]
-    assert [await replica.wait() for replica in replicas] == [0] * 2
-    stores = SqlStores(empty)
-    await stores.jobs.create(new())
-    assert (await stores.jobs.get("job")).id == "job"
-    await stores.close()
+    replicas = [SqlStores(empty) for _ in range(4)]
+    await asyncio.gather(*(replica.database.migrate() for replica in replicas))
+    await replicas[0].jobs.create(new())
+    assert (await replicas[3].jobs.get("job")).id == "job"
+    for replica in replicas:
+        await replica.close()
 
 
 async def test_a_start_waits_for_its_database(
