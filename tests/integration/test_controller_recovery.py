@@ -269,7 +269,7 @@ async def test_a_controller_that_is_told_to_stop_leaves_the_job_to_the_next(
     stored = process.stored_groups(job.id)
     asked = len(fleet.rollout.requests)
     assert {f"{job.id}/s2/g{i}" for i in range(3)} <= stored
-    await process.start()
+    await process.start(anew=True)
     await client.succeeded(job.id)
     assert {r.group_id for r in fleet.rollout.requests[asked:]} & stored == set()
     await assert_as_if_nothing_had_happened(fleet, client, job.id)

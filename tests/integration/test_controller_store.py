@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from podium_controller.store.tables import jobs, metadata, steps
 from podium_controller.training.patient_ledger import PatientLedger
 from sqlalchemy.ext.asyncio import AsyncConnection
 from support.batch_contract import *  # noqa: F403 : the tests
+from support.empty_database import CONTROLLER
 from support.evaluation_contract import *  # noqa: F403 : the tests
 from support.evaluation_contract import EvaluationStores
 from support.postgres import Postgres
@@ -39,17 +39,23 @@ from support.usage_contract import *  # noqa: F403 : the tests
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite+aiosqlite:///{tmp_path}/new/controller.db"
     server: Postgres = request.getfixturevalue("postgres")
     return server.create_database()
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return await CONTROLLER.sqlite(tmp_path)
+    return await CONTROLLER.postgresql(request.getfixturevalue("postgres"))
+
+
 @pytest.fixture
 async def both(url: str) -> AsyncIterator[SqlStores]:
     replica = SqlStores(url)
-    await replica.database.migrate()
     yield replica
     await replica.close()
 
@@ -57,8 +63,7 @@ async def both(url: str) -> AsyncIterator[SqlStores]:
 @pytest.fixture
 async def stores(postgres: Postgres) -> AsyncIterator[SqlStores]:
     """For the contract, which tests/unit holds the SQLite store to."""
-    replica = SqlStores(postgres.create_database())
-    await replica.database.migrate()
+    replica = SqlStores(await CONTROLLER.postgresql(postgres))
     yield replica
     await replica.close()
 
@@ -79,19 +84,6 @@ async def test_migrations_make_the_tables_that_the_code_expects(both: SqlStores)
 
     async with both.database.read() as connection:
         assert await connection.run_sync(differences) == []
-
-
-_MIGRATE = """
-import asyncio, sys
-from podium_controller.store import Database, EvaluationStore
-
-async def main():
-    database = Database(sys.argv[1])
-    await database.migrate()
-    await database.close()
-
-asyncio.run(main())
-"""
 
 
 async def test_an_older_databases_trajectories_are_counted_when_it_is_migrated(
@@ -150,15 +142,13 @@ async def test_a_page_shows_no_part_of_a_step_whose_deletion_begins_before_its_g
     assert await shown(stores) == [2, 3, 4, 5]
 
 
-async def test_replicas_that_start_together_migrate_once(url: str) -> None:
-    replicas = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", _MIGRATE, url) for _ in range(4)
-    ]
-    assert [await replica.wait() for replica in replicas] == [0] * 4
-    stores = SqlStores(url)
-    await stores.jobs.create(new())
-    assert (await stores.jobs.get("job")).id == "job"
-    await stores.close()
+async def test_replicas_that_start_together_migrate_once(empty: str) -> None:
+    replicas = [SqlStores(empty) for _ in range(4)]
+    await asyncio.gather(*(replica.database.migrate() for replica in replicas))
+    await replicas[0].jobs.create(new())
+    assert (await replicas[3].jobs.get("job")).id == "job"
+    for replica in replicas:
+        await replica.close()
 
 
 async def test_a_start_waits_for_its_database(

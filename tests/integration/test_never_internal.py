@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,16 @@ from podium_controller.api import paging
 from support.controlled import running_controller, small_job
 from support.controlled_fixtures import fleet, registry
 from support.descriptors import class_of, finish, messages, methods, path_of
+from support.empty_database import CONTROLLER, REGISTRY, Migrated
 from support.fleet import Fleet
 from support.full import full
 from support.postgres import Postgres
 from support.registry_service import RegistryService
 
 __all__ = ["fleet", "registry"]
+
+MakeDatabase = Callable[[Migrated], Awaitable[str]]
+"""The URL of a database of a service."""
 
 NUL = "a\0b"
 EXAMPLES = 25
@@ -43,18 +47,20 @@ FREE = {"google.protobuf.Struct", "podium.types.v1.Trajectory", "podium.types.v1
 
 
 @pytest.fixture(params=[full("sqlite"), "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind."""
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> MakeDatabase:
+    """Makes one of each kind, of a service."""
     if request.param == "sqlite":
-        return f"sqlite+aiosqlite:///{tmp_path}/service.db"
+        return lambda service: service.sqlite(tmp_path)
     server: Postgres = request.getfixturevalue("postgres")
-    return server.create_database()
+    return lambda service: service.postgresql(server)
 
 
 @pytest.fixture
-async def registry_channel(database_url: str, tmp_path: Path) -> AsyncIterator[grpc.aio.Channel]:
+async def registry_channel(
+    database: MakeDatabase, tmp_path: Path
+) -> AsyncIterator[grpc.aio.Channel]:
     """To a registry process with one model of two versions."""
-    service = RegistryService(tmp_path / "registry", database_url=database_url)
+    service = RegistryService(tmp_path / "registry", database_url=await database(REGISTRY))
     await service.start()
     try:
         async with connect(service.address) as channel:
@@ -68,10 +74,11 @@ async def registry_channel(database_url: str, tmp_path: Path) -> AsyncIterator[g
 
 @pytest.fixture
 async def controller_channel(
-    fleet: Fleet, database_url: str
+    fleet: Fleet, database: MakeDatabase
 ) -> AsyncIterator[tuple[grpc.aio.Channel, str]]:
     """To a controller with one job that has ended; the job's id."""
-    async with running_controller(fleet, database_url=database_url) as client:
+    url = await database(CONTROLLER)
+    async with running_controller(fleet, database_url=url) as client:
         job = await client.create(small_job(1))
         await client.succeeded(job.id)
         yield client.channel, job.id
@@ -327,11 +334,12 @@ async def test_the_controller_has_no_internal_error_from_random_messages(
 
 
 async def test_what_an_environment_says_of_its_failure_is_told_whatever_it_holds(
-    fleet: Fleet, database_url: str
+    fleet: Fleet, database: MakeDatabase
 ) -> None:
     fleet.rollout.failing = True
     fleet.rollout.failure = "the inbox\0is missing"
-    async with running_controller(fleet, database_url=database_url) as client:
+    url = await database(CONTROLLER)
+    async with running_controller(fleet, database_url=url) as client:
         job = await client.create(small_job(1))
         failed = await client.state(job.id, jobs_pb.JOB_STATE_FAILED)
         assert failed.failure_reason == "ENVIRONMENT_FAILING"

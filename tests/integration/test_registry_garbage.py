@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from podium.core.errors import FailedPreconditionError, NotFoundError, PodiumError
 from podium_registry.domain.digests import of_bytes
+from support.empty_database import REGISTRY
 from support.full import full
 from support.postgres import Postgres
 from support.registry import manifest_of
@@ -32,7 +33,7 @@ async def replicas(
     names = "a"
     if request.param == "postgresql":
         server: Postgres = request.getfixturevalue("postgres")
-        settings["database_url"] = server.create_database()
+        settings["database_url"] = await REGISTRY.postgresql(server)
         names = "ab"
     made = [RegistryService(tmp_path / name, **settings) for name in names]
     await asyncio.gather(*(each.start() for each in made))

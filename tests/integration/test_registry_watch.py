@@ -11,6 +11,7 @@ import pytest
 from podium.core.errors import OutOfRangeError, UnavailableError
 from podium.kit.registry_client import RegistryClient
 from podium.registry.v1 import registry_service_pb2 as pb
+from support.empty_database import REGISTRY
 from support.full import full
 from support.postgres import Postgres
 from support.registry_service import RegistryService
@@ -24,7 +25,7 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     settings: dict[str, object] = {}
     if request.param == "postgresql":
         server: Postgres = request.getfixturevalue("postgres")
-        settings = {"database_url": server.create_database()}
+        settings = {"database_url": await REGISTRY.postgresql(server)}
     made = RegistryService(tmp_path, **settings)
     await made.start()
     yield made
@@ -111,7 +112,7 @@ async def test_a_watch_of_one_replica_misses_nothing_that_two_write(
     postgres: Postgres, tmp_path: Path
 ) -> None:
     shared = {
-        "database_url": postgres.create_database(),
+        "database_url": await REGISTRY.postgresql(postgres),
         "store_url": (tmp_path / "store").as_uri(),
         "watch_poll_seconds": 0.05,
     }

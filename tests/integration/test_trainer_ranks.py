@@ -94,7 +94,7 @@ async def pair(setting: Setting) -> AsyncIterator[ServiceProcess]:
     log = setting.folder / "pair.log"
     async with service("trainer", log, setting.environment(), processes=2) as process:
         yield process
-        if process.process.returncode is None:
+        if process.process.poll() is None:
             await process.terminate()
 
 
@@ -256,7 +256,7 @@ async def test_a_lost_process_ends_the_trainer_and_the_job_goes_on(
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await train(pair, setting, "lost", training, [2])
     assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
-    assert await asyncio.wait_for(pair.process.wait(), 60) != 0
+    assert await pair.ended() != 0
     # By one process alone, of what two have stored.
     (metrics,) = await train(alone, setting, "lost", training, [2])
     assert metrics["tokens_trained"] > 0

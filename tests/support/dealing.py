@@ -19,6 +19,7 @@ _TOGETHER = {
     "tests/integration/inference/": "pools",
     "tests/integration/trainer/": "trainers",
     "tests/integration/test_trainer_": "trainers",
+    "tests/integration/test_sft_resume": "trainers",
     "tests/integration/test_bench_gpu": "trainers",
     "tests/unit/trainer/": "tensors",
     "tests/unit/inference/": "tensors",

@@ -19,6 +19,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from support.folders import service_folder
 from support.programs import missing
 
@@ -40,12 +41,15 @@ class Postgres:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.templates: dict[str, str] = {}
+        """URLs of databases that nobody connects to, by what they are templates for."""
 
-    def create_database(self) -> str:
-        """A new empty database; its SQLAlchemy URL."""
+    def create_database(self, template: str = "") -> str:
+        """A new database, empty or a copy of the one with this URL; its SQLAlchemy URL."""
         name = f"test_{uuid.uuid4().hex[:12]}"
+        copied = sa.make_url(template).database if template else "template1"
         with psycopg.connect(self._conninfo("postgres"), autocommit=True) as connection:
-            connection.execute(f"create database {name}".encode())
+            connection.execute(f"create database {name} template {copied}".encode())
         return f"postgresql+psycopg://podium@/{name}?host={self._folder}"
 
     def answers(self) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 from support.folders import service_folder
+from support.forked_service import ForkedService
 
 if TYPE_CHECKING:
     from support.fleet import Fleet
@@ -65,7 +66,7 @@ class RegistryProcess:
         self._folder = folder
         self.port = free_port()
         self._health, self._metrics = free_port(), free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedService | None = None
 
     @property
     def address(self) -> str:
@@ -134,13 +135,14 @@ class ControllerProcess:
         self._folder.mkdir()
         self._url = database_url
         self._ports = [free_port() for _ in range(3)]
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedService | subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._ports[0]}"
 
-    async def start(self) -> None:
+    async def start(self, *, anew: bool = False) -> None:
+        """As `python -m` where it is `anew`: its sets have another order than before."""
         port, health, metrics = self._ports
         environment = {
             "PODIUM_CONTROLLER_PORT": str(port),
@@ -152,7 +154,8 @@ class ControllerProcess:
             "PODIUM_CONTROLLER_POLL_SECONDS": "0.1",
             **self._fleet.variables(),
         }
-        self.process = start_process("podium_controller", environment, self._folder)
+        start = start_anew if anew else start_process
+        self.process = start("podium_controller", environment, self._folder)
         await wait_for_port(port, self.process)
 
     def kill(self) -> None:
@@ -188,10 +191,13 @@ class ControllerProcess:
             database.close()
 
 
-def start_process(
-    module: str, environment: dict[str, str], folder: Path
-) -> subprocess.Popen[bytes]:
-    """`python -m module`, logging into the folder."""
+def start_process(module: str, environment: dict[str, str], folder: Path) -> ForkedService:
+    """The service as `python -m module` runs it, logging into the folder."""
+    return ForkedService(module, {**os.environ, **environment}, folder, folder / f"{module}.log")
+
+
+def start_anew(module: str, environment: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
+    """The same, and not forked."""
     with (folder / f"{module}.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", module],
@@ -202,7 +208,7 @@ def start_process(
         )
 
 
-async def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+async def wait_for_port(port: int, process: ForkedService | subprocess.Popen[bytes]) -> None:
     """Returns when something listens."""
     for _ in range(1800):
         assert process.poll() is None, f"the process ended with {process.returncode}"

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import podium_registry
 import pytest
 from podium.core.errors import NotFoundError
 from podium.kit.sql import Database
@@ -20,9 +19,9 @@ from podium_registry.adapters.staging import Staging
 from podium_registry.adapters.states import States
 from podium_registry.adapters.versions import Versions
 from podium_registry.domain.digests import of_bytes
+from support.empty_database import REGISTRY
 from support.postgres import Postgres
 
-MIGRATIONS = Path(podium_registry.__file__).parent / "migrations"
 HOUR = 3600.0
 
 
@@ -88,17 +87,17 @@ MakeRegistry = Callable[..., Registry]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind."""
+async def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A migrated database of each kind."""
     if request.param == "sqlite":
-        return f"sqlite+aiosqlite:///{tmp_path}/registry.db"
+        return await REGISTRY.sqlite(tmp_path)
     server: Postgres = request.getfixturevalue("postgres")
-    return server.create_database()
+    return await REGISTRY.postgresql(server)
 
 
 @pytest.fixture
 async def replica(database_url: str, tmp_path: Path) -> AsyncIterator[MakeRegistry]:
-    """Makes replicas that share the database and the store; call `migrate` on one first."""
+    """Makes replicas that share the database and the store."""
     made: list[Registry] = []
 
     def make(
@@ -135,8 +134,6 @@ async def replica(database_url: str, tmp_path: Path) -> AsyncIterator[MakeRegist
 
 
 @pytest.fixture
-async def registry(replica: MakeRegistry) -> Registry:
-    """One migrated replica whose garbage keeps an hour."""
-    made = replica()
-    await made.database.migrate(MIGRATIONS)
-    return made
+def registry(replica: MakeRegistry) -> Registry:
+    """One replica whose garbage keeps an hour."""
+    return replica()

@@ -6,7 +6,6 @@ import asyncio
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from podium.registry.v1 import registry_service_pb2 as pb
 from podium.registry.v1 import registry_service_pb2_grpc as pb_grpc
 from podium_registry.domain.digests import of_bytes
 from support.folders import service_folder
+from support.forked_service import ForkedService
 from support.processes import free_port, start_process, wait_for_port
 from support.registry import manifest_of
 
@@ -42,7 +42,7 @@ class RegistryService:
         self._variables = {
             f"PODIUM_REGISTRY_{name.upper()}": str(value) for name, value in values.items()
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedService | None = None
 
     @property
     def address(self) -> str:

@@ -13,7 +13,7 @@ from podium.core.errors import (
     OutOfRangeError,
 )
 from podium.registry.v1 import registry_service_pb2 as pb
-from support.registry import MIGRATIONS, MakeRegistry, Registry
+from support.registry import MakeRegistry, Registry
 
 
 async def publish(registry: Registry, count: int, model: str = "job") -> None:
@@ -177,7 +177,6 @@ async def test_a_watch_misses_nothing_that_replicas_write_at_once(
     replica: MakeRegistry,
 ) -> None:
     replicas = [replica() for _ in range(3)]
-    await replicas[0].database.migrate(MIGRATIONS)
     stream = replicas[0].history.watch("", 0)
 
     async def watch() -> list[int]:

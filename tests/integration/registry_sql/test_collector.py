@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from podium_registry.adapters.blobs import touch
 from podium_registry.adapters.tables import version_blobs
-from support.registry import MIGRATIONS, MakeRegistry, Registry
+from support.registry import MakeRegistry, Registry
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
@@ -16,7 +16,6 @@ async def test_a_blob_that_is_named_while_the_collector_waits_for_its_row_is_kep
     replica: MakeRegistry,
 ) -> None:
     publisher, other = replica(grace_seconds=0), replica(grace_seconds=0)
-    await publisher.database.migrate(MIGRATIONS)
     digest = await publisher.put(b"named in time")
     async with publisher.database.write() as connection:
         await touch(connection, [digest])

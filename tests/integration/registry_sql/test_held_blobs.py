@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from podium.core.errors import NotFoundError
-from support.registry import MIGRATIONS, MakeRegistry
+from support.registry import MakeRegistry
 
 
 async def test_what_a_version_names_is_not_collected_until_the_last_one_is_deleted(
@@ -12,7 +12,6 @@ async def test_what_a_version_names_is_not_collected_until_the_last_one_is_delet
 ) -> None:
     """Two versions with the same file, where what nothing names goes at once."""
     registry = replica(grace_seconds=0)
-    await registry.database.migrate(MIGRATIONS)
     loose = await registry.put(b"named by nothing")
     for model in ("one", "two"):
         await registry.publish(model, 0, data=b"weights")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import podium_registry
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from podium_registry.adapters.tables import metadata
-from support.registry import MIGRATIONS, Registry
+from support.registry import Registry
+
+MIGRATIONS = Path(podium_registry.__file__).parent / "migrations"
 
 
 async def test_the_migrations_make_the_tables_of_the_code(registry: Registry) -> None:

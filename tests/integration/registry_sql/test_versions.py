@@ -13,7 +13,7 @@ from podium.core.errors import (
     NotFoundError,
 )
 from podium_registry.domain.digests import of_bytes
-from support.registry import MIGRATIONS, MakeRegistry, Registry, manifest_of
+from support.registry import MakeRegistry, Registry, manifest_of
 
 
 async def test_a_version_appears_whole_and_moves_latest(registry: Registry) -> None:
@@ -58,7 +58,6 @@ async def test_a_request_id_publishes_once(registry: Registry) -> None:
 
 async def test_a_request_id_publishes_once_between_replicas(replica: MakeRegistry) -> None:
     replicas = [replica() for _ in range(4)]
-    await asyncio.gather(*(each.database.migrate(MIGRATIONS) for each in replicas))
     await replicas[0].put(b"weights")
     manifest = manifest_of("job", 0, {"a": b"weights"})
     results = await asyncio.gather(
@@ -222,10 +221,8 @@ async def test_pages_continue_and_are_bound_to_their_arguments(registry: Registr
 
 async def test_everything_is_there_after_a_restart(replica: MakeRegistry) -> None:
     first = replica()
-    await first.database.migrate(MIGRATIONS)
     made = await first.publish("job", 0, request_id="r", reward=1.0)
     await first.database.close()
     second = replica()
-    await second.database.migrate(MIGRATIONS)
     assert await second.versions.get("job", 0) == made
     assert await second.publish("job", 0, request_id="r", reward=1.0) == made

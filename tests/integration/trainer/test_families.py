@@ -22,6 +22,7 @@ from podium_trainer.learner.model import Policy
 from podium_trainer.learner.network import Network, load
 from podium_trainer.learner.session import Compute, JobConfig, Session
 from support.families import FAMILIES, SCALED, build_family
+from support.full import long
 from support.model_files import NO_TENSORS
 from support.tiny_policy import VOCABULARY, group, move_adapter, training_spec, trajectory
 
@@ -159,7 +160,7 @@ def without_the_tree(row: Row) -> Row:
     return replace(row, subtree_ends=np.full_like(row.subtree_ends, len(row.tokens)))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, long(torch.bfloat16)], ids=str)
 def test_s2_rounding_is_told_from_a_tree_that_is_not_kept(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,9 +102,8 @@ def gradient(
 
 LAYOUTS: dict[str, tuple[Layouts, int]] = {
     "small rows": (pack, 16),
-    "middle rows": (pack, 40),
     "one sample a row": (lambda samples, *_: flat(samples), 16),
-    "rows in reverse": (lambda samples, budget, _: pack(samples, budget)[::-1], 40),
+    "middle rows in reverse": (lambda samples, budget, _: pack(samples, budget)[::-1], 40),
 }
 
 
