@@ -117,7 +117,7 @@ def request(
     return pb.GenerateRequest(
         policy=policy_pb2.PolicyRef(job=job, version=version),
         prompt_token_ids=prompt,
-        sampling=policy_pb2.SamplingParams(**{"max_tokens": 16, "temperature": 1.0, **sampling}),
+        sampling=policy_pb2.SamplingParams(**{"max_tokens": 8, "temperature": 1.0, **sampling}),
     )
 
 

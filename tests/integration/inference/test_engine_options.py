@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import logging
 import shutil
@@ -55,6 +57,22 @@ def test_only_a_number_that_was_asked_for_reaches_the_engine(tmp_path: Any) -> N
     assert "max_num_seqs" not in there
     assert there["enforce_eager"] is False
     assert there["enable_lora"] is True
+
+
+def test_vllms_modules_are_loaded_while_python_looks_for_no_garbage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load = importlib.import_module
+    collecting = {}
+
+    def watched(name: str, package: str | None = None) -> Any:
+        collecting[name] = gc.isenabled()
+        return load(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", watched)
+    for_this_device(Settings())
+    assert collecting["vllm.v1.engine.async_llm"] is False
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("named", ["", "1"])

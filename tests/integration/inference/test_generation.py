@@ -16,6 +16,7 @@ from podium.inference.v1 import inference_service_pb2 as pb
 from podium.kit.rpc import rpc_errors
 from podium.types.v1 import policy_pb2, trajectory_pb2
 from support.pool import TinyPool, reference_logprobs, request
+from support.tiny_model import VOCABULARY
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -30,12 +31,12 @@ async def test_the_engine_says_how_many_wait_for_a_place(merged: TinyPool) -> No
     async def load() -> pb.EngineLoad:
         return (await merged.stub.GetEngine(pb.GetEngineRequest(), timeout=60)).load
 
-    asked = [merged.generate(PROMPT, seed=seed, max_tokens=200) for seed in range(40)]
+    asked = [merged.generate(PROMPT, seed=seed, max_tokens=80) for seed in range(24)]
     answers = asyncio.gather(*asked)
     while not (full := await load()).waiting or full.running < full.places:
         assert not answers.done()
     assert full.places == 16
-    assert full.waiting <= 24
+    assert full.waiting <= 8
     assert 0 < full.kv_cache_usage <= 1
     await answers
     # The engine counts after it has answered.
@@ -155,7 +156,7 @@ async def test_a_repeated_prompt_is_not_computed_again(merged: TinyPool) -> None
     ("prompt", "sampling", "field"),
     [
         ([], {}, "prompt_token_ids"),
-        ([1, 49152], {}, "prompt_token_ids"),
+        ([1, VOCABULARY], {}, "prompt_token_ids"),
         ([1, -1], {}, "prompt_token_ids"),
         ([7] * 2048, {}, "prompt_token_ids"),
         ([7], {"temperature": -0.5}, "sampling.temperature"),

@@ -14,6 +14,7 @@ from podium.kit.rpc import rpc_errors
 from podium.types.v1 import policy_pb2
 from podium_inference.settings import Settings
 from support.pool import TinyPool, adapter_files, reference_logprobs
+from support.tiny_model import VOCABULARY
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -21,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-TOKENS = [int(token) for token in np.random.default_rng(5).integers(10, 49_000, 300)]
+TOKENS = [int(token) for token in np.random.default_rng(5).integers(17, VOCABULARY, 300)]
 
 
 async def score(
@@ -66,7 +67,7 @@ async def test_many_are_scored_in_one_batch_with_those_who_sample(
     files = adapter_files(shared.model, 3)
     expected = reference_logprobs(shared.model, files, TOKENS[:1], TOKENS[1:], 1.0, tmp_path)
     sampling = [
-        asyncio.create_task(shared.generate(TOKENS[:9], seed=seed, max_tokens=200))
+        asyncio.create_task(shared.generate(TOKENS[:9], seed=seed, max_tokens=100))
         for seed in range(4)
     ]
     said = await asyncio.gather(
@@ -77,7 +78,7 @@ async def test_many_are_scored_in_one_batch_with_those_who_sample(
         assert np.abs(np.array(answer.logprobs) - expected[: 299 - n]).max() < 1e-4
     for answer in said[12:]:
         assert np.abs(np.array(answer.logprobs)[:99] - said[12].logprobs[:99]).max() < 1e-4
-    assert all(len(each.token_ids) == 200 for each in await asyncio.gather(*sampling))
+    assert all(len(each.token_ids) == 100 for each in await asyncio.gather(*sampling))
 
 
 async def test_the_base_model_speaks_as_itself_beside_as_many_adapters_as_fit(
