@@ -14,14 +14,14 @@ from podium_registry.adapters.object_store import ObjectBlobStore
 from podium_registry.adapters.staging import Staging
 from podium_registry.adapters.states import States
 from podium_registry.adapters.versions import Versions
-from support.registry import MIGRATIONS, Registry
+from support.empty_database import REGISTRY
+from support.registry import Registry
 from support.statements import statements
 
 
 @pytest.fixture
 async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
-    database = Database(f"sqlite:///{tmp_path}/registry.db")
-    await database.migrate(MIGRATIONS)
+    database = Database(await REGISTRY.sqlite(tmp_path))
     store, staging = ObjectBlobStore(tmp_path.as_uri()), Staging(tmp_path / "uploads")
     blobs, history = Blobs(database, store, staging, max_bytes=100), ChangeLog(database, 60)
     collector = GarbageCollector(database, store, staging, grace_seconds=1, upload_ttl_seconds=1)
