@@ -21,6 +21,7 @@ from podium.core.errors import (
     InvalidArgumentError,
     NotFoundError,
     PodiumError,
+    RequestCancelledError,
     ResourceExhaustedError,
     UnavailableError,
 )
@@ -180,7 +181,8 @@ async def takes_calls(stub: Stub) -> bool:
     try:
         with rpc_errors("rollout"):
             await stub.ListEnvironments(pb.ListEnvironmentsRequest(), timeout=60)
-    except UnavailableError:
+    # One that comes as the server ends is cancelled by it, or finds nobody.
+    except (UnavailableError, RequestCancelledError):
         return False
     return True
 
