@@ -160,7 +160,10 @@ async def watched(registry: RegistryProcess, folder: Path) -> AsyncIterator[Worl
     ]
     try:
         with scraping(folder, targets, ["rules.yml"], interval="500ms") as prometheus:
-            async with fleet_of_doubles(registry) as fleet, running_controller(fleet) as client:
+            async with (
+                fleet_of_doubles(registry) as fleet,
+                running_controller(fleet, lease_seconds=5.0) as client,
+            ):
                 await client.succeeded((await client.create(small_job(2), "healthy")).id)
                 await until(lambda: seen(prometheus, "count(count_over_time(up[3s]) >= 5) == 2"))
                 # Prometheus looks for its targets some seconds after it looks at the rules.
